@@ -62,7 +62,7 @@ from albert_tf.layers import (
     register,
 )
 from albert_tf.repeated import share
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 DROPOUTS = 3  # per block
 
@@ -350,7 +350,7 @@ class Saved:
     def save_pretrained(
         self,
         folder: str,
-        tokenizer: FullTokenizer | None = None,
+        tokenizer: Tokenizer | None = None,
         labels: Sequence[str] | None = None,
     ) -> None:
         """Writes the model to a folder; see `albert_tf.save_pretrained`."""

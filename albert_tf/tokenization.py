@@ -41,8 +41,12 @@ from numpy.typing import NDArray
 from albert_tf import files
 
 SPIECE_UNDERLINE = "\u2581"  # "▁", SentencePiece's symbol for a space
-SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[MASK]")
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = ("[CLS]", "[SEP]", MASK_TOKEN)
 UNKNOWN_TOKEN = "[UNK]"
+# Names of the vocabulary in runs and Hugging Face folders.
+SENTENCEPIECE_NAME = "spiece.model"
+WORDPIECE_NAME = "vocab.txt"
 PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
@@ -442,52 +446,70 @@ def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, in
     return max_tokens - max_tokens // 2, max_tokens // 2
 
 
-def join(
-    first: Sequence[int], second: Sequence[int], cls_id: int, sep_id: int
-) -> tuple[list[int], int]:
-    """Adds the ids of the special tokens to the ids of one or two texts.
-
-    Returns:
-        `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`, and the number of ids in segment 0,
-        which includes the first `[SEP]`.
-    """
-    ids = [cls_id, *first, sep_id]
-    return [*ids, *second, sep_id] if second else ids, len(ids)
-
-
 class Tokenizer(abc.ABC):
-    """What tokenizers of any vocabulary have in common: batches for the model, and text from ids.
+    """Base class of tokenizers: texts to the model's inputs, and ids back to text.
 
-    A subclass sets the attributes, and implements `encode_batch` and `detokenize`.
+    Calling a tokenizer with texts returns a batch for the model; `encode` and `tokenize` return the
+    ids and pieces of a single text without special tokens. All of them normalize the text first.
 
     Attributes:
         vocab: dict, piece → id.
         pieces: list, id → piece.
-        vocab_size: number of pieces; also the length of the tokenizer.
+        vocab_size: number of ids; also the length of the tokenizer.
+        is_sentencepiece: whether pieces mark a preceding space by "▁", rather than the continuation
+            of a word by "##".
+        do_lower_case: whether texts are lowercased.
+        max_length: default of `max_length` in calls.
         cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
         cls_token, sep_token, mask_token, pad_token, unk_token: their pieces.
-        do_lower_case: whether text is lowercased.
-        max_length: default of `max_length` in calls.
+        has_segments: whether the second text of a pair has segment 1; otherwise it has segment 0,
+            like the first.
+        checksum: SHA-256 of the files, in hexadecimal.
+        vocabulary_files: name → content of the files that a folder needs for the same tokenizer.
     """
 
     vocab: dict[str, int]
     pieces: list[str]
     vocab_size: int
+    is_sentencepiece: bool
+    do_lower_case: bool
+    max_length: int
     cls_id: int
     sep_id: int
     mask_id: int
-    pad_id: int
     unk_id: int
-    do_lower_case: bool
-    max_length: int
+    pad_id = PAD_ID
+    has_segments = True
+    checksum: str
+    vocabulary_files: dict[str, bytes]
 
     @abc.abstractmethod
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Returns the ids of each text, without special tokens."""
+        """Returns the ids of each text, as `encode` does."""
 
     @abc.abstractmethod
-    def detokenize(self, tokens: Iterable[str]) -> str:
-        """Joins pieces into readable text."""
+    def encode_and_spell(
+        self, texts: Iterable[str]
+    ) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and the spelling of unknown pieces, which share one id.
+
+        Returns:
+            The ids of each text, as from `encode_batch`; and index of a text → its pieces, for all
+            texts with unknown pieces, and perhaps for others. It is empty for WordPiece, where all
+            unknown pieces are spelled `[UNK]`.
+        """
+
+    @abc.abstractmethod
+    def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
+
+    @abc.abstractmethod
+    def tokenize_preprocessed(self, text: str) -> list[str]:
+        """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
+
+    def preprocess(self, text: str) -> str:
+        """Returns `text` as `tokenize_preprocessed` expects it."""
+        return text
 
     def __len__(self) -> int:
         """Returns the number of pieces."""
@@ -663,8 +685,27 @@ class Tokenizer(abc.ABC):
         ):
             room = max(max_length - (3 if second else 2), 0)
             kept = truncated_lengths(len(first), len(second), room)
-            rows.append(join(first[: kept[0]], second[: kept[1]], self.cls_id, self.sep_id))
+            rows.append(self.join(first[: kept[0]], second[: kept[1]]))
         return rows
+
+    def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], int]:
+        """Returns the ids of one or two texts with special tokens, and their number in segment 0.
+
+        These are `[CLS] first [SEP]`, or `[CLS] first [SEP] second [SEP]` unless `second` is empty.
+        """
+        ids = [self.cls_id, *first, self.sep_id]
+        if not second:
+            return ids, len(ids)
+        joined = [*ids, *second, self.sep_id]
+        return joined, len(ids) if self.has_segments else len(joined)
+
+    def tokenize(self, text: str) -> list[str]:
+        """Normalizes `text` and returns its pieces.
+
+        Text that is already normalized by `preprocess_text`, as in Google's programs, results in
+        the same pieces.
+        """
+        return self.tokenize_preprocessed(self.preprocess(text))
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """Returns readable text for ids. Case and accents removed by normalization are lost.
@@ -686,9 +727,28 @@ class Tokenizer(abc.ABC):
         """Returns the text of each row of ids, as `decode` does; ids are int [B, S]."""
         return [self.decode(ids, skip_special_tokens) for ids in rows]
 
+    def detokenize(self, tokens: Iterable[str]) -> str:
+        """Joins pieces into readable text."""
+        if self.is_sentencepiece:
+            return "".join(tokens).replace(SPIECE_UNDERLINE, " ").strip()
+        return _ADDED_SPACE.sub("", " ".join(tokens).replace(" ##", ""))
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`: normalizes, tokenizes and looks up; adds no special tokens."""
         return self.encode_batch([text])[0]
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """Returns the ids of tokens; with SentencePiece, unknown tokens get `unk_id`.
+
+        Raises:
+            ValueError: a token is not in the WordPiece vocabulary.
+        """
+        if self.is_sentencepiece:
+            return [self.vocab.get(token, self.unk_id) for token in tokens]
+        try:
+            return [self.vocab[token] for token in tokens]
+        except KeyError as error:
+            raise ValueError(f"token {error} is not in the vocabulary") from None
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Returns the pieces for ids.
@@ -705,9 +765,6 @@ class Tokenizer(abc.ABC):
 class FullTokenizer(Tokenizer):
     """Tokenizer with a SentencePiece model (English) or a WordPiece vocabulary (Chinese).
 
-    Calling it with texts returns a batch for the model; `encode` and `tokenize` return the ids and
-    pieces of a single text without special tokens. All of them normalize the text first.
-
     Args:
         vocab_file: WordPiece vocabulary. As in Google's programs, it is ignored if there is a
             SentencePiece model; a warning is logged if it is missing or differs from the model.
@@ -720,14 +777,6 @@ class FullTokenizer(Tokenizer):
     True
     >>> tokenizer.pieces[tokenizer.mask_id]
     '[MASK]'
-
-    Attributes:
-        vocab: dict, piece → id.
-        pieces: list, id → piece.
-        vocab_size: number of pieces.
-        is_sentencepiece: whether the vocabulary is a SentencePiece model.
-        cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
-        checksum: SHA-256 of the vocabulary or model file, in hexadecimal.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -768,13 +817,9 @@ class FullTokenizer(Tokenizer):
                 "(tools/train_vocabulary.py) have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
-        self.pad_id = PAD_ID
         self.unk_id = self._encoder.unk_id
-
-    @property
-    def vocabulary_content(self) -> bytes:
-        """The content of the file of the SentencePiece model or WordPiece vocabulary."""
-        return self._encoder.content
+        name = SENTENCEPIECE_NAME if self.is_sentencepiece else WORDPIECE_NAME
+        self.vocabulary_files = {name: self._encoder.content}
 
     @property
     def sentencepiece_model(self) -> bytes:
@@ -785,23 +830,9 @@ class FullTokenizer(Tokenizer):
         """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
         return preprocess_text(text, lower=self.do_lower_case) if self.is_sentencepiece else text
 
-    def tokenize(self, text: str) -> list[str]:
-        """Normalizes `text` and returns its pieces.
-
-        Text that is already normalized by `preprocess_text`, as in Google's programs, results in
-        the same pieces.
-        """
-        return self.tokenize_preprocessed(self.preprocess(text))
-
     def tokenize_preprocessed(self, text: str) -> list[str]:
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
-
-    def detokenize(self, tokens: Iterable[str]) -> str:
-        """Joins pieces into readable text."""
-        if self.is_sentencepiece:
-            return "".join(tokens).replace(SPIECE_UNDERLINE, " ").strip()
-        return _ADDED_SPACE.sub("", " ".join(tokens).replace(" ##", ""))
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
@@ -810,30 +841,38 @@ class FullTokenizer(Tokenizer):
     def encode_and_spell(
         self, texts: Iterable[str]
     ) -> tuple[list[list[int]], dict[int, list[str]]]:
-        """Returns the ids of each text, and the spelling of unknown pieces, which share one id.
-
-        Returns:
-            The ids of each text, as from `encode_batch`; and index of a text → its pieces, for all
-            texts with unknown pieces, and perhaps for others. It is empty for WordPiece, where all
-            unknown pieces are spelled `[UNK]`.
-        """
+        """Returns the ids of each text, and the spelling of unknown pieces."""
         preprocessed = [self.preprocess(text) for text in texts]
         if isinstance(self._encoder, _WordPieceEncoder):
             return self._encoder.encode_batch(preprocessed), {}
         return self._encoder.encode_and_spell(preprocessed)
 
-    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """Returns the ids of tokens; with SentencePiece, unknown tokens get `unk_id`.
+    def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
+        """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
+        parts = text.split(MASK_TOKEN)
+        ids = self.encode(parts[0])
+        places = []
+        for part, part_ids in zip(parts[1:], self.encode_batch(parts[1:]), strict=True):
+            places.append(len(ids))
+            is_glued = self.is_sentencepiece and part[:1].strip()
+            ids.append(self.mask_id)
+            ids += self._without_space(part_ids) if is_glued else part_ids
+        return ids, places
 
-        Raises:
-            ValueError: a token is not in the WordPiece vocabulary.
+    def _without_space(self, ids: list[int]) -> list[int]:
+        """Returns the ids without the leading "▁", since "[MASK]." has no space before "."."""
+        if not ids:
+            return ids
+        first = self.id_without_space(self.pieces[ids[0]])
+        return ids[1:] if first is None else [first, *ids[1:]]
+
+    def id_without_space(self, piece: str) -> int | None:
+        """Returns the id of a piece without its leading space; None if nothing is left.
+
+        If the vocabulary contains the piece only with the space, returns its id unchanged.
         """
-        if self.is_sentencepiece:
-            return [self.vocab.get(token, self.unk_id) for token in tokens]
-        try:
-            return [self.vocab[token] for token in tokens]
-        except KeyError as error:
-            raise ValueError(f"token {error} is not in the vocabulary") from None
+        body = piece.removeprefix(SPIECE_UNDERLINE)
+        return self.vocab.get(body, self.vocab[piece]) if body else None
 
 
 def split_pairs(

@@ -23,7 +23,7 @@ from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 IN_ORDER = "in order"
 SWAPPED = "swapped"
@@ -99,7 +99,7 @@ class Documents:
         raise ValueError("--text_file: the records were not made of this text")
 
 
-def read_documents(text_file: str, tokenizer: FullTokenizer) -> Documents:
+def read_documents(text_file: str, tokenizer: Tokenizer) -> Documents:
     """Returns the documents of a text, which blank lines separate."""
     documents = []
     for block in files.read_text(text_file).split("\n\n"):

@@ -32,7 +32,7 @@ from albert_tf.cli import program
 from albert_tf.config import AlbertConfig
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tasks import EMBEDDINGS
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 Numbers = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def read_configs(paths: Sequence[str], max_seq_length: int) -> dict[str, AlbertC
 
 
 def measure(
-    encoder: Any, tokenizer: FullTokenizer, texts: Sequence[str], max_length: int, batch_size: int
+    encoder: Any, tokenizer: Tokenizer, texts: Sequence[str], max_length: int, batch_size: int
 ) -> Numbers:
     """Returns the means of `MEASURES` over all tokens, float64 [L, M], with a row per layer.
 

@@ -57,6 +57,7 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import feature_cache, results
 from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
@@ -66,6 +67,7 @@ from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training import evaluation, metrics_log
+from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
 
@@ -722,6 +724,37 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", *"
 def read_vocabulary(path):
     name = {".model": "spm_model_file", ".txt": "vocab_file"}[path.suffix]
     tokenizer = FullTokenizer(**{name: str(path)})
+    batch = tokenizer([("The rivers", "a boat, 1999,"), ("\u00e9\u4e2d", "")])
+    return tokenizer.vocab_size, batch, tokenizer.decode(batch["input_ids"][0])
+
+
+def write_tokenizer_json(folder):
+    huggingface_folders.write_unigram(folder)
+    return folder / "tokenizer.json"
+
+
+def write_tokenizer_options(write):
+    def write_both(folder):
+        token = {"content": "sea", "normalized": True, "special": False}
+        write(folder, added_tokens_decoder={"90": token}, additional_special_tokens=["<x>"])
+        return folder / "tokenizer_config.json"
+
+    return write_both
+
+
+@kind("tokenizer.json", write_tokenizer_json, damage_json)
+@kind(
+    "options of a SentencePiece model",
+    write_tokenizer_options(huggingface_folders.write_spiece),
+    damage_json,
+)
+@kind(
+    "options of vocab.txt",
+    write_tokenizer_options(huggingface_folders.write_vocabulary),
+    damage_json,
+)
+def read_tokenizer(path):
+    tokenizer = load_tokenizer(str(path))
     batch = tokenizer([("The rivers", "a boat, 1999,"), ("\u00e9\u4e2d", "")])
     return tokenizer.vocab_size, batch, tokenizer.decode(batch["input_ids"][0])
 

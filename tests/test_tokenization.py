@@ -507,10 +507,12 @@ def test_truncation_shortens_the_longer_or_the_second_text():
                 assert tokenization.truncated_lengths(first, second, limit) == expected
 
 
-def test_special_ids_are_added_to_one_or_two_texts():
-    assert tokenization.join([7, 8], [], 2, 3) == ([2, 7, 8, 3], 4)
-    assert tokenization.join([7, 8], [9], 2, 3) == ([2, 7, 8, 3, 9, 3], 4)
-    assert tokenization.join([], [9], 2, 3) == ([2, 3, 9, 3], 2)
+def test_special_ids_are_added_to_one_or_two_texts(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    assert tokenizer.join([7, 8], []) == ([cls, 7, 8, sep], 4)
+    assert tokenizer.join([7, 8], [9]) == ([cls, 7, 8, sep, 9, sep], 4)
+    assert tokenizer.join([], [9]) == ([cls, sep, 9, sep], 2)
 
 
 def test_a_call_returns_a_padded_batch(toy_vocabulary):

@@ -262,9 +262,24 @@ def _spell(tokenizer: FullTokenizer, piece: str, text: str) -> list[int]:
 # Writing the output
 
 
+def tokenizer_of(source: ModelSource) -> FullTokenizer:
+    """Returns the tokenizer of a model, if it has a vocabulary.
+
+    Raises:
+        ValueError: it has a Hugging Face tokenizer.
+    """
+    tokenizer = source.tokenizer
+    if not isinstance(tokenizer, FullTokenizer):
+        raise ValueError(
+            f"{source.vocabulary_file}: expected a SentencePiece model or a WordPiece vocabulary; "
+            "a Hugging Face tokenizer cannot be edited"
+        )
+    return tokenizer
+
+
 def write_vocabulary(folder: str, source: ModelSource, edit: Edit) -> FullTokenizer:
     """Writes the new vocabulary under the name of the old one, and returns its tokenizer."""
-    old = source.tokenizer
+    old = tokenizer_of(source)
     vocabulary = os.path.join(folder, os.path.basename(source.vocabulary_file))
     if not old.is_sentencepiece:
         with files.write_atomically(vocabulary) as stream:
@@ -431,7 +446,7 @@ def run(settings: Settings) -> str:
     # All checkpoints of a folder are edited, or the one that was named.
     numbered = finding.list_checkpoints(settings.input).values()
     prefixes = sorted({source.weights.path, *numbered})
-    old = source.tokenizer
+    old = tokenizer_of(source)
     texts = read_new_tokens(settings.new_tokens_file, old) if settings.new_tokens_file else {}
     edit = make_edit(settings, old, texts)
     dropped = [old.pieces[i] for i in sorted(set(range(old.vocab_size)) - set(edit.kept))]

@@ -15,10 +15,12 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import releases, replacing, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
 from albert_tf.data import record_index
+from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -39,9 +41,6 @@ ACCEPTED = (
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
-# Names in runs and Hugging Face folders.
-SENTENCEPIECE_NAME = "spiece.model"
-WORDPIECE_NAME = "vocab.txt"
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
 EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
 LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
@@ -271,14 +270,20 @@ def find_config(folder: str) -> str:
 def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
     """Returns the vocabulary in a folder or its `assets/`, or else that of the run in the folder.
 
+    In a Hugging Face folder, this is the tokenizer (see `huggingface_tokenizer`), unless the record
+    of the training says that the model was trained with the vocabulary.
+
     Returns:
-        The paths of the WordPiece vocabulary and of the SentencePiece model; one of them is None.
+        The paths of the WordPiece vocabulary, or of the Hugging Face tokenizer, and of the
+        SentencePiece model; one of them is None.
 
     Raises:
         FileNotFoundError: there is no vocabulary. The message lists the files of the folder.
         ValueError: there are several vocabularies. The message lists them.
     """
     vocabularies = list_vocabularies(folder)
+    if tokenizer := _find_tokenizer(folder, vocabularies):
+        return tokenizer, None
     if len(vocabularies) > 1:
         raise ValueError(
             f"{folder} contains several vocabularies; choose one (spm_model_file=…, vocab_file=…): "
@@ -291,8 +296,54 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
     if not named or not all(map(files.exists, named.values())):
         gone = f" ({run_record.FILE} names {', '.join(named.values())}: missing)" if named else ""
         way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint only loads weights"
-        raise _missing(folder, "vocabulary", MODEL_PATTERNS + VOCABULARY_PATTERNS, way_out)
+        patterns = (TOKENIZER_FILE, *MODEL_PATTERNS, *VOCABULARY_PATTERNS)
+        raise _missing(folder, "vocabulary", patterns, way_out)
     return named.get("vocab_file"), named.get("spm_model_file")
+
+
+def _find_tokenizer(folder: str, vocabularies: list[str]) -> str | None:
+    """Returns the Hugging Face tokenizer in a folder or its `assets/`; None if there is none.
+
+    Args:
+        folder: the folder.
+        vocabularies: the vocabularies in it.
+    """
+    found = [path for path in list_tokenizers(folder) if path not in vocabularies]
+    if not found:
+        return None
+    trained_with = run_record.read(records_of(folder)) or run_record.TrainedWith({})
+    recorded = trained_with.identity.get(run_record.VOCABULARY, "")
+    checksums = map(huggingface_tokenizer.checksum_of, vocabularies)
+    is_of_vocabulary = any(run_record.is_fingerprint(recorded, checksum) for checksum in checksums)
+    return None if is_of_vocabulary else found[0]
+
+
+def choose_vocabulary(
+    folder: str, vocab_file: str | None, spm_model_file: str | None
+) -> tuple[str | None, str | None]:
+    """Returns the given vocabulary, or if none is given, that of a folder.
+
+    Logs a warning if one is given and the folder has a Hugging Face tokenizer.
+
+    Raises:
+        FileNotFoundError, ValueError: as in `find_vocabulary`.
+    """
+    given = spm_model_file or vocab_file
+    if not given:
+        return find_vocabulary(folder)
+    own = _find_tokenizer(folder, list_vocabularies(folder)) if files.is_directory(folder) else None
+    if own and os.path.abspath(given) != os.path.abspath(own):
+        logging.warning("%s is used instead of %s, the tokenizer of the model", given, own)
+    return vocab_file, spm_model_file
+
+
+def list_tokenizers(folder: str) -> list[str]:
+    """Returns the vocabularies in a folder and its `assets/`, after Hugging Face's tokenizers."""
+    vocabularies = list_vocabularies(folder)
+    tokenizers = _find(folder, (TOKENIZER_FILE,))
+    if {SENTENCEPIECE_NAME, WORDPIECE_NAME}.intersection(map(os.path.basename, vocabularies)):
+        tokenizers += _find(folder, (TOKENIZER_CONFIG_FILE,))
+    return tokenizers + vocabularies
 
 
 def list_vocabularies(folder: str) -> list[str]:
@@ -306,15 +357,17 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     The folder then contains everything that is needed to use the model.
 
     Args:
-        path: path of the vocabulary.
+        path: path of the vocabulary, or of a Hugging Face tokenizer.
         is_sentencepiece: whether it is a SentencePiece model.
         folder: an existing folder.
     """
-    if list_vocabularies(folder):
+    if list_tokenizers(folder):
         return
-    content = files.read_bytes(path)
-    with files.write_atomically(vocabulary_path(folder, is_sentencepiece), "wb") as stream:
-        stream.write(content)
+    name = os.path.basename(vocabulary_path(folder, is_sentencepiece))
+    is_vocabulary = not huggingface_tokenizer.is_tokenizer_file(path)
+    for source in huggingface_tokenizer.list_files(path):
+        target = name if is_vocabulary else os.path.basename(source)
+        files.copy(source, os.path.join(folder, target))
 
 
 def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:

@@ -20,11 +20,11 @@ from albert_tf.checkpoints import huggingface_tasks, tokenizer_json
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 # Weight of a head → class with that head; the first match is used.
 _ARCHITECTURES = (
     ("cls/seq_relationship/output_weights", "AlbertForPreTraining"),
@@ -142,12 +142,12 @@ def save_hugging_face(
 
 def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
     """Writes the vocabulary, `tokenizer.json` and `tokenizer_config.json`."""
-    name = "spiece.model" if tokenizer.is_sentencepiece else "vocab.txt"
+    name = SENTENCEPIECE_NAME if tokenizer.is_sentencepiece else WORDPIECE_NAME
     files.copy(source, os.path.join(directory, name))
     tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
     try:
         content = json.dumps(tokenizer_json.tokenizer_json(tokenizer), ensure_ascii=False)
-        with files.write_atomically(os.path.join(directory, tokenizer_json.FILE)) as stream:
+        with files.write_atomically(os.path.join(directory, TOKENIZER_FILE)) as stream:
             stream.write(content)
     except ValueError as error:
         tokenizer_class = "AlbertTokenizer"

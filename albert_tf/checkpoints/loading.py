@@ -113,7 +113,10 @@ class LoadReport:
 
     @property
     def reason(self) -> str:
-        """Why the checkpoint does not fit: the keys of the config that differ, or else a weight."""
+        """Why the checkpoint does not fit: the keys of the config that differ, or else a weight.
+
+        A weight of the encoder comes before one of a head, which may be new.
+        """
         shapes = (f"{n} has the shape {t}, here {o}" for n, (t, o) in self.misshapen.items())
         misfits = [
             *shapes,
@@ -121,8 +124,9 @@ class LoadReport:
             *(f"{name} is not in the model" for name in self.unused),
         ]
         of_encoder = [text for text in misfits if is_encoder(text) or text.startswith(ADAPTERS)]
-        more = f" (and {len(of_encoder) - 1} more)" if len(of_encoder) > 1 else ""
-        return "; ".join(self.notes) or "".join(of_encoder[:1]) + more
+        found = of_encoder or misfits
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        return "; ".join(self.notes) or "".join(found[:1]) + more
 
 
 def _first(lines: Iterable[str]) -> list[str]:
@@ -282,9 +286,11 @@ def load_weights(model: Any, prefix: str) -> None:
     unneeded = () if _uses_pooler(model) else (POOLER,)
     missing = [name for name in report.missing if not name.startswith(unneeded)]
     if missing or not report.fits or report.misshapen:
+        logging.debug("%s", report)
         raise ValueError(
-            f"{report}\nThe checkpoint does not contain all weights of this task and model. Pass "
-            "the --albert_config_file that belongs to it, or train first."
+            f"{report.prefix} does not contain the weights of this task and model: "
+            f"{report.reason}.\nPass the --albert_config_file that belongs to it, or train first "
+            "(--verbosity=1 lists all weights)."
         )
     for note in _unseen_differences(_config_beside(prefix), getattr(model, "config", None)):
         logging.warning("%s: %s", prefix, note)

@@ -11,19 +11,22 @@ import functools
 import inspect
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf import files, included, tasks
 from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
-from albert_tf.checkpoints.huggingface import TOKENIZER_CONFIG_FILE
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import part_of
 from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.huggingface_tokenizer import (
+    TOKENIZER_CONFIG_FILE,
+    is_tokenizer_file,
+    load_tokenizer,
+)
 from albert_tf.sentence_objectives import NONE
 from albert_tf.tasks import TaskSpec
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
@@ -97,12 +100,12 @@ class ModelSource:
 
     @functools.cached_property
     def vocabulary(self) -> tuple[str | None, str | None]:
-        """Paths of the WordPiece vocabulary and of the SentencePiece model; one may be None.
+        """Paths of vocabulary or tokenizer, and of the SentencePiece model; one may be None.
 
         Raises:
             FileNotFoundError, ValueError: see `finding.find_vocabulary`.
         """
-        return self._vocabulary if any(self._vocabulary) else finding.find_vocabulary(self.folder)
+        return finding.choose_vocabulary(self.folder, *self._vocabulary)
 
     @property
     def vocabulary_file(self) -> str:
@@ -112,9 +115,19 @@ class ModelSource:
 
     @functools.cached_property
     def do_lower_case(self) -> bool:
-        """Whether the vocabulary is for lowercased text; True if this is not known."""
-        if self._do_lower_case is not None:
-            return self._do_lower_case
+        """Whether to lowercase text; True if this is neither given nor known.
+
+        Logs a warning if it is given and the model is known to be for other text.
+        """
+        given = self._do_lower_case
+        known = self._known_lower_case()
+        if given is None:
+            return known is not False
+        if known not in (None, given):
+            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, known)
+        return given
+
+    def _known_lower_case(self) -> bool | None:
         recorded = run_record.read_settings(self.records)
         if run_record.LOWER_CASE in recorded:
             return recorded[run_record.LOWER_CASE] == str(True)
@@ -123,10 +136,10 @@ class ModelSource:
             return bool(flags["do_lower_case"])
         if "do_lower_case" in self.weights.shapes:  # a variable of TF-Hub modules
             return bool(self.weights.read("do_lower_case"))
-        return True
+        return None
 
     @functools.cached_property
-    def tokenizer(self) -> FullTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer, whose vocabulary is that of the model; a warning if it probably is not.
 
         Raises:
@@ -135,9 +148,10 @@ class ModelSource:
                 trained with.
         """
         vocab_file, spm_model_file = self.vocabulary
-        tokenizer = FullTokenizer(
+        has_own_case = is_tokenizer_file(self.vocabulary_file)
+        tokenizer = load_tokenizer(
             vocab_file,
-            self.do_lower_case,
+            self._do_lower_case if has_own_case else self.do_lower_case,
             spm_model_file,
             max_length=self.config.max_position_embeddings,
         )
@@ -179,7 +193,7 @@ class ModelSource:
 
 def load_pretrained(
     source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: Any
-) -> tuple[Any, FullTokenizer]:
+) -> tuple[Any, Tokenizer]:
     """Returns a model with the weights of a source, and its tokenizer.
 
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
@@ -201,7 +215,8 @@ def leave_out_pooler(model: Any) -> None:
 
     The model's outputs must not depend on it: `pooled_output` has no meaning afterwards.
     """
-    getattr(model, "encoder", model).pooler = tf.identity
+    encoder = getattr(model, "encoder", model)
+    encoder.pooler, encoder.add_pooling_layer = None, False
 
 
 def _make_model(

@@ -43,7 +43,7 @@ from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
 from albert_tf.settings import SettingsGroup, describe, from_text, with_current_names
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 FILE = "run.json"
 RUNS_FILE = "runs.jsonl"
@@ -661,7 +661,12 @@ def describe_vocabulary(size: int, checksum: str) -> str:
     return f"{size} entries, sha256 {checksum[:_DIGEST_LENGTH]}"
 
 
-def of_tokenizer(tokenizer: FullTokenizer, path: str) -> TrainedWith:
+def is_fingerprint(text: str, checksum: str) -> bool:
+    """Returns whether a fingerprint from `describe_vocabulary` is that of this SHA-256."""
+    return text.endswith(f" {checksum[:_DIGEST_LENGTH]}")
+
+
+def of_tokenizer(tokenizer: Tokenizer, path: str) -> TrainedWith:
     """Returns the part of the identity that describes vocabulary and lowercasing.
 
     Args:

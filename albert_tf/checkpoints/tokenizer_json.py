@@ -19,9 +19,9 @@ from typing import Any
 import sentencepiece
 
 from albert_tf import tokenization
+from albert_tf.huggingface_tokenizer import TOKENIZER_FILE
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
 
-FILE = "tokenizer.json"
 _UNIGRAM = 1  # SentencePiece's model type
 _FINAL_SIGMA = "\u03c2"
 _SIGMA = "\u03a3"
@@ -188,7 +188,9 @@ def _check_sentencepiece(model: Any) -> None:
     }
     for obstacle, is_fulfilled in conditions.items():
         if not is_fulfilled:
-            raise ValueError(f"{FILE} does not support this SentencePiece model: {obstacle}")
+            raise ValueError(
+                f"{TOKENIZER_FILE} does not support this SentencePiece model: {obstacle}"
+            )
 
 
 def _sentencepiece_normalizers(tokenizer: FullTokenizer, model: Any) -> list[Step]:

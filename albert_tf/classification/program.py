@@ -7,10 +7,10 @@ from albert_tf.classification.settings import Settings
 from albert_tf.classification.task import Classifier
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.run import list_model_folders
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 
-def make_task(settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> Classifier:
+def make_task(settings: Settings, config: AlbertConfig, tokenizer: Tokenizer) -> Classifier:
     """Returns the task, from the table or a custom one for the data.
 
     Labels are saved with a trained model, so that its training data is not needed.

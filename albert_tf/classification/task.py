@@ -38,8 +38,8 @@ from albert_tf.heads import (
     regression_losses,
 )
 from albert_tf.serving import graph_batches, saved_model, tflite
-from albert_tf.serving.graph_tokenizer import GraphTokenizer
-from albert_tf.tokenization import FullTokenizer, join, truncated_lengths
+from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.tokenization import FullTokenizer, Tokenizer, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
@@ -55,7 +55,7 @@ OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 
 def _sequences(
-    data: Examples[Example], tokenizer: FullTokenizer, max_seq_length: int
+    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
 ) -> Iterator[tuple[list[int], int]]:
     num_cut = 0
     for begin in range(0, len(data), EXAMPLES_AT_ONCE):
@@ -67,7 +67,7 @@ def _sequences(
             limit = max_seq_length - (3 if second else 2)
             kept = truncated_lengths(len(first), len(second), limit)
             num_cut += kept != (len(first), len(second))
-            sequence = join(first[: kept[0]], second[: kept[1]], tokenizer.cls_id, tokenizer.sep_id)
+            sequence = tokenizer.join(first[: kept[0]], second[: kept[1]])
             if number < LOGGED_EXAMPLES:
                 example = data.examples[number]
                 tokens = tokenizer.convert_ids_to_tokens(sequence[0])
@@ -101,7 +101,7 @@ def _label_ids(data: Examples[Example]) -> NDArray[Any]:
 
 
 def make_features(
-    data: Examples[Example], tokenizer: FullTokenizer, max_seq_length: int, cache_dir: str = ""
+    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int, cache_dir: str = ""
 ) -> TokenSequences:
     """Returns the token sequences of a split, identical to those of Google's program.
 
@@ -157,7 +157,7 @@ class Classifier(FineTuningTask):
         task: ClassificationTask,
         settings: Settings,
         config: AlbertConfig,
-        tokenizer: FullTokenizer,
+        tokenizer: Tokenizer,
     ) -> None:
         self.task = task
         self.labels = task.labels
@@ -353,25 +353,29 @@ class Classifier(FineTuningTask):
             precision=self.settings.export_precision,
         )
         if self.settings.tflite_quantization:
-            vocabulary = self.settings.spm_model_file or self.settings.vocab_file or ""
-            name = os.path.basename(vocabulary)
             tflite.export_tflite(
                 os.path.join(export_dir, tflite.FILE),
                 model,
                 features,
                 lambda outputs: {"probabilities": self.predictions(outputs)["probabilities"]},
                 self.settings.tflite_quantization,
-                tflite.Metadata(
-                    name, extra_files[name], self.tokenizer.is_sentencepiece, self.task.labels
-                ),
+                self._metadata(extra_files),
             )
+
+    def _metadata(self, extra_files: Mapping[str, bytes]) -> tflite.Metadata | None:
+        """Returns the metadata of a TFLite file, which only describe a vocabulary's tokenizer."""
+        if not isinstance(self.tokenizer, FullTokenizer):
+            return None
+        name = os.path.basename(self.settings.spm_model_file or self.settings.vocab_file or "")
+        kind = self.tokenizer.is_sentencepiece
+        return tflite.Metadata(name, extra_files[name], kind, self.task.labels)
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
         """Returns the signature that takes texts and returns label names.
 
         In multi-label tasks, these are [B, K], with "" for labels that are not predicted.
         """
-        if not self.settings.export_texts:
+        if not (self.settings.export_texts and is_supported(self.tokenizer)):
             return {}
         tokenizer = GraphTokenizer(self.tokenizer)
         # Without the pooled output, padding affects the result; see `padding`.

@@ -36,6 +36,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.config import AlbertConfig
+from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tasks import MULTIPLE_CHOICE
@@ -308,7 +309,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         if settings.output_format not in WITH_OWN_CONFIG:
             config.to_json_file(os.path.join(temporary, CONFIG_NAME))
             for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-                files.copy(path, os.path.join(temporary, os.path.basename(path)))
+                _copy_tokenizer(path, temporary)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
         rounding = max(rounding, PRECISIONS[settings.export_precision])
@@ -322,6 +323,12 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         f"wrote {settings.output} ({settings.output_format}). After reloading, its outputs agree "
         f"with those of the input to {difference:.1g} of the largest output."
     )
+
+
+def _copy_tokenizer(path: str, folder: str) -> None:
+    """Copies a vocabulary, or the files of a Hugging Face tokenizer, to a folder."""
+    for source in list_files(path):
+        files.copy(source, os.path.join(folder, os.path.basename(source)))
 
 
 def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
@@ -389,6 +396,9 @@ def _write_hugging_face(
         name = MULTIPLE_CHOICE
     task = run_record.content(folder).get(run_record.TASK, {})
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    if is_tokenizer_file(settings.vocab_file or ""):  # Hugging Face's own
+        _copy_tokenizer(settings.vocab_file or "", folder)
+        vocabulary = (None, None, bool(settings.do_lower_case))
     huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task, name)
 
 
@@ -399,6 +409,11 @@ def _write_tf_hub(
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
+    if is_tokenizer_file(settings.vocab_file or ""):
+        logging.warning(
+            "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
+        )
+        vocabulary = (None, None, bool(settings.do_lower_case))
     tf_hub.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
 
 
@@ -445,13 +460,12 @@ def _write_saved_model(
     from albert_tf.checkpoints import pretrained
     from albert_tf.checkpoints.names import part_of
     from albert_tf.serving import pretrained_model, stored_weights
-    from albert_tf.tokenization import FullTokenizer
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
     if settings.spm_model_file or settings.vocab_file:
         is_lower = bool(settings.do_lower_case)
-        tokenizer = FullTokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
+        tokenizer = load_tokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
     length = model.config.max_position_embeddings
     parts = {part_of(name) for name in tensors}
     if "pooler" not in parts:

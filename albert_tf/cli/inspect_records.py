@@ -26,9 +26,10 @@ from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
+from albert_tf.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.settings import setting
-from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer
+from albert_tf.tokenization import SPIECE_UNDERLINE, Tokenizer
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 PLOT_ENDINGS = (".png", ".pdf", ".svg")
@@ -72,7 +73,7 @@ def predictions(features: Features) -> list[tuple[int, int]]:
     return list(zip(positions.tolist(), ids.tolist(), strict=True))
 
 
-def _is_kept(token_id: int, label: int, tokenizer: FullTokenizer | None) -> bool:
+def _is_kept(token_id: int, label: int, tokenizer: Tokenizer | None) -> bool:
     """Returns whether a token to predict is unchanged; albert_zh's label for 字 may be ##字."""
     if tokenizer is None or token_id == label:
         return token_id == label
@@ -86,7 +87,7 @@ def _is_joined(piece: str, before: str) -> bool:
 
 def render(
     features: Features,
-    tokenizer: FullTokenizer | None,
+    tokenizer: Tokenizer | None,
     objective: SentenceObjective = OBJECTIVES[SOP],
 ) -> str:
     """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
@@ -148,7 +149,7 @@ class Statistics:
     replacements: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     inner_labels: int = 0
 
-    def add(self, features: Features, tokenizer: FullTokenizer | None) -> None:
+    def add(self, features: Features, tokenizer: Tokenizer | None) -> None:
         """Counts one record."""
         end_a, end_b = segment_ends(features)
         predicted = predictions(features)
@@ -245,7 +246,7 @@ class Settings(InputSettings):
             )
 
 
-def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None:
+def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
     """Returns the tokenizer of the settings; None without a vocabulary.
 
     Raises:
@@ -253,7 +254,7 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> FullTokenizer | None
     """
     if not (settings.vocab_file or settings.spm_model_file):
         return None
-    tokenizer = FullTokenizer(settings.vocab_file, spm_model_file=settings.spm_model_file)
+    tokenizer = load(settings.vocab_file, spm_model_file=settings.spm_model_file)
     for path, info in records.read_metadata(paths).items():
         if info.vocabulary["checksum"] != tokenizer.checksum:
             raise ValueError(

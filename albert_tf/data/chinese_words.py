@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.tokenization import SPIECE_UNDERLINE, BasicTokenizer, FullTokenizer
+from albert_tf.tokenization import SPIECE_UNDERLINE, BasicTokenizer, Tokenizer
 
 Segmenter = Callable[[str], list[str]]
 
@@ -69,7 +69,7 @@ class ChineseWords:
 
     label_table: NDArray[np.int32] | None = None
 
-    def __init__(self, tokenizer: FullTokenizer, segment: Segmenter | None = None):
+    def __init__(self, tokenizer: Tokenizer, segment: Segmenter | None = None):
         self._tokenizer = tokenizer
         self._segment = segment or load_segmenter()
         self._basic = BasicTokenizer(tokenizer.do_lower_case)
@@ -132,7 +132,7 @@ class AlbertZhWords:
         ValueError: the vocabulary is not WordPiece, or lacks the "##" form of a Han character.
     """
 
-    def __init__(self, tokenizer: FullTokenizer, segment: Segmenter | None = None):
+    def __init__(self, tokenizer: Tokenizer, segment: Segmenter | None = None):
         if tokenizer.is_sentencepiece:
             raise ValueError(
                 "albert_zh_compat requires a WordPiece vocabulary: set --vocab_file and not "

@@ -49,7 +49,7 @@ from albert_tf.data.work_directory import (
     open_work_directory,
     remove_work_directory,
 )
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
 _HALF_WRITTEN = re.compile(rf"(?P<name>.+){files.HALF_WRITTEN}")
@@ -155,7 +155,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
             "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),
             "size": tokenizer.vocab_size,
             "checksum": tokenizer.checksum,
-            "do_lower_case": settings.do_lower_case,
+            "do_lower_case": tokenizer.do_lower_case,
         },
         "mask_id": tokenizer.mask_id,
     }
@@ -420,7 +420,7 @@ def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
 
 
-def log_instances(paths: Sequence[str], tokenizer: FullTokenizer, count: int) -> None:
+def log_instances(paths: Sequence[str], tokenizer: Tokenizer, count: int) -> None:
     """Logs the first instances, cycling through the outputs, as Google's program does."""
     interleaved = itertools.zip_longest(*map(records.read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))

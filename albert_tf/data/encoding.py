@@ -29,18 +29,19 @@ from albert_tf.data.settings import (
 )
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.data.tfrecord import encode_examples, frame_records
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.huggingface_tokenizer import load_tokenizer as load
+from albert_tf.tokenization import Tokenizer
 
 _SLOTS = 1  # mixed into the seed, so that slots have a separate random stream
 
 
-def load_tokenizer(settings: VocabularySettings) -> FullTokenizer:
+def load_tokenizer(settings: VocabularySettings) -> Tokenizer:
     """Returns the tokenizer that the settings describe.
 
     Raises:
-        FileNotFoundError, ValueError: see `FullTokenizer`.
+        FileNotFoundError, ValueError: see `huggingface_tokenizer.load_tokenizer`.
     """
-    return FullTokenizer(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
+    return load(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ class EncodedBatch:
     counts: collections.Counter[str]
 
 
-def load_word_marker(settings: InstanceSettings, tokenizer: FullTokenizer) -> WordMarker | None:
+def load_word_marker(settings: InstanceSettings, tokenizer: Tokenizer) -> WordMarker | None:
     """Returns an object that marks Chinese words, or None if the settings do not enable it.
 
     Raises:

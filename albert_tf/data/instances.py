@@ -34,7 +34,7 @@ from albert_tf.data.settings import (
     InstanceSettings,
 )
 from albert_tf.sentence_objectives import SentenceObjective
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
 LINES_AT_ONCE = 2000  # tokenized together; bounds the number of Python objects in memory
@@ -107,7 +107,7 @@ class Documents:
         )
 
 
-def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
+def _is_blank(line: str, tokenizer: Tokenizer) -> bool:
     """Returns whether a line without tokens is blank, and so ends a document, as in Google's code.
 
     Lines that are not blank but have no tokens (control characters, say) are dropped instead.
@@ -117,7 +117,7 @@ def _is_blank(line: str, tokenizer: FullTokenizer) -> bool:
 
 def tokenize_documents(
     parts: Iterable[list[str]],
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     word_start_table: NDArray[np.bool_],
     word_marker: WordMarker | None = None,
 ) -> Documents:
@@ -167,7 +167,7 @@ def _correct_unknown_pieces(
     word_starts: NDArray[np.bool_],
     encoded: list[list[int]],
     spelled: dict[int, list[str]],
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
 ) -> None:
     """Corrects `word_starts` in place where pieces are unknown.
 
@@ -327,7 +327,7 @@ def _build_batch(
     documents: Documents,
     pairs: list[Row],
     settings: InstanceSettings,
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     rng: np.random.Generator,
 ) -> dict[str, NDArray[Any]]:
     """Assembles and masks one instance for each pair; returns feature name → array [N, width]."""
@@ -385,7 +385,7 @@ def _check_labels(labels: NDArray[np.int64], objective: SentenceObjective) -> ND
 def create_batches(
     documents: Documents,
     settings: InstanceSettings,
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     position: tuple[int, int],
     borrowed: Documents | None = None,
 ) -> Iterator[dict[str, NDArray[Any]]]:

@@ -49,8 +49,8 @@ class InputSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VocabularySettings(SettingsGroup):
-    """The vocabulary and how it is applied to text."""
+class VocabularyFileSettings(SettingsGroup):
+    """The vocabulary."""
 
     GROUP = "data"
 
@@ -60,10 +60,9 @@ class VocabularySettings(SettingsGroup):
         "is one beside the weights.",
     )
     vocab_file: str | None = setting(
-        None, "WordPiece vocabulary; used only if there is no SentencePiece model."
-    )
-    do_lower_case: bool = setting(
-        True, "Lower-case the text, as uncased models need it.", decides=MODEL
+        None,
+        "WordPiece vocabulary, or a Hugging Face tokenizer.json; used only if there is no "
+        "SentencePiece model.",
     )
 
     def check_paths(self) -> None:
@@ -73,6 +72,17 @@ class VocabularySettings(SettingsGroup):
             files.check_file(self.spm_model_file, "--spm_model_file")
         elif self.vocab_file:
             files.check_file(self.vocab_file, "--vocab_file")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularySettings(VocabularyFileSettings):
+    """The vocabulary and how it is applied to text."""
+
+    GROUP = "data"
+
+    do_lower_case: bool = setting(
+        True, "Lower-case the text, as uncased models need it.", decides=MODEL
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

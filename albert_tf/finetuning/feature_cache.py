@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-FORMAT = 3  # to be incremented when the way of creating features changes
+FORMAT = 4  # to be incremented when the way of creating features changes
 _MADE_OF = "made_of"  # name of the array with the settings and checksums, as JSON
 _ARRAYS = "arrays"  # key in this JSON with the names of all arrays, to detect missing ones
 

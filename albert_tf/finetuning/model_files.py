@@ -72,6 +72,8 @@ def find_model_files(settings: SettingsType) -> SettingsType:
     vocab_file = settings.vocab_file
     if spm_model_file == HUB_VOCABULARY:
         spm_model_file = None
-    if settings.model_folder and not (spm_model_file or vocab_file):
-        vocab_file, spm_model_file = finding.find_vocabulary(settings.model_folder)
+    if settings.model_folder:
+        vocab_file, spm_model_file = finding.choose_vocabulary(
+            settings.model_folder, vocab_file, spm_model_file
+        )
     return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)

@@ -22,6 +22,7 @@ from absl import logging
 
 from albert_tf import files, optimization, tasks
 from albert_tf.checkpoints import containers, finding, loading, run_record
+from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
@@ -30,8 +31,9 @@ from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.serving import saved_model
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training import devices, reporting, run_directory, session
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
 
@@ -39,7 +41,7 @@ GPU_MULTIPLE = 8  # for which tensor cores are fastest
 MOST_LENGTHS = 64  # of batches on CPUs, by default
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
-MakeTask = Callable[[SettingsType, AlbertConfig, FullTokenizer], FineTuningTask]
+MakeTask = Callable[[SettingsType, AlbertConfig, Tokenizer], FineTuningTask]
 
 
 def fine_tune(
@@ -136,7 +138,7 @@ def _make_runs(
 
 
 def describe_contents(
-    settings: FineTuningSettings, tokenizer: FullTokenizer, task: FineTuningTask, train: Any
+    settings: FineTuningSettings, tokenizer: Tokenizer, task: FineTuningTask, train: Any
 ) -> TrainedWith:
     """Returns the labels, and fingerprints of vocabulary, training data and the task's module.
 
@@ -188,16 +190,26 @@ def list_model_folders(settings: FineTuningSettings) -> list[str]:
     return folders
 
 
-def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> FullTokenizer:
+def _find_lower_case(settings: FineTuningSettings) -> bool | None:
+    """Returns `do_lower_case`; if it is not given, what is known of the weights, None if nothing.
+
+    The tokenizer of a Hugging Face folder knows it itself.
+    """
+    is_trained = finding.has_trained(settings.output_dir)
+    weights = settings.output_dir if is_trained else settings.init_checkpoint
+    if not weights or is_tokenizer_file(settings.spm_model_file or settings.vocab_file or ""):
+        return settings.do_lower_case
+    return ModelSource(weights, do_lower_case=settings.do_lower_case).do_lower_case
+
+
+def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> Tokenizer:
     """Returns the tokenizer, after checking the vocabulary and `max_seq_length` against the model.
 
     Raises:
         ValueError: token ids or positions would be out of range; the message names both numbers.
     """
-    tokenizer = FullTokenizer(
-        vocab_file=settings.vocab_file,
-        do_lower_case=settings.do_lower_case,
-        spm_model_file=settings.spm_model_file,
+    tokenizer = load_tokenizer(
+        settings.vocab_file, _find_lower_case(settings), settings.spm_model_file
     )
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
@@ -505,7 +517,8 @@ class FineTuningRun:
             record = run_record.content(self.session.settings.output_dir)
             record |= run_record.content(settings.output_dir)
             extra_files = {run_record.FILE: run_record.to_json(record).encode()}
-            for path in (os.path.join(settings.output_dir, session.CONFIG_NAME), vocabulary):
+            config_file = os.path.join(settings.output_dir, session.CONFIG_NAME)
+            for path in (config_file, *list_files(vocabulary)):
                 extra_files[os.path.basename(path)] = files.read_bytes(path)
             self.task.export(
                 model, export_dir, settings.max_seq_length, extra_files, settings.output_dir

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
-from albert_tf.data.settings import SequenceSettings, VocabularySettings
+from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
 from albert_tf.settings import (
     NOTHING,
     READING,
@@ -26,11 +26,18 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DataSettings(SequenceSettings, VocabularySettings):
+class DataSettings(SequenceSettings, VocabularyFileSettings):
     """How examples are batched."""
 
     GROUP = "data"
 
+    do_lower_case: bool | None = redefined(
+        VocabularySettings,
+        "do_lower_case",
+        None,
+        "Lower-case the text, as uncased models need it; if not given, as the model of "
+        "init_checkpoint needs it, or else true.",
+    )
     albert_hub_module_handle: str | None = setting(
         None,
         "Folder of a TF-Hub module with initial weights, config and vocabulary, or its address if "

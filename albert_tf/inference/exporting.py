@@ -7,6 +7,7 @@ from typing import cast
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record
+from albert_tf.huggingface_tokenizer import list_files
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
 from albert_tf.serving import pretrained_model, saved_model
@@ -50,7 +51,8 @@ def export_saved_model(
     """
     model_folder = ModelFolder(folder)
     name = model_folder.find_task(task)
-    kept = model_folder.source.config_file, model_folder.source.vocabulary_file
+    source = model_folder.source
+    kept = source.config_file, *list_files(source.vocabulary_file)
     extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
     if record := run_record.content(model_folder.records):
         extra_files[run_record.FILE] = run_record.to_json(record).encode()

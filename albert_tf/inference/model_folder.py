@@ -31,7 +31,7 @@ from albert_tf.tasks import (
     TaskSpec,
 )
 from albert_tf.token_classification.task import Tags, remembered_tags
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
 
 HEAD = tasks.get(CLASSIFICATION).head_variable
@@ -68,7 +68,7 @@ class ModelFolder:
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
         self.recorded = run_record.read_settings(self.records)
 
-    def load(self, task: str, **model_files: Any) -> tuple[Any, FullTokenizer]:
+    def load(self, task: str, **model_files: Any) -> tuple[Any, Tokenizer]:
         """Returns the model for a task and its tokenizer.
 
         Args:

@@ -43,7 +43,7 @@ from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
-from albert_tf.serving.graph_masks import MASK, id_without_space, is_word
+from albert_tf.serving.graph_masks import MASK, is_word
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
 from albert_tf.serving.pretrained_model import pool
 from albert_tf.squad import windows
@@ -748,16 +748,9 @@ class MaskFiller(TextPredictor):
 
     def _encode(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the token ids, including [CLS] and [SEP], and the positions of the masks."""
-        parts = text.split(MASK)
-        if len(parts) == 1:
+        ids, places = self.tokenizer.encode_masked(text)
+        if not places:
             raise ValueError(f"no {MASK} in {text[:50]!r}: put it in place of a word to predict")
-        ids = self.tokenizer.encode(parts[0])
-        places = []
-        for part, part_ids in zip(parts[1:], self.tokenizer.encode_batch(parts[1:]), strict=True):
-            places.append(len(ids))
-            is_glued = self.tokenizer.is_sentencepiece and part[:1].strip()
-            ids.append(self.tokenizer.mask_id)
-            ids += self._without_space(part_ids) if is_glued else part_ids
         room = self.max_seq_length - 2
         self.num_truncated += len(ids) > room
         # If the text is too long, keep a window with the masks in the middle.
@@ -769,14 +762,6 @@ class MaskFiller(TextPredictor):
             )
         kept = [self.tokenizer.cls_id, *ids[begin : begin + room], self.tokenizer.sep_id]
         return kept, [place - begin + 1 for place in places]
-
-    def _without_space(self, ids: list[int]) -> list[int]:
-        """Returns the ids without the leading "▁", since "[MASK]." has no space before "."."""
-        if not ids:
-            return ids
-        (piece,) = self.tokenizer.convert_ids_to_tokens(ids[:1])
-        first = id_without_space(self.tokenizer, piece)
-        return ids[1:] if first is None else [first, *ids[1:]]
 
     def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
         masks: list[list[Result]] = [

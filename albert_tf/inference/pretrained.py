@@ -6,7 +6,7 @@ from typing import Any
 
 from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 
 def from_pretrained(
@@ -19,7 +19,7 @@ def from_pretrained(
     spm_model_file: str | None = None,
     do_lower_case: bool | None = None,
     **head_arguments: Any,
-) -> tuple[Any, FullTokenizer]:
+) -> tuple[Any, Tokenizer]:
     """Returns a model with the weights from a folder, and its tokenizer.
 
     >>> encoder, tokenizer = albert_tf.from_pretrained("albert_tiny/")
@@ -43,11 +43,12 @@ def from_pretrained(
             Default: the task that the folder was fine-tuned for, or else "embeddings".
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.
-        vocab_file: a WordPiece vocabulary; defaults to the vocabulary in the folder.
+        vocab_file: a WordPiece vocabulary or a Hugging Face `tokenizer.json`; defaults to what is
+            in the folder.
         spm_model_file: a SentencePiece model; defaults to the vocabulary in the folder.
         do_lower_case: whether to lowercase text. Defaults to the value that is recorded in the
             folder (by the run, in Hugging Face's tokenizer_config.json, or in a TF-Hub module), or
-            else True.
+            else True. The tokenizer of a Hugging Face folder does not take another value.
         **head_arguments: arguments of the model's constructor, such as `use_pooled_output=False`.
             They default to the values that the model was trained with, if these are recorded.
 

@@ -30,14 +30,14 @@ from albert_tf.tasks import (
     TaskSpec,
 )
 from albert_tf.token_classification.task import guess_tags, tags_entry
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training.session import CONFIG_NAME
 
 
 def save_pretrained(
     model: Any,
     folder: str,
-    tokenizer: FullTokenizer | None = None,
+    tokenizer: Tokenizer | None = None,
     labels: Sequence[str] | None = None,
 ) -> None:
     """Writes a model that was trained with Keras to a folder.
@@ -88,9 +88,9 @@ def save_pretrained(
     if task := _task_entry(spec, named):
         entries[run_record.TASK] = task
     with replacing.replacing(folder) as new:
-        if tokenizer is not None:
-            with files.write_atomically(_vocabulary_path(tokenizer, new), "wb") as stream:
-                stream.write(tokenizer.vocabulary_content)
+        for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
+            with files.write_atomically(os.path.join(new, name), "wb") as stream:
+                stream.write(content)
         model.config.to_json_file(os.path.join(new, CONFIG_NAME))
         store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
         run_record.write_content(new, entries)
@@ -130,7 +130,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
     def __init__(
         self,
         folder: str,
-        tokenizer: FullTokenizer | None = None,
+        tokenizer: Tokenizer | None = None,
         labels: Sequence[str] | None = None,
         monitor: str | None = None,
         mode: str = "min",
@@ -228,16 +228,16 @@ def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> TrainedWit
     return trained_with if spec.make_task is None else trained_with.with_task(spec.name)
 
 
-def _vocabulary_path(tokenizer: FullTokenizer, folder: str) -> str:
-    """Returns where a folder has the vocabulary of a tokenizer.
+def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
+    """Returns the path in a folder that a tokenizer is recorded with.
 
     Raises:
-        ValueError: the folder has another one.
+        ValueError: the folder has another tokenizer.
     """
-    path = finding.vocabulary_path(folder, tokenizer.is_sentencepiece)
-    if others := [other for other in finding.list_vocabularies(folder) if other != path]:
+    paths = [os.path.join(folder, name) for name in tokenizer.vocabulary_files]
+    if others := [other for other in finding.list_tokenizers(folder) if other not in paths]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
-    return path
+    return paths[-1]
 
 
 def _task_entry(spec: TaskSpec, labels: tuple[str, ...]) -> dict[str, Any]:

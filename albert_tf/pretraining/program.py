@@ -21,6 +21,7 @@ from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
+from albert_tf.huggingface_tokenizer import list_files
 from albert_tf.pretraining import dynamic_masking, input_pipeline, record_files
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.record_files import RecordFile
@@ -334,7 +335,7 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
     kept = [source.config_file]
     try:
         tokenizer = source.tokenizer
-        kept.append(source.vocabulary_file)
+        kept += list_files(source.vocabulary_file)
     except FileNotFoundError:
         tokenizer = None
         logging.warning(

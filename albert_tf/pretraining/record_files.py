@@ -18,12 +18,11 @@ from absl import logging
 from google.protobuf.message import DecodeError
 from tqdm import tqdm
 
-from albert_tf import files
+from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.sentence_objectives import OBJECTIVES, SOP
-from albert_tf.tokenization import FullTokenizer
 
 
 class Feature(NamedTuple):
@@ -433,9 +432,8 @@ def check_mask_id(record_files: Sequence[RecordFile], model_folder: str | None) 
         path = _find_vocabulary_file(info, model_folder)
         if not path:
             continue
-        is_sentencepiece = path.endswith(".model")
-        names = (None, path) if is_sentencepiece else (path, None)
-        expected = FullTokenizer(names[0], spm_model_file=names[1]).mask_id
+        names = (None, path) if path.endswith(".model") else (path, None)
+        expected = huggingface_tokenizer.load_tokenizer(names[0], None, names[1]).mask_id
         if info.mask_id != expected:
             raise ValueError(
                 f"{info.metadata_file}: mask_id is {info.mask_id}, but [MASK] has the id "
@@ -446,10 +444,10 @@ def check_mask_id(record_files: Sequence[RecordFile], model_folder: str | None) 
 
 def _find_vocabulary_file(info: records.RecordFileInfo, model_folder: str | None) -> str | None:
     """Returns the vocabulary of records, from beside them or from a model's folder, or None."""
-    of_model = finding.list_vocabularies(model_folder) if model_folder else []
+    of_model = finding.list_tokenizers(model_folder) if model_folder else []
     beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
     for path in filter(files.is_file, (beside, *of_model)):
-        if hashlib.sha256(files.read_bytes(path)).hexdigest() == info.vocabulary["checksum"]:
+        if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
             return path
     return None
 

@@ -33,8 +33,8 @@ from albert_tf.ops import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
 from albert_tf.race.settings import Settings
 from albert_tf.serving import graph_batches, graph_choices, saved_model
-from albert_tf.serving.graph_tokenizer import GraphTokenizer
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.tokenization import Tokenizer
 
 BLANK = "_"
 SPECIAL_TOKENS = 3
@@ -49,7 +49,7 @@ def fill_in(question: str, option: str) -> str:
 
 
 def option_sequences(
-    data: Examples[Question], tokenizer: FullTokenizer, max_seq_length: int, max_qa_length: int
+    data: Examples[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
 ) -> Iterator[tuple[list[int], int]]:
     """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
@@ -76,7 +76,8 @@ def option_sequences(
             ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
             num_cut += len(kept) < len(passage_ids)
-            yield [cls_id, *kept, sep_id, *ending, sep_id], len(kept) + 2
+            ids = [cls_id, *kept, sep_id, *ending, sep_id]
+            yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
         yield from [([], 0)] * (count - len(question.options))
     if num_cut:
         logging.info(
@@ -89,7 +90,7 @@ def option_sequences(
 
 def make_features(
     data: Examples[Question],
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
     max_qa_length: int,
     cache_file: str = "",
@@ -154,7 +155,7 @@ class MultipleChoice(FineTuningTask):
     selection_metric = SELECTION_METRIC
     outputs = OUTPUTS
 
-    def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer) -> None:
+    def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer) -> None:
         self.settings = settings
         self.config = config
         self.tokenizer = tokenizer
@@ -265,7 +266,7 @@ class MultipleChoice(FineTuningTask):
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
         """Returns the signature that takes texts and returns the best choice."""
-        if not self.settings.export_texts:
+        if not (self.settings.export_texts and is_supported(self.tokenizer)):
             return {}
         tokenizer = GraphTokenizer(self.tokenizer)
         max_qa_length = min(self.settings.max_qa_length, max_seq_length - SPECIAL_TOKENS)

@@ -14,13 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.serving.graph_tokenizer import GraphTokenizer
-from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
+from albert_tf.tokenization import MASK_TOKEN as MASK
+from albert_tf.tokenization import FullTokenizer, Tokenizer, character_class
 
-MASK = "[MASK]"
 _DROPPED = -1  # marks pieces of which nothing is left without the space
 
 
-def is_word(tokenizer: FullTokenizer) -> list[bool]:
+def is_word(tokenizer: Tokenizer) -> list[bool]:
     """Returns whether each piece is a word, not a special token or a lone space."""
     special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
     special |= {tokenizer.pad_id, tokenizer.unk_id}
@@ -28,15 +28,6 @@ def is_word(tokenizer: FullTokenizer) -> list[bool]:
         number not in special and bool(tokenizer.detokenize([piece]))
         for number, piece in enumerate(tokenizer.pieces)
     ]
-
-
-def id_without_space(tokenizer: FullTokenizer, piece: str) -> int | None:
-    """Returns the id of a piece without its leading space; None if nothing is left.
-
-    If the vocabulary contains the piece only with the space, returns its id unchanged.
-    """
-    body = piece.removeprefix(SPIECE_UNDERLINE)
-    return tokenizer.vocab.get(body, tokenizer.vocab[piece]) if body else None
 
 
 class MaskReader(tf.Module):
@@ -58,7 +49,7 @@ class MaskReader(tf.Module):
         self._top_k = min(top_k, tokenizer.vocab_size)
         self._is_word = tf.constant(np.array(is_word(tokenizer), np.float32))  # [V]
         self._words = tf.constant([tokenizer.detokenize([piece]) for piece in tokenizer.pieces])
-        glued = [id_without_space(tokenizer, piece) for piece in tokenizer.pieces]
+        glued = [tokenizer.id_without_space(piece) for piece in tokenizer.pieces]
         self._glued_ids = tf.constant([_DROPPED if x is None else x for x in glued])  # [V]
 
     def fill(

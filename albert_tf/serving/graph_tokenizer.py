@@ -14,16 +14,29 @@ Letters: B batch size, T tokens of a text (ragged), S sequence length, V vocabul
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 import tensorflow as tf
 import tensorflow_text as tf_text
+from absl import logging
 
 from albert_tf import tokenization
-from albert_tf.tokenization import FullTokenizer, character_class
+from albert_tf.tokenization import FullTokenizer, Tokenizer, character_class
 
 _UNKNOWN_CHARACTER = "\ue000"  # private use, so that no vocabulary contains it
 # More than MAX_INPUT_CHARS_PER_WORD characters need in UTF-8.
 _MAX_BYTES_PER_WORD = 8 * tokenization.MAX_INPUT_CHARS_PER_WORD
+
+
+def is_supported(tokenizer: Tokenizer) -> TypeGuard[FullTokenizer]:
+    """Returns whether texts can be tokenized in a graph; logs it if they cannot."""
+    if isinstance(tokenizer, FullTokenizer):
+        return True
+    logging.warning(
+        "The tokenizer of a Hugging Face folder cannot be computed in a graph: the export takes "
+        "ids, not texts"
+    )
+    return False
 
 
 class GraphTokenizer(tf.Module):

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from albert_tf.serving import graph_batches, saved_model
 from albert_tf.serving.graph_masks import MaskReader
-from albert_tf.serving.graph_tokenizer import GraphTokenizer
+from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
 from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import FullTokenizer, Tokenizer
 
 MASK_SIGNATURE = "fill_mask"
 TOP_K = 5  # words to predict for each mask
@@ -75,7 +75,7 @@ class _Embedder:
 def save_pretrained(
     folder: str,
     model: Any,
-    tokenizer: FullTokenizer | None,
+    tokenizer: Tokenizer | None,
     max_seq_length: int,
     has_masked_lm: bool,
     has_sentence_head: bool,
@@ -106,7 +106,7 @@ def save_pretrained(
 def export(
     export_dir: str,
     model: Any,
-    tokenizer: FullTokenizer | None,
+    tokenizer: Tokenizer | None,
     max_seq_length: int,
     extra_files: Mapping[str, bytes],
     poolings: Sequence[str] = POOLINGS,
@@ -139,13 +139,13 @@ def export(
 
 def _text_signatures(
     model: Any,
-    tokenizer: FullTokenizer | None,
+    tokenizer: Tokenizer | None,
     max_seq_length: int,
     has_masked_lm: bool,
     top_k: int,
 ) -> dict[str, saved_model.TextSignature]:
-    """Returns the signatures that take raw strings; none without a tokenizer."""
-    if tokenizer is None:
+    """Returns the signatures that take raw strings; none without a tokenizer for graphs."""
+    if tokenizer is None or not is_supported(tokenizer):
         return {}
     texts = {saved_model.TEXT_SIGNATURE: _embed_texts(tokenizer, max_seq_length)}
     if has_masked_lm:

@@ -69,8 +69,9 @@ class TokenizerLayer(tf_keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, with the content of the vocabulary's file."""
+        (vocabulary,) = self._tokenizer.vocabulary_files.values()
         tokenizer = {
-            "vocabulary": base64.b64encode(self._tokenizer.vocabulary_content).decode("ascii"),
+            "vocabulary": base64.b64encode(vocabulary).decode("ascii"),
             "is_sentencepiece": self._tokenizer.is_sentencepiece,
             "do_lower_case": self._tokenizer.do_lower_case,
         }

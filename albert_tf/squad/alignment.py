@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.tokenization import (
     SPIECE_UNDERLINE,
     UNKNOWN_TOKEN,
     BasicTokenizer,
-    FullTokenizer,
+    Tokenizer,
     WordpieceTokenizer,
     preprocess_text,
 )
@@ -70,20 +71,41 @@ class TokenizedText:
     last_token: Index
 
 
-def tokenize(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
+def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
     """Tokenizes a text and aligns the pieces with its characters.
 
     Args:
-        tokenizer: a SentencePiece or WordPiece tokenizer.
+        tokenizer: the tokenizer of the model.
         text: the original text, not normalized and without lone surrogates.
 
     Returns:
         The alignment, or None if the text has no pieces, or if the fraction of characters found in
         the pieces is below MIN_MATCHED (SentencePiece only).
     """
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        return _tokenize_hugging_face(tokenizer, text)
     if tokenizer.is_sentencepiece:
         return _tokenize_sentencepiece(tokenizer, text)
     return _wordpiece_aligner(tokenizer)(text)
+
+
+def _tokenize_hugging_face(tokenizer: HuggingFaceTokenizer, text: str) -> TokenizedText | None:
+    ids, begins, ends = tokenizer.encode_with_offsets(text)
+    if not ids:
+        return None
+    first_char = np.minimum(begins, len(text) - 1)
+    last_char = np.maximum(ends - 1, first_char)
+    chars = np.arange(len(text))
+    # A character can be normalized to several, which may be in several pieces and in another order.
+    starts, stops = map(np.maximum.accumulate, (first_char, last_char))
+    last_token = np.searchsorted(starts, chars, "right") - 1
+    return TokenizedText(
+        token_ids=np.array(ids, np.int32),
+        first_char=first_char,
+        last_char=last_char,
+        first_token=np.minimum(np.searchsorted(stops, chars), len(ids) - 1).astype(np.int32),
+        last_token=np.maximum(last_token, 0).astype(np.int32),
+    )
 
 
 def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
@@ -125,7 +147,7 @@ def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
     return np.where(known, index, result).astype(np.int32)
 
 
-def _tokenize_sentencepiece(tokenizer: FullTokenizer, text: str) -> TokenizedText | None:
+def _tokenize_sentencepiece(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
     pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
     normal_forms = text.translate(_normal_forms(tokenizer.do_lower_case))
@@ -263,7 +285,7 @@ class _Table:
 
 
 @functools.lru_cache(maxsize=2)
-def _wordpiece_aligner(tokenizer: FullTokenizer) -> Callable[[str], TokenizedText | None]:
+def _wordpiece_aligner(tokenizer: Tokenizer) -> Callable[[str], TokenizedText | None]:
     """Returns a function that tokenizes and aligns texts with WordPiece, with a cache of words."""
     basic = BasicTokenizer(tokenizer.do_lower_case)
     wordpiece = WordpieceTokenizer(tokenizer.vocab)

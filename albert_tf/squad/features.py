@@ -31,6 +31,7 @@ class SquadFeatures:
         doc_span_index: int32 [N], index of the window within its question.
         lengths: int32 [N], number of tokens in the feature, including special tokens.
         query_lengths: int32 [N], number of tokens in the question.
+        first_lengths: int32 [N], number of tokens in segment 0.
         input_ids: int32 [sum of lengths].
         first_char, last_char: int32 [sum of window lengths], offsets in the context of the first
             and the last character (inclusive) of each token in the window.
@@ -45,6 +46,7 @@ class SquadFeatures:
     doc_span_index: NDArray[np.int32]
     lengths: NDArray[np.int32]
     query_lengths: NDArray[np.int32]
+    first_lengths: NDArray[np.int32]
     input_ids: NDArray[np.int32]
     first_char: NDArray[np.int32]
     last_char: NDArray[np.int32]
@@ -104,13 +106,14 @@ class SquadFeatures:
         input_mask = places < lengths  # [B, S]
         input_ids = np.zeros(input_mask.shape, np.int32)
         input_ids[input_mask] = self.input_ids[_positions(_offsets(self.lengths), rows)]
+        in_second = input_mask & (places >= self.first_lengths[rows, None])
         in_window = (places >= begin) & (places < lengths - 1)
         labels = {name: getattr(self, name)[rows] for name in _LABELS if self.has_labels}
         return labels | {
             "unique_ids": self.unique_ids[rows],
             "input_ids": input_ids,
             "input_mask": input_mask.astype(np.int32),
-            "segment_ids": (input_mask & (places >= begin)).astype(np.int32),
+            "segment_ids": in_second.astype(np.int32),
             "p_mask": (~in_window & (places > 0)).astype(np.int32),
         }
 

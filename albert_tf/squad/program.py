@@ -16,7 +16,7 @@ from albert_tf.squad.decoding import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.squad.reading import SquadData, one_question, read_squad
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.task import QuestionAnswering, choose_version
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 
 def run(settings: Settings) -> FineTuningResult:
@@ -60,7 +60,7 @@ def read_data(settings: Settings) -> dict[str, SquadData]:
 def make_task(
     settings: Settings,
     config: AlbertConfig,
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     data: Mapping[str, SquadData] | None = None,
 ) -> QuestionAnswering:
     """Returns the task, with the head of SQuAD 2.0 if the settings, model or data require it.

@@ -32,6 +32,7 @@ from albert_tf.heads import (
     span_losses,
 )
 from albert_tf.serving import graph_batches, graph_spans, saved_model, tflite
+from albert_tf.serving.graph_tokenizer import is_supported
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -47,7 +48,7 @@ from albert_tf.squad.reading import SquadData, shuffled
 from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import WindowSettings, make_features
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 from albert_tf.training.evaluation import Evaluation, evaluation_of_best
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
@@ -82,7 +83,7 @@ class QuestionAnswering(FineTuningTask):
         self,
         settings: Settings,
         config: AlbertConfig,
-        tokenizer: FullTokenizer,
+        tokenizer: Tokenizer,
         version_2: bool,
         data: Mapping[str, SquadData],
     ) -> None:
@@ -342,7 +343,7 @@ class QuestionAnswering(FineTuningTask):
     ) -> dict[str, saved_model.TextSignature]:
         """Returns the signature that takes questions and contexts."""
         settings = self.settings
-        if not settings.export_texts:
+        if not (settings.export_texts and is_supported(self.tokenizer)):
             return {}
         padding = self.padding(Padding(max_seq_length, 1))
         reader = graph_spans.SpanReader(

@@ -24,7 +24,7 @@ from albert_tf import workers
 from albert_tf.squad import alignment
 from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
 from albert_tf.squad.reading import SquadExample
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.tokenization import Tokenizer
 
 CONTEXT_WEIGHT = 0.01  # of the window's length, added to the smaller of left and right context
 TASK_CHARS = 50_000  # characters of context in one task of a process
@@ -131,11 +131,12 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
 class _Builder:
     """Collects windows and returns them as columns."""
 
-    def __init__(self, tokenizer: FullTokenizer, settings: WindowSettings):
+    def __init__(self, tokenizer: Tokenizer, settings: WindowSettings):
         self._settings = settings
         self._cls_id = tokenizer.cls_id
         self._sep_id = tokenizer.sep_id
         self._end = np.array([self._sep_id], np.int32)
+        self._has_segments = tokenizer.has_segments
         self._numbers: list[tuple[int, ...]] = []
         self._input_ids: list[NDArray[np.int32]] = []
         self._windows: list[tuple[NDArray[Any], ...]] = []
@@ -170,7 +171,9 @@ class _Builder:
             # SQuAD 1.1, with the answer at [CLS].
             is_impossible = is_training and not holds_answer
             length = len(prefix) + end - begin + 1
-            numbers = (number, window, length, len(query), start, stop, int(is_impossible))
+            first_length = len(prefix) if self._has_segments else length
+            place = (number, window, length, len(query), first_length)
+            numbers = (*place, start, stop, int(is_impossible))
             self._numbers.append(numbers)
             self._input_ids += [prefix, context.token_ids[begin:end], self._end]
             pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
@@ -178,7 +181,7 @@ class _Builder:
 
     def finish(self) -> SquadFeatures:
         """Returns the features of all added windows."""
-        numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
+        numbers = np.array(self._numbers, np.int32).reshape(-1, 8).T
         empty = np.zeros(0, np.int32)
         first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
         return SquadFeatures(
@@ -190,14 +193,15 @@ class _Builder:
             first_char=np.concatenate([empty, *first]),
             last_char=np.concatenate([empty, *last]),
             is_max_context=np.concatenate([empty.astype(bool), *is_max]),
-            start_positions=numbers[4],
-            end_positions=numbers[5],
-            is_impossible=numbers[6],
+            first_lengths=numbers[4],
+            start_positions=numbers[5],
+            end_positions=numbers[6],
+            is_impossible=numbers[7],
         )
 
 
 def _make_work(
-    tokenizer: FullTokenizer, settings: WindowSettings, is_training: bool
+    tokenizer: Tokenizer, settings: WindowSettings, is_training: bool
 ) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
     """Returns the work of a process: task → features, skipped questions, number of questions."""
 
@@ -221,7 +225,7 @@ def _make_work(
 
 def make_features(
     examples: Sequence[SquadExample],
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     settings: WindowSettings,
     is_training: bool,
     num_workers: int | None = 1,
@@ -234,7 +238,7 @@ def make_features(
 
     Args:
         examples: the questions; in training, each is impossible or has its answer at its offset.
-        tokenizer: a SentencePiece or WordPiece tokenizer.
+        tokenizer: the tokenizer of the model.
         settings: how contexts are split.
         is_training: whether to compute the positions of answers.
         num_workers: number of processes; None for one per core.

@@ -39,9 +39,9 @@ from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.serving import graph_batches, graph_words, saved_model
-from albert_tf.serving.graph_tokenizer import GraphTokenizer
+from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
-from albert_tf.tokenization import FullTokenizer, find_words, is_cjk, word_kind
+from albert_tf.tokenization import Tokenizer, find_words, is_cjk, word_kind
 from albert_tf.training.evaluation import Evaluation
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
@@ -498,7 +498,7 @@ class Windows:
 def make_features(
     data: Examples[Sentence],
     labels: Sequence[str],
-    tokenizer: FullTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
     is_logged: bool = True,
 ) -> Windows:
@@ -584,7 +584,7 @@ class TokenClassifier(FineTuningTask):
     outputs = OUTPUTS
 
     def __init__(
-        self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: FullTokenizer
+        self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer
     ) -> None:
         self.tags = tags
         self.labels = tags.labels
@@ -726,7 +726,7 @@ class TokenClassifier(FineTuningTask):
 
     def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
         """Returns the signatures that take texts or words."""
-        if not self.settings.export_texts:
+        if not (self.settings.export_texts and is_supported(self.tokenizer)):
             return {}
         resources = tf.Module()
         resources.tokenizer = GraphTokenizer(self.tokenizer)

@@ -239,9 +239,9 @@ def test_a_checkpoint_that_lacks_a_variable_is_rejected(tmp_path, settings):
     del weights["bert/pooler/dense/kernel"]
     store.save_checkpoint(str(tmp_path / "part"), weights)
     settings = dataclasses.replace(settings, init_checkpoint=f"{tmp_path}/part", train_batch_size=6)
-    with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
+    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel is missing"):
         pretraining.run(settings)
-    with pytest.raises(ValueError, match=r"missing +bert/pooler/dense/kernel"):
+    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel is missing"):
         pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
 
 

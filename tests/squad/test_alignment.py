@@ -19,6 +19,7 @@ class WordTokenizer:
     """A tokenizer in SentencePiece mode that assigns ids from 5 on to new pieces."""
 
     is_sentencepiece = True
+    has_segments = True
     do_lower_case = True
     checksum = "words"
     cls_id, sep_id = 2, 3

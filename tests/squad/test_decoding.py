@@ -37,6 +37,7 @@ def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_in
         doc_span_index=np.arange(len(windows), dtype=np.int32),
         lengths=sizes + 4,
         query_lengths=rows + 1,
+        first_lengths=rows + 3,
         input_ids=np.arange(sizes.sum() + 4 * len(windows), dtype=np.int32),
         first_char=3 * pieces,
         last_char=3 * pieces + 1,

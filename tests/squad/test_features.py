@@ -19,6 +19,7 @@ def make_features(lengths=(9, 7, 11, 6, 10), queries=(2, 3, 1, 2, 4), first_exam
         doc_span_index=rows % 2,
         lengths=np.array(lengths, np.int32),
         query_lengths=np.array(queries, np.int32),
+        first_lengths=np.array(queries, np.int32) + np.int32(2),
         input_ids=np.concatenate(ids).astype(np.int32),
         first_char=np.concatenate(chars).astype(np.int32),
         last_char=np.concatenate(chars).astype(np.int32) + np.int32(1),
