@@ -138,8 +138,8 @@ def test_weights_are_loaded_with_the_head(model, tmp_path):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ({}, "missing    output_bias"),
-        ({"output_bias": np.zeros(4)}, r"output_bias: \[4\], here \[3\]"),
+        ({}, "output_bias is missing"),
+        ({"output_bias": np.zeros(4)}, r"output_bias has the shape \[4\], here \[3\]"),
     ],
 )
 def test_a_checkpoint_without_this_head_is_not_evaluated(model, tmp_path, head, message):
