@@ -14,7 +14,7 @@ import tensorflow as tf
 from safetensors import safe_open
 
 from albert_tf import ops
-from albert_tf.checkpoints import huggingface, loading
+from albert_tf.checkpoints import huggingface
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
     save_hugging_face,
@@ -22,9 +22,8 @@ from albert_tf.checkpoints.huggingface import (
 )
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.config import AlbertConfig
-from albert_tf.heads import AlbertForClassification, AlbertForSpans, AlbertForTokenClassification
 from albert_tf.inference.predictors import load_predictor
-from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
+from albert_tf.modeling import AlbertForPretraining
 from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
@@ -200,57 +199,6 @@ torch.manual_seed(5)
 AlbertForPreTraining(AlbertConfig.from_json_file(config)).save_pretrained(folder)
 """
 
-SAVE_EVERY_KIND = """
-import sys
-import numpy as np
-import torch
-import transformers
-
-folder, config = sys.argv[1:]
-batch = {name: torch.tensor(value) for name, value in np.load(f"{folder}/in.npz").items()}
-for kind in ("Model", "ForTokenClassification", "ForQuestionAnswering", "ForMaskedLM",
-             "ForPreTraining", "ForSequenceClassification"):
-    for dtype, size in (("float32", "1GB"), ("bfloat16", "1GB"), ("float32", "2KB")):
-        torch.manual_seed(5)
-        values = transformers.AlbertConfig.from_json_file(config)
-        model = getattr(transformers, f"Albert{kind}")(values).eval()
-        for name, value in model.named_parameters():
-            value.data.copy_(("orm.weight" in name) + 0.2 * torch.randn_like(value))
-        model = model.to(getattr(torch, dtype))
-        name = f"{kind}-{dtype}-{size}"
-        model.save_pretrained(f"{folder}/{name}", max_shard_size=size)
-        with torch.no_grad():
-            outputs = model.float()(**batch)
-        np.savez(f"{folder}/{name}.npz", **{key: x.numpy() for key, x in outputs.items()})
-"""
-# Their class → our model, and their output → ours.
-EVERY_KIND = {
-    "Model": (
-        AlbertEncoder,
-        {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"},
-    ),
-    "ForTokenClassification": (
-        lambda config: AlbertForTokenClassification(config, 2),
-        {"logits": "logits"},
-    ),
-    "ForQuestionAnswering": (
-        AlbertForSpans,
-        {"start_logits": "start_logits", "end_logits": "end_logits"},
-    ),
-    "ForMaskedLM": (
-        lambda config: AlbertForPretraining(config, "none"),
-        {"logits": "masked_lm_logits"},
-    ),
-    "ForPreTraining": (
-        AlbertForPretraining,
-        {"prediction_logits": "masked_lm_logits", "sop_logits": "sentence_order_logits"},
-    ),
-    "ForSequenceClassification": (
-        lambda config: AlbertForClassification(config, 2),
-        {"logits": "logits"},
-    ),
-}
-
 
 def run(python, code, *arguments):
     """Runs code in another Python without this one's packages; returns its output."""
@@ -314,35 +262,6 @@ def test_transformers_computes_the_same(
     np.testing.assert_allclose(theirs["masked_lm_logits_1e-05"], rough, rtol=0, atol=1e-5)
     assert abs(rough - exact).max() > 1e-4, "the epsilon must show for this to prove anything"
     assert float(theirs["epsilon"]) in (1e-5, 1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_every_kind_of_their_folders_has_their_outputs(transformers_python, tmp_path, tiny_batch):
-    """Whole, in shards, and in bfloat16; three kinds have no pooler."""
-    config = SHARED
-    config_file = tmp_path / "config.json"
-    config_file.write_text(json.dumps(huggingface.config_to_hugging_face(config, {})))
-    names = {"input_ids": "input_ids", "input_mask": "attention_mask"}
-    names["segment_ids"] = "token_type_ids"
-    batch = {name: tiny_batch[name] for name in names}
-    np.savez(tmp_path / "in.npz", **{names[n]: x.astype(np.int64) for n, x in batch.items()})
-    run(transformers_python, SAVE_EVERY_KIND, tmp_path, config_file)
-    folders = sorted(path for path in tmp_path.iterdir() if path.is_dir())
-    assert len(folders) == 3 * len(EVERY_KIND)
-    for folder in folders:
-        kind, _, size = folder.name.split("-")
-        make, outputs = EVERY_KIND[kind]
-        model = make(config)
-        loading.load_weights(model, str(folder))
-        assert (folder / "model.safetensors.index.json").exists() == (size == "2KB")
-        found = model(batch)
-        found = found if isinstance(found, dict) else {"logits": found}
-        theirs = np.load(f"{folder}.npz")
-        for their_name, our_name in outputs.items():
-            np.testing.assert_allclose(
-                theirs[their_name], found[our_name], rtol=0, atol=1e-5, err_msg=str(folder)
-            )
 
 
 @pytest.mark.slow
