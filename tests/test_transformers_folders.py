@@ -327,7 +327,10 @@ def raw_of(outputs: Any, folder: Folder, mask: np.ndarray) -> dict[str, np.ndarr
         if "sentence_order_logits" in outputs:
             raw["order"] = squash(outputs["sentence_order_logits"])
         return raw
-    return {"probabilities": np.asarray(outputs["probabilities"])}
+    if "start_log_prob" in outputs:  # Google's name of the logits
+        return {f"{n}s": squash(outputs[f"{n}_log_prob"], mask) for n in ("start", "end")}
+    x = np.asarray(outputs["probabilities"])
+    return {"probabilities": x * mask[:, :, None] if x.ndim == 3 else x}
 
 
 def compare_raw(folder: Folder, ours: dict[str, np.ndarray], names=None) -> float:
@@ -393,6 +396,8 @@ def table():
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", KINDS)
 def test_answers_are_those_of_transformers(written, name, door, table, request):
+    if (name, door) == ("encoder", "export"):
+        request.applymarker(pytest.mark.xfail(reason="the export requires a head", strict=True))
     table[name, door] = DOORS[door](written[name], request)
     assert table[name, door] <= TOLERANCE
 
