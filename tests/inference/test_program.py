@@ -69,7 +69,7 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
 
 
 def test_only_a_flag_that_was_passed_is_a_reason_for_the_precision(predict, classifier_dir, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="absl")
     given = [f"--model_dir={classifier_dir}", "--text=The rain."]
     for flags, is_flag in (([], False), (["--precision=float32"], True)):
         caplog.clear()
