@@ -56,6 +56,11 @@ class Release:
     def __str__(self) -> str:
         return f"{self.title}, {self.name}"
 
+    @property
+    def is_hub_module(self) -> bool:
+        """Whether it is the TF-Hub module of a model that also has an archive of its own."""
+        return self.url.startswith(_HUB)
+
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseReport:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
 from absl import logging
@@ -369,8 +369,7 @@ def _warn_of_unread_text(
     read |= set(columns.label) if isinstance(columns.label, tuple) else {columns.label}
     unread = [
         name if header is None or not isinstance(name, int) else header[name]
-        for name, cell in named.items()
-        if name not in read and isinstance(cell, str) and len(find_words(cell)) > 1
+        for name in unread_texts(named, read)
     ]
     if unread:
         logging.warning(
@@ -380,6 +379,15 @@ def _warn_of_unread_text(
             files.listed(unread),
             unread[0],
         )
+
+
+def unread_texts(row: Mapping[Any, Any], read: Collection[Any]) -> list[Any]:
+    """Returns the columns of a row that have several words and are not among those in `read`."""
+    return [
+        name
+        for name, cell in row.items()
+        if name not in read and isinstance(cell, str) and len(find_words(cell)) > 1
+    ]
 
 
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:

@@ -162,7 +162,8 @@ def convert(settings: Settings) -> bool:
     report = loading.inspect_checkpoint(settings.input, model)
     if not settings.inspect and (model is None or not report.fits):
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
-    print(report)
+    # Which heads of pre-training there are does not matter: those that are there are written.
+    print(report if settings.inspect else report.contents)
     if release := releases.containing(loading.read_weights(settings.input)):
         print(f"  all weights are those of {release}")
     if model is not None and not settings.inspect:

@@ -6,9 +6,9 @@ r"""Downloads a released model, or lists them.
     python tools/download.py textattack/albert-base-v2-imdb --hub
 
 Without a name, this prints the names of the models, their numbers of parameters, and which of them
-are in the cache folder. With a name, the model is downloaded to the cache folder and its path is
-printed. The same command continues an interrupted download. Every tensor is compared with the
-released checksums where they are known.
+are in the cache folder; then the TF-Hub modules of the same models. With a name, the model is
+downloaded to the cache folder and its path is printed. The same command continues an interrupted
+download. Every tensor is compared with the released checksums where they are known.
 
 All programs and `from_pretrained` accept the name of a downloaded model in place of a folder or a
 checkpoint. They never download it themselves. Names of the Hugging Face Hub such as
@@ -19,6 +19,7 @@ downloaded from there with the library huggingface_hub, and is given by the fold
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from typing import ClassVar
 
@@ -64,10 +65,15 @@ def run(settings: Settings) -> str:
             settings.name, cache_dir=settings.cache_dir, base_url=settings.base_url
         )
     cache = settings.cache_dir or finding.cache_directory()
-    rows = releases.downloadable()
+    # A model, and then the same weights again, so that each model is in the list once.
+    rows = sorted(releases.downloadable(), key=lambda row: row.is_hub_module)
     width = max(len(row.name) for row in rows)
-    lines = [f"{'name':{width}}   parameters  model"]
-    for row in rows:
-        state = ", in the cache" if os.path.isdir(os.path.join(cache, row.name)) else ""
-        lines.append(f"{row.name:{width}}  {row.parameters:11,}  {row.title}{state}")
-    return "\n".join([*lines, "", f"cache folder: {cache}"])
+    lines = []
+    for is_hub_module, group in itertools.groupby(rows, lambda row: row.is_hub_module):
+        heading = "the same models as TF-Hub modules" if is_hub_module else "model"
+        lines += ["", f"{'name':{width}}   parameters  {heading}"]
+        for row in group:
+            also = "".join(f", also {alias}" for alias in row.aliases)
+            state = ", in the cache" if os.path.isdir(os.path.join(cache, row.name)) else ""
+            lines.append(f"{row.name:{width}}  {row.parameters:11,}  {row.title}{also}{state}")
+    return "\n".join([*lines[1:], "", f"cache folder: {cache}"])

@@ -448,6 +448,7 @@ class FineTuningRun:
             EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
             settings.official_order,
             self._reports,
+            task.percentages,
         )
 
     def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:

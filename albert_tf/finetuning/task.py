@@ -58,6 +58,7 @@ class FineTuningTask(abc.ABC):
             are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
+        percentages: endings of the names of metrics in percent, for messages.
         outputs: name of each output of `predictions` → padding value for outputs whose width
             differs between batches, as with questions that have different numbers of options.
     """
@@ -66,6 +67,7 @@ class FineTuningTask(abc.ABC):
     name: str = ""
     labels: tuple[str, ...] = ()
     selection_metric: str
+    percentages: tuple[str, ...] = ()
     outputs: Mapping[str, float]
 
     # Data.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
@@ -56,7 +58,7 @@ def run(settings: Settings) -> Iterator[Result]:
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
     blocks = read_inputs(settings, parse_two if compares_pairs else predictor_class(task).parse)
-    with session.use_devices(device_settings(settings, model_folder)):
+    with use_devices(settings, model_folder):
         predictor = load(settings, model_folder, task)
         shown = _with_progress(settings, blocks)
         if settings.similarity:
@@ -112,14 +114,18 @@ def _rows_of(settings: Settings) -> list[Row]:
     return rows
 
 
-def device_settings(settings: Settings, model_folder: ModelFolder) -> DeviceSettings:
-    """Returns the device settings; precision auto is float32 if the model was trained in it."""
-    is_float32 = model_folder.recorded.get(run_record.PRECISION) == "float32"
-    return DeviceSettings(
+def use_devices(
+    settings: Settings, model_folder: ModelFolder
+) -> contextlib.AbstractContextManager[tuple[tf.distribute.Strategy, str]]:
+    """Returns `session.use_devices`; precision auto is float32 if the model was trained in it."""
+    is_trained = model_folder.recorded.get(run_record.PRECISION) == "float32"
+    is_as_trained = is_trained and settings.precision == "auto"
+    devices = DeviceSettings(
         distribution="one_device",
-        precision="float32" if settings.precision == "auto" and is_float32 else settings.precision,
+        precision="float32" if is_as_trained else settings.precision,
         threads=settings.threads,
     )
+    return session.use_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
 def load(settings: Settings, model_folder: ModelFolder, task: str) -> TextPredictor:

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
+from absl import logging
+
 from albert_tf import files
-from albert_tf.classification.reading import USUAL_NAMES
+from albert_tf.classification.reading import USUAL_NAMES, unread_texts
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.tables import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
 from albert_tf.inference.settings import STANDARD_INPUT
@@ -124,11 +126,13 @@ def _blocks(
     block: list[tuple[int, InputType]] = []
     is_empty = True
     for line, row in _rows(lines, form, reports.path):
-        is_empty = False
+        is_first, is_empty = is_empty, False
         try:
             if isinstance(row, BadRowError):
                 raise row
             block.append((line, parse(row)))
+            if is_first:
+                _warn_of_unread_text(row, block[0][1], reports.path)
         except BadRowError as error:
             if waits and block and reports.num_bad == reports.max_bad_rows:
                 yield block  # answer the rows before the bad one first
@@ -142,6 +146,21 @@ def _blocks(
         raise ValueError(f"{reports.path}: contains no input")
     if block:
         yield block
+
+
+def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
+    """Logs a warning if one of two texts was found in a row, and there is text in other columns."""
+    is_single = isinstance(given, tuple) and given[1:] == ("",)
+    if not isinstance(row, dict) or not is_single:
+        return
+    known = {name for names in USUAL_NAMES.values() for name in names if name in row}
+    if unread := unread_texts(row, known):
+        logging.warning(
+            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
+            "texts, call the second one text_b",
+            path,
+            files.listed(unread),
+        )
 
 
 # Parsers for the inputs of the tasks.

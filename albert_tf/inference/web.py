@@ -49,7 +49,6 @@ from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import Result
 from albert_tf.inference.settings import SIMILARITY, Settings
 from albert_tf.tasks import EMBEDDINGS
-from albert_tf.training import session
 
 _BYTES_PER_CHARACTER = 12  # outside the Basic Multilingual Plane, escaped as \ud83d\ude00
 _SECONDS_TO_ARRIVE = 5  # for the body of a request
@@ -81,7 +80,7 @@ def serve(settings: Settings) -> None:
     """
     with _listen(settings.web_host, settings.web_port) as listener:
         model_folder = ModelFolder(settings.model_dir)
-        with session.use_devices(program.device_settings(settings, model_folder)):
+        with program.use_devices(settings, model_folder):
             server = make_server(load_tasks(settings, model_folder), settings)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host

@@ -78,6 +78,7 @@ class QuestionAnswering(FineTuningTask):
     """
 
     selection_metric = "f1"
+    percentages = ("exact", "exact_match", "f1", "average")
 
     def __init__(
         self,

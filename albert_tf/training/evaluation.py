@@ -188,6 +188,7 @@ class CheckpointEvaluator:
         official_order: whether to evaluate the initial weights, `model.ckpt-0`, as well, and to
             choose among equally good checkpoints as Google's programs do; see `best_of`.
         reports: of the run, as in `Curves`.
+        percentages: endings of the names of metrics in percent, for the log.
 
     Attributes:
         loaded: digest of the checkpoint that `measure` is called for.
@@ -204,6 +205,7 @@ class CheckpointEvaluator:
         early_stopping: EarlyStopping = EarlyStopping(),
         official_order: bool = False,
         reports: Reports | None = None,
+        percentages: tuple[str, ...] = (),
     ) -> None:
         self.output_dir = output_dir
         self.model = model
@@ -215,6 +217,7 @@ class CheckpointEvaluator:
         self._official_order = official_order
         self._precision = precision.current()
         self._reports = reports
+        self._percentages = percentages
         self._best_prefix = os.path.join(output_dir, BEST)
         self.loaded = ""
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
@@ -360,7 +363,7 @@ class CheckpointEvaluator:
         loading.load_weights(self.model, prefix)
         self.loaded = name or containers.digest(prefix)
         metrics = self.measure()
-        logging.info("evaluated %s  %s", prefix, format_figures(metrics))
+        logging.info("evaluated %s  %s", prefix, format_figures(metrics, self._percentages))
         step = loading.read_step(prefix)
         return Evaluation(step, metrics, name, self.measured_on, self._precision)
 

@@ -296,19 +296,24 @@ def round_steps(most: float) -> int:
     return max(factor * power for factor in (1, 2, 5) if factor == 1 or factor * power <= most)
 
 
-def format_figures(values: Mapping[str, float]) -> str:
+def format_figures(values: Mapping[str, float], percentages: tuple[str, ...] = ()) -> str:
     """Returns abbreviated names and values with three digits, for a message.
+
+    Names that end as one of `percentages` get the sign %.
 
     >>> format_figures({"loss": 6.2751, "masked_lm_accuracy": 0.1})
     'loss 6.28  mlm_acc 0.100'
+    >>> format_figures({"f1": 5.553, "best_f1_thresh": -1.5}, ("f1",))
+    'f1 5.55%  best_f1_thresh -1.50'
     """
     texts = []
     objectives = {objective.name: objective.abbreviation for objective in OBJECTIVES.values()}
     for name, value in values.items():
+        unit = "%" if name.endswith(percentages) else ""
         for long, short in (_ABBREVIATIONS | objectives).items():
             name = name.replace(long, short)
         text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
-        texts.append(f"{name} {text}")
+        texts.append(f"{name} {text}{unit}")
     return "  ".join(texts)
 
 

@@ -75,11 +75,17 @@ def keep_config(output_dir: str, config: AlbertConfig) -> None:
 
 
 @contextlib.contextmanager
-def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strategy, str]]:
+def use_devices(
+    settings: DeviceSettings, reason: str | None = None
+) -> Iterator[tuple[tf.distribute.Strategy, str]]:
     """Context manager that sets up devices, threads and precision.
 
     Keras' precision policy is restored at the end of the block. The block must be entered before
     TensorFlow is initialized.
+
+    Args:
+        settings: the devices, threads and precision.
+        reason: why the precision was chosen, for the log, if it was not by a flag or the hardware.
 
     Yields:
         The distribution strategy, and the precision: "float32", "bfloat16" or "float16".
@@ -89,10 +95,10 @@ def use_devices(settings: DeviceSettings) -> Iterator[tuple[tf.distribute.Strate
     """
     _set_threads(settings.threads)
     strategy = devices.make_strategy(settings)
-    name, reason = precision.resolve(settings.precision)
+    name, why = precision.resolve(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
     precision.apply(name)
-    device = f"{devices.describe(strategy)}, {name}: {reason}{precision.difference(name)}"
+    device = f"{devices.describe(strategy)}, {name}: {reason or why}{precision.difference(name)}"
     log_lines({"device": device})
     try:
         yield strategy, name

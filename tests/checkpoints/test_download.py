@@ -8,6 +8,7 @@ import http.server
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -472,6 +473,16 @@ def test_the_list_says_what_is_in_the_cache(cached):
     assert line.endswith("11,683,584  ALBERT base v2, English (Google), in the cache")
     assert len([line for line in lines if line.endswith(", in the cache")]) == 1
     assert lines[-1] == f"cache folder: {os.path.dirname(cached)}"
+
+
+def test_each_model_is_in_the_list_once_before_the_same_weights_on_tf_hub():
+    listed = program.run(program.Settings())
+    models, modules = (part.splitlines()[1:] for part in listed.split("\n\n")[:2])
+    assert len(models) == 18
+    assert [line.split()[0].count("/") for line in modules] == [2] * 12
+    words = re.split(r"[\s,]+", listed)
+    for row in releases.downloadable():
+        assert all(words.count(name) == 1 for name in (row.name, *row.aliases))
 
 
 def test_a_flag_may_follow_the_name():

@@ -237,12 +237,14 @@ def test_a_model_of_masked_words_needs_no_pooler(tmp_path):
     assert not os.path.exists(new)
 
 
-def test_heads_of_tasks_are_kept(tmp_path):
+def test_heads_of_tasks_are_kept(tmp_path, capsys):
     head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head
     source = make_input(tmp_path / "fine_tuned", weights, SHORT)
     assert convert(Settings(source, str(tmp_path / "hf"), "huggingface"))
     assert_same(read_weights(str(tmp_path / "hf")), weights)
+    found, _ = capsys.readouterr().out.splitlines()
+    assert found.endswith("27 weights (embeddings 7, encoder 16, pooler 2, other heads 2)")
 
 
 def test_moments_are_left_behind_and_the_step_is_0(tmp_path):

@@ -68,6 +68,17 @@ def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
     assert found["answer"] == expected[name]
 
 
+def test_only_a_flag_that_was_passed_is_a_reason_for_the_precision(predict, classifier_dir, caplog):
+    caplog.set_level("INFO", logger="absl")
+    given = [f"--model_dir={classifier_dir}", "--text=The rain."]
+    for flags, is_flag in (([], False), (["--precision=float32"], True)):
+        caplog.clear()
+        predict(*given, *flags)
+        (said,) = (text for text in caplog.messages if text.startswith("device "))
+        assert ", float32: " in said
+        assert ("--precision" in said) == is_flag
+
+
 def test_texts_that_are_too_long_are_counted(predict, classifier_dir, tmp_path, caplog):
     path = tmp_path / "texts.txt"
     long = "The river carries the rain. " * 9

@@ -65,6 +65,24 @@ def test_bad_rows_are_reported_or_skipped(tmp_path, form, content, message):
         assert len(read(path, form, max_bad_rows=1)) == count
 
 
+@pytest.mark.parametrize(
+    ("content", "is_said"),
+    [
+        ("text,title\nIt rains.,A wet day\n", True),
+        ("text,text_b\nIt rains.,A wet day\n", False),
+        ("text,label\nIt rains.,a wet day\n", False),
+        ("text,source\nIt rains.,web\n", False),
+    ],
+)
+def test_text_that_is_not_read_causes_a_warning(tmp_path, content, is_said, caplog):
+    (tmp_path / "a.csv").write_text(content)
+    assert len(read(tmp_path / "a.csv", "csv")) == 1
+    assert ("there is text in 'title'" in caplog.text) == is_said
+    caplog.clear()
+    read(tmp_path / "a.csv", "csv", reading.parse_text)
+    assert not caplog.text
+
+
 def test_unbalanced_quotes_are_reported(tmp_path):
     (tmp_path / "a.csv").write_text('text\n"a\n')
     with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated values"):

@@ -217,6 +217,17 @@ def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
     assert metrics == {"exact_match": 0.0, "f1": 0.0}
 
 
+def test_the_metrics_called_percentages_are_100_if_all_answers_are_right():
+    chinese = (SquadExample("q1", "谁？", "韩国Nexon公司", ("韩国Nexon",), 0),)
+    for data, answers in (
+        threshold_case((-1.0, 2.0, 5.0, 2.5, 6.0)),
+        (make_data(examples=chinese, is_chinese=True), Answers({"q1": "韩国Nexon"}, {})),
+    ):
+        metrics, _ = evaluate(data, answers)
+        called = {name for name in metrics if name.endswith(QuestionAnswering.percentages)}
+        assert called == {name for name, value in metrics.items() if value == 100}
+
+
 def test_data_without_answers_cannot_be_evaluated():
     examples = (SquadExample("q1", "who", "nobody"),)
     with pytest.raises(ValueError, match="1 of 1 questions have no gold answer"):
