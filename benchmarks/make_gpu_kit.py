@@ -70,7 +70,8 @@ PROGRAMS = (
     "predict albert_base 1x32",
     "predict albert_tiny_zh 64x128",
 )
-GOLDEN = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
+GOLDEN = "golden"
+GOLDEN_FOLDER = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 TASK = "rte"  # any with two labels
 DROPOUT = 0.1
 PREDICTIONS = 20  # masked positions per sequence, as in the commands of Google's README
@@ -78,6 +79,9 @@ LEARNING_RATE = 1.76e-3  # the paper's, for LAMB
 FINE_TUNING_RATE = 2e-5
 FORMULAS = {name: value for name, value in vars(ops).items() if isinstance(value, Formula)}
 
+NAME = re.compile(
+    r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
+)
 TENSOR = re.compile(r"tensor<([^>]*)>")
 DTYPES = {
     "bf16": "bfloat16",
@@ -113,15 +117,24 @@ class Name:
         """Returns what a name says.
 
         Raises:
-            ValueError: it is not the name of a program.
+            FileNotFoundError, ValueError: it is not the name of a program, there is no such config,
+                or its sequences are shorter.
         """
-        task, *rest = text.split() or [""]
-        if task not in MAKERS or (len(rest) < 2 and task != "golden"):
+        match = NAME.fullmatch(text)
+        task = match["task"] if match else ""
+        if not match or task not in MAKERS or (match["rest"] is None) != (task == GOLDEN):
             raise ValueError(f"{text!r} is no program: expected one like {', '.join(PROGRAMS[:2])}")
-        if task == "golden":
+        if task == GOLDEN:
             return cls(task)
-        rows, _, length = rest[1].partition("x")
-        return cls(task, rest[0], int(rows), int(length), tuple(rest[2:]))
+        name = cls(
+            task,
+            match["config"],
+            int(match["rows"]),
+            int(match["length"]),
+            tuple(match["options"].split()),
+        )
+        name.read_config().check_length(name.length)
+        return name
 
     def read_config(self) -> AlbertConfig:
         """Returns the config, with dropout."""
@@ -281,9 +294,9 @@ def make_golden(name: Name) -> Program:
     """Returns loss and gradients of a small model in float32, beside those of Google's code."""
     del name
     precision.apply("float32")
-    config = AlbertConfig.from_json_file(os.path.join(GOLDEN, "encoder_shared.json"))
+    config = AlbertConfig.from_json_file(os.path.join(GOLDEN_FOLDER, "encoder_shared.json"))
     model = AlbertForPretraining(config)
-    with np.load(os.path.join(GOLDEN, "encoder_shared.npz")) as golden:
+    with np.load(os.path.join(GOLDEN_FOLDER, "encoder_shared.npz")) as golden:
         arrays = {key: golden[key] for key in golden.files}
     for variable in model.variables:
         variable.assign(arrays[f"variable/{variable_name(variable)}"])
@@ -305,7 +318,7 @@ def make_golden(name: Name) -> Program:
 
 
 MAKERS: dict[str, Callable[[Name], Program]] = {
-    "golden": make_golden,
+    GOLDEN: make_golden,
     "pretrain": make_pretraining,
     "classify": make_classification,
     "predict": make_prediction,
@@ -331,7 +344,7 @@ def write_program(text: str, platform: str, folder: str) -> dict[str, Any]:
     """Lowers the program with the given name and writes it; returns its entry of `kit.json`."""
     name = Name.parse(text)
     program = MAKERS[name.task](name)
-    is_golden = name.task == "golden"
+    is_golden = name.task == GOLDEN
     with without_forms(name.options):
         module = lower(
             program.function,
@@ -388,16 +401,22 @@ def main() -> None:
     parser.add_argument("--programs", default=";".join(PROGRAMS), help="names, with semicolons")
     parser.add_argument("--platform", default="GPU", choices=("GPU", "CPU"), help="target")
     args = parser.parse_args()
+    names = [text.strip() for text in args.programs.split(";")]
+    try:
+        for text in names:
+            Name.parse(text)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     os.makedirs(args.folder, exist_ok=True)
     begin = time.perf_counter()
     entries = []
-    for text in args.programs.split(";"):
-        entries.append(write_program(text.strip(), args.platform, args.folder))
-        print(f"{time.perf_counter() - begin:5.0f} s  {text.strip()}", flush=True)
+    for text in names:
+        entries.append(write_program(text, args.platform, args.folder))
+        print(f"{time.perf_counter() - begin:5.0f} s  {text}", flush=True)
     with files.write_atomically(os.path.join(args.folder, "kit.json")) as stream:
         json.dump({"platform": args.platform, "programs": entries}, stream)
-    names = [entry["file"] for entry in entries] + ["kit.json"]
-    size = sum(os.path.getsize(os.path.join(args.folder, name)) for name in names)
+    written = [entry["file"] for entry in entries] + ["kit.json"]
+    size = sum(os.path.getsize(os.path.join(args.folder, file)) for file in written)
     print(f"{args.folder}: {len(entries)} programs, {size / 1e6:.1f} MB")
 
 

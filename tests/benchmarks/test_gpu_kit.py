@@ -38,7 +38,9 @@ def run_kit(python, folder, *arguments):
     return done.returncode, [json.loads(line) for line in lines if line.startswith("{")]
 
 
-@pytest.mark.parametrize("text", ["", "train albert_base 8x512", "pretrain albert_base"])
+@pytest.mark.parametrize(
+    "text", ["", "train albert_base 8x512", "pretrain albert_base", "golden albert_base 8x512"]
+)
 def test_the_name_of_no_program_is_refused(text):
     with pytest.raises(ValueError, match="is no program"):
         make_gpu_kit.Name.parse(text)
