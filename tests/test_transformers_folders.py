@@ -396,8 +396,6 @@ def table():
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", KINDS)
 def test_answers_are_those_of_transformers(written, name, door, table, request):
-    if (name, door) == ("encoder", "export"):
-        request.applymarker(pytest.mark.xfail(reason="the export requires a head", strict=True))
     table[name, door] = DOORS[door](written[name], request)
     assert table[name, door] <= TOLERANCE
 

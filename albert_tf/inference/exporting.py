@@ -36,7 +36,7 @@ def export_saved_model(
         folder: a folder that `load_predictor` accepts, such as one written by `save_pretrained`.
         export_dir: parent folder of the exports, which is created if needed.
         task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings
-            and masked words.
+            and, if it has the head, for masked words.
         max_seq_length: sequence length of serialized examples, and maximum sequence length of
             texts, in tokens. Defaults to that of training, or else to the model's maximum.
 
@@ -45,7 +45,7 @@ def export_saved_model(
 
     Raises:
         FileNotFoundError: the folder has no checkpoint, config or vocabulary.
-        ValueError: the model has no head for the task, or no heads at all; `max_seq_length` exceeds
+        ValueError: the model has no head for the task; `max_seq_length` exceeds
             the model's maximum, or leaves no room for the context after a question of the longest
             length; or `export_dir` cannot be written to.
     """
@@ -58,7 +58,10 @@ def export_saved_model(
         extra_files[run_record.FILE] = run_record.to_json(record).encode()
     with saved_model.float32_models():
         if tasks.get(name).make_task is None:
-            model, tokenizer = model_folder.load(model_folder.find_task(tasks.PRETRAINING))
+            has_masked_lm = "masked-LM head" in model_folder.source.parts
+            model, tokenizer = model_folder.load(
+                tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+            )
             length = max_seq_length or model.config.max_position_embeddings
             poolings = pretrained_model.poolings_of(model_folder.source.parts)
             return pretrained_model.export(

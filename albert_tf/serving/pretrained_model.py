@@ -111,11 +111,11 @@ def export(
     extra_files: Mapping[str, bytes],
     poolings: Sequence[str] = POOLINGS,
 ) -> str:
-    """Writes a SavedModel of a pre-trained model with both heads to `<export_dir>/<Unix time>`.
+    """Writes a SavedModel of a pre-trained model to `<export_dir>/<Unix time>`.
 
     Args:
         export_dir: parent folder of the exports, which is created if needed.
-        model: an `AlbertForPretraining`.
+        model: an `AlbertForPretraining`, or an `AlbertEncoder`, which cannot fill masks.
         tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
         max_seq_length: maximum of S.
         extra_files: name → content of files to write to `assets.extra`.
@@ -124,10 +124,11 @@ def export(
     Returns:
         The folder of the export.
     """
-    texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm=True, top_k=TOP_K)
+    encoder = getattr(model, "encoder", model)
+    texts = _text_signatures(model, tokenizer, max_seq_length, encoder is not model, TOP_K)
     return saved_model.export_saved_model(
         export_dir,
-        _Embedder(model.encoder, list(model.variables), poolings),
+        _Embedder(encoder, list(model.variables), poolings),
         saved_model.token_features(max_seq_length),
         lambda outputs: outputs,
         takes_examples=False,
