@@ -150,7 +150,7 @@ def test_copies_of_a_shared_model_compute_the_same(tmp_path, tiny_batch, share):
     shared, config = AlbertEncoder(TINY), with_share(share)
     path = save(tmp_path / "shared", TINY, random_weights(shared))
     encoder = AlbertEncoder(config)
-    with pytest.raises(ValueError, match=r"missing .*group_1(.|\n)*--init_from_group0"):
+    with pytest.raises(ValueError, match="--init_from_group0"):
         load_checkpoint(encoder, path)
     load_checkpoint(encoder, path, init_from_group0=True)
     expected = shared(tiny_batch)["sequence_output"]
@@ -161,7 +161,7 @@ def test_copies_of_a_shared_model_compute_the_same(tmp_path, tiny_batch, share):
     expected, again = encoder(tiny_batch)["sequence_output"], AlbertEncoder(config)
     assert load_checkpoint(again, folder).fits
     np.testing.assert_array_equal(again(tiny_batch)["sequence_output"], expected)
-    with pytest.raises(ValueError, match="group_1"):
+    with pytest.raises(ValueError, match="does not contain this model's encoder"):
         load_checkpoint(shared, folder)
 
 

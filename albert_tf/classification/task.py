@@ -274,7 +274,7 @@ class Classifier(FineTuningTask):
         """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
         probabilities = predict()["probabilities"]
         write_dev_predictions(output_dir, split.data, probabilities)
-        if not self.task.is_regression:
+        if not (self.task.is_regression or self.task.is_multi_label):
             count = len(self.labels)
             labels = [self.labels.index(example.label) for example in split.data.examples]
             matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels)  # [≤ K, ≤ K]

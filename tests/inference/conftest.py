@@ -101,7 +101,7 @@ def multi_label_dir(tmp_path_factory, always):
         output_dir=str(folder),
         export_dir=str(folder / "export"),
         max_seq_length=17,
-        train_step=1,
+        train_step=20,
         do_eval=True,
         **always,
     )
