@@ -55,8 +55,9 @@ from albert_tf.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision
 
+GOLDEN = "golden"
 PROGRAMS = (
-    "golden",
+    GOLDEN,
     "attention albert_base 32x512",
     "attention albert_base 32x512 plain",
     "pretrain albert_base 32x512",
@@ -70,7 +71,6 @@ PROGRAMS = (
     "predict albert_base 1x32",
     "predict albert_tiny_zh 64x128",
 )
-GOLDEN = "golden"
 GOLDEN_FOLDER = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 TASK = "rte"  # any with two labels
 DROPOUT = 0.1

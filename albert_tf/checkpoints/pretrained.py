@@ -211,9 +211,9 @@ def load_pretrained(
 
 
 def leave_out_pooler(model: Any) -> None:
-    """Removes the pooler's weights from a model, for a checkpoint that has none.
+    """Removes the pooler from a model, for a checkpoint that has none.
 
-    The model's outputs must not depend on it: `pooled_output` has no meaning afterwards.
+    The model's outputs must not depend on it: its encoder has no `pooled_output` afterwards.
     """
     encoder = getattr(model, "encoder", model)
     encoder.pooler, encoder.add_pooling_layer = None, False

@@ -45,9 +45,9 @@ def export_saved_model(
 
     Raises:
         FileNotFoundError: the folder has no checkpoint, config or vocabulary.
-        ValueError: the model has no head for the task; `max_seq_length` exceeds
-            the model's maximum, or leaves no room for the context after a question of the longest
-            length; or `export_dir` cannot be written to.
+        ValueError: the model has no head for the task; `max_seq_length` exceeds the model's
+            maximum, or leaves no room for the context after a question of the longest length; or
+            `export_dir` cannot be written to.
     """
     model_folder = ModelFolder(folder)
     name = model_folder.find_task(task)
