@@ -116,9 +116,9 @@ def _compile(concrete: Any, precision: str) -> Any:
     from openvino.frontend import FrontEndManager
     from openvino.frontend.tensorflow.utils import create_tf_graph_iterator
 
-    # What `openvino.convert_model` does, but for its reports (see `_runtime`).
+    # What `openvino.convert_model` does, but for its reports (see `_runtime`) and the copy.
     frontend = FrontEndManager().load_by_framework("tf")
-    graph = create_tf_graph_iterator(concrete, None, None, None, share_weights=True)
+    graph = create_tf_graph_iterator(concrete, None, None, None, share_weights=False)
     model = frontend.convert(frontend.load(graph))
     share_weights(model)
     return runtime.compile_model(model, DEVICE, hints)

@@ -46,6 +46,23 @@ def test_outputs_have_the_same_names_and_values(step):
             assert found[name].dtype == value.dtype.as_numpy_dtype
 
 
+def test_weights_are_those_of_the_time_of_compilation():
+    """TensorFlow moves and frees the memory of weights, also without an assignment."""
+    pytest.importorskip("openvino", reason="openvino is an extra")
+    kernel = tf.Variable(np.random.default_rng(6).normal(size=(5, 64)).astype(np.float32))
+    run = openvino_engine.compile_step(
+        lambda batch: {"x": tf.gather(kernel, batch["ids"]) + kernel[0]},
+        {"ids": tf.TensorSpec([None], tf.int32)},
+    )
+    batch = {"ids": np.arange(5, dtype=np.int32)}
+    wanted = kernel.numpy() + kernel.numpy()[0]
+    kernel.assign(tf.zeros_like(kernel))
+    del kernel
+    kept = [np.full((5, 64), 7, np.float32) for _ in range(1000)]  # reuses what is free
+    np.testing.assert_allclose(run(batch)["x"], wanted, rtol=1e-6)
+    assert len(kept) == 1000
+
+
 def test_unsupported_operations_are_reported():
     pytest.importorskip("openvino", reason="openvino is an extra")
     with pytest.raises(openvino_engine.ConversionError, match=r"use engine=tensorflow: .*Betainc"):
