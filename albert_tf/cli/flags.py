@@ -32,6 +32,8 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
+# Flags that do not exist, and what to use in their place: settings class → name → advice.
+INSTEAD: dict[type[SettingsGroup], dict[str, str]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +185,7 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
 def _rows(
     table: dict[type[SettingsGroup], dict[str, Any]], settings_class: type[SettingsGroup]
 ) -> dict[str, Any]:
-    """Returns the rows of `ALIASES` or `IGNORED` that belong to a settings class."""
+    """Returns the rows of `ALIASES`, `IGNORED` or `INSTEAD` that belong to a settings class."""
     rows = {}
     for group, group_rows in table.items():
         if issubclass(settings_class, group):
@@ -208,7 +210,13 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     values = define(settings_class)
     if settings_class.ARGUMENT:
         values.set_gnu_getopt()  # flags may follow the argument
-    _, *words = values(["program", *_find_recipes(arguments)])
+    try:
+        _, *words = values(["program", *_find_recipes(arguments)])
+    except flags.UnrecognizedFlagError as error:
+        advice = _rows(INSTEAD, settings_class).get(error.flagname)
+        if advice is None:
+            raise
+        raise flags.Error(f"--{error.flagname} does not exist: {advice}") from None
     if words and settings_class.ARGUMENT:
         values[settings_class.ARGUMENT].parse(words.pop(0))
     if words:

@@ -50,6 +50,14 @@ def test_every_field_has_a_flag_that_sets_it():
     assert dataclasses.asdict(settings) == expected
 
 
+def test_a_flag_that_does_not_exist_names_what_does(monkeypatch):
+    monkeypatch.setitem(flags.INSTEAD, FineTuningSettings, {"fan_speed": "use --threads"})
+    with pytest.raises(absl_flags.Error, match="^--fan_speed does not exist: use --threads$"):
+        parse(["--output_dir=o", "--fan_speed=3"])
+    with pytest.raises(absl_flags.UnrecognizedFlagError):
+        parse(["--output_dir=o", "--fan_size=3"])
+
+
 @pytest.mark.parametrize("value", ["auto", "0"])
 def test_a_number_may_be_left_to_the_program(value):
     given = parse(["--output_dir=o", f"--threads={value}", "--log_steps=7"])
