@@ -52,7 +52,7 @@ def test_every_field_has_a_flag_that_sets_it():
 
 def test_a_flag_that_does_not_exist_names_what_does(monkeypatch):
     monkeypatch.setitem(flags.INSTEAD, FineTuningSettings, {"fan_speed": "use --threads"})
-    with pytest.raises(absl_flags.Error, match="^--fan_speed does not exist: use --threads$"):
+    with pytest.raises(absl_flags.Error, match=r"^--fan_speed does not exist: use --threads$"):
         parse(["--output_dir=o", "--fan_speed=3"])
     with pytest.raises(absl_flags.UnrecognizedFlagError):
         parse(["--output_dir=o", "--fan_size=3"])

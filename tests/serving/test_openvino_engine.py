@@ -57,7 +57,6 @@ def test_weights_are_those_of_the_time_of_compilation():
     batch = {"ids": np.arange(5, dtype=np.int32)}
     wanted = kernel.numpy() + kernel.numpy()[0]
     kernel.assign(tf.zeros_like(kernel))
-    del kernel
     kept = [np.full((5, 64), 7, np.float32) for _ in range(1000)]  # reuses what is free
     np.testing.assert_allclose(run(batch)["x"], wanted, rtol=1e-6)
     assert len(kept) == 1000
