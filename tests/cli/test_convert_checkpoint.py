@@ -156,21 +156,6 @@ def test_albert_zh_keeps_its_layout_and_comes_back_bit_for_bit(config, tmp_path)
     assert AlbertConfig.from_json_file(str(tmp_path / "b" / "albert_config.json")) == config
 
 
-@pytest.mark.ci
-def test_the_model_garden_and_back_is_the_same_but_for_the_sentence_head(tmp_path, caplog):
-    source = make_input(tmp_path / "shared", random_weights(SHORT), SHORT)
-    there, back = str(tmp_path / "there"), str(tmp_path / "back")
-    assert convert(Settings(source, there, "model_garden"))
-    assert "no variables for cls/seq_relationship/output_bias" in caplog.text
-    assert convert(Settings(there, back))
-    weights = random_weights(SHORT)
-    assert_same(
-        read_weights(back),
-        {name: x for name, x in weights.items() if not name.startswith("cls/seq_relationship/")},
-    )
-    assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SHORT
-
-
 def test_albert_zh_merged_goes_to_hugging_face(tmp_path):
     source = make_input(tmp_path / "zh", random_weights(ZH), ZH)
     target = tmp_path / "hf"
@@ -186,8 +171,6 @@ def test_what_cannot_be_merged_or_held_is_refused_and_leaves_nothing(tmp_path):
         convert(Settings(source, target, "huggingface", merge_embeddings=True))
     with pytest.raises(ValueError, match="Hugging Face's ALBERT only supports Google's layout"):
         convert(Settings(source, target, "huggingface"))
-    with pytest.raises(ValueError, match="the Model Garden's ALBERT only supports Google's layout"):
-        convert(Settings(source, target, "model_garden"))
     assert os.listdir(tmp_path) == ["zh"]
 
 
@@ -231,9 +214,8 @@ def test_a_model_of_masked_words_needs_no_pooler(tmp_path):
     for output_format in ("huggingface", "saved_model"):
         assert convert(Settings(there, f"{new}_{output_format}", output_format))
         assert_same(read_weights(f"{new}_{output_format}"), weights)
-    for output_format in ("tf_hub", "model_garden"):
-        with pytest.raises(ValueError, match=f"no pooler, and --output_format={output_format}"):
-            convert(Settings(there, new, output_format))
+    with pytest.raises(ValueError, match="no pooler, and --output_format=tf_hub"):
+        convert(Settings(there, new, "tf_hub"))
     assert not os.path.exists(new)
 
 
