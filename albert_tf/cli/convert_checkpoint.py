@@ -13,12 +13,12 @@ programs of Google and of this repository), `huggingface` (for from_pretrained i
 embeddings and to words for [MASK], see docs/serving.md). The program loads the new folder, compares
 the outputs of both models on a random batch, and keeps the folder only if they agree.
 
-The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
-TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as a checkpoint
-prefix, a file, or a folder that contains one of these. Pickle files are refused. The config, the
-vocabulary and the label names are searched for in the same folder and are converted as well: to
-config.json, spiece.model or vocab.txt, tokenizer.json and id2label for Hugging Face, and to files
-of the original names and run.json for the other formats.
+The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh or the Model Garden, a TF-Hub
+module, or a Hugging Face model. It is given as a checkpoint prefix, a file, or a folder that
+contains one of these. Pickle files are refused. The config, the vocabulary and the label names are
+searched for in the same folder and are converted as well: to config.json, spiece.model or
+vocab.txt, tokenizer.json and id2label for Hugging Face, and to files of the original names and
+run.json for the other formats.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
     """
     from albert_tf.modeling import AlbertForPretraining
 
-    if source.recognized.kind.refusal:
+    if source.recognized.refusal:
         return None
     try:
         config = source.config
