@@ -9,11 +9,10 @@ prints the kind of the checkpoint, and which of its tensors a model with its con
 
 writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
 programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
-`tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for servers; it maps texts to embeddings
-and to words for [MASK], see docs/serving.md) and `model_garden` (an object-based checkpoint for the
-AlbertEncoder of tf-models-official, without the sentence head). The program loads the new
-folder, compares the outputs of both models on a random batch, and keeps the folder only if they
-agree.
+`tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for servers; it maps texts to embeddings,
+see docs/serving.md) and `model_garden` (an object-based checkpoint for the AlbertEncoder of
+tf-models-official, without the sentence head). The program loads the new folder, compares the
+outputs of both models on a random batch, and keeps the folder only if they agree.
 
 The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
 TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as a checkpoint
@@ -115,9 +114,6 @@ class Settings(SourceSettings):
         "Number of layer groups to write, all with the weights of the input's group 0; if not "
         "given, as in the input.",
         minimum=1,
-    )
-    top_k: int = setting(
-        5, "Number of words to predict for each mask, for the format saved_model.", minimum=1
     )
     export_precision: str = setting(
         "float32",
@@ -478,7 +474,6 @@ def _write_saved_model(
         length,
         masked_lm,
         pairs,
-        settings.top_k,
         pretrained_model.poolings_of(parts),
     )
 
