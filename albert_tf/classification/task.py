@@ -39,7 +39,7 @@ from albert_tf.heads import (
 )
 from albert_tf.serving import graph_batches, saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
-from albert_tf.tokenization import FullTokenizer, Tokenizer, truncated_lengths
+from albert_tf.tokenization import Tokenizer, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
@@ -350,7 +350,6 @@ class Classifier(FineTuningTask):
             any_length=self.settings.use_pooled_output,
             extra_files={**extra_files, "labels.txt": labels.encode()},
             texts=self._text_signature(max_seq_length),
-            precision=self.settings.export_precision,
         )
         if self.settings.tflite_quantization:
             tflite.export_tflite(
@@ -359,16 +358,7 @@ class Classifier(FineTuningTask):
                 features,
                 lambda outputs: {"probabilities": self.predictions(outputs)["probabilities"]},
                 self.settings.tflite_quantization,
-                self._metadata(extra_files),
             )
-
-    def _metadata(self, extra_files: Mapping[str, bytes]) -> tflite.Metadata | None:
-        """Returns the metadata of a TFLite file, which only describe a vocabulary's tokenizer."""
-        if not isinstance(self.tokenizer, FullTokenizer):
-            return None
-        name = os.path.basename(self.settings.spm_model_file or self.settings.vocab_file or "")
-        kind = self.tokenizer.is_sentencepiece
-        return tflite.Metadata(name, extra_files[name], kind, self.task.labels)
 
     def _text_signature(self, max_seq_length: int) -> saved_model.TextSignature | None:
         """Returns the signature that takes texts and returns label names.

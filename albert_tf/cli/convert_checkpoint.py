@@ -55,8 +55,6 @@ SEQ_LENGTH = 17
 MAX_PREDICTIONS = 3
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
-# Type of the exported weights → tolerance; rounding changes a weight by up to 0.4 % or 0.05 %.
-PRECISIONS = {"float32": TOLERANCE, "bfloat16": 0.1, "float16": 0.01}
 MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
 
 
@@ -114,12 +112,6 @@ class Settings(SourceSettings):
         "Number of layer groups to write, all with the weights of the input's group 0; if not "
         "given, as in the input.",
         minimum=1,
-    )
-    export_precision: str = setting(
-        "float32",
-        "Data type of the weights in the format saved_model; bfloat16 and float16 take half the "
-        "space, and computation and outputs stay in float32.",
-        choices=tuple(PRECISIONS),
     )
 
 
@@ -194,11 +186,6 @@ def _check_output(settings: Settings) -> None:
         return
     if not settings.output:
         raise ValueError("--output is required: name a new folder, or pass --inspect")
-    if settings.export_precision != "float32" and settings.output_format != "saved_model":
-        raise ValueError(
-            f"--export_precision={settings.export_precision} requires --output_format=saved_model; "
-            f"the format {settings.output_format} has float32 weights"
-        )
     check_new_folder(settings.output)
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
@@ -309,7 +296,6 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
                 _copy_tokenizer(path, temporary)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
-        rounding = max(rounding, PRECISIONS[settings.export_precision])
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
@@ -456,7 +442,7 @@ def _write_saved_model(
 ) -> None:
     from albert_tf.checkpoints import pretrained
     from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model, stored_weights
+    from albert_tf.serving import pretrained_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -469,7 +455,7 @@ def _write_saved_model(
         pretrained.leave_out_pooler(model)
     pretrained_model.save_pretrained(
         folder,
-        stored_weights.store_in(model, settings.export_precision),
+        model,
         tokenizer,
         length,
         masked_lm,

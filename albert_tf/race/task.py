@@ -258,7 +258,6 @@ class MultipleChoice(FineTuningTask):
             takes_examples=False,
             any_length=True,
             extra_files=extra_files,
-            precision=self.settings.export_precision,
         )
 
 

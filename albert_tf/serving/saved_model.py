@@ -37,7 +37,6 @@ from absl import logging
 
 from albert_tf import acceleration, files
 from albert_tf.checkpoints import store
-from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
@@ -100,7 +99,6 @@ def export_saved_model(
     any_length: bool = False,
     extra_files: Mapping[str, bytes] | None = None,
     texts: TextSignature | None = None,
-    precision: str = stored_weights.FLOAT32,
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator does.
 
@@ -119,8 +117,6 @@ def export_saved_model(
         extra_files: name → content of files to write to `assets.extra`.
         texts: the signature for raw strings. None writes a SavedModel that can be loaded without
             tensorflow-text.
-        precision: dtype of the stored weights, one of `stored_weights.PRECISIONS`; the outputs are
-            always float32.
 
     Returns:
         The folder of the export.
@@ -130,7 +126,6 @@ def export_saved_model(
         OSError: the disk is full.
     """
     files.make_directory(export_dir, "--export_dir")
-    model = stored_weights.store_in(model, precision)
     root, signatures = _make(model, features, outputs, takes_examples, any_length, texts)
     return _write(export_dir, root, signatures, extra_files or {})
 

@@ -326,7 +326,6 @@ class QuestionAnswering(FineTuningTask):
             takes_examples=False,
             any_length=True,
             extra_files=extra_files,
-            precision=self.settings.export_precision,
         )
         tflite.export_tflite(
             os.path.join(export_dir, tflite.FILE),

@@ -714,7 +714,6 @@ class TokenClassifier(FineTuningTask):
             self.served_outputs,
             any_length=True,
             extra_files={**extra_files, "labels.txt": labels},
-            precision=self.settings.export_precision,
         )
 
 
