@@ -10,8 +10,8 @@ prints the kind of the checkpoint, and which of its tensors a model with its con
 writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
 programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
 `tf_hub` (a SavedModel for TensorFlow Hub) and `saved_model` (for servers; it maps texts to
-embeddings and to words for [MASK], see docs/serving.md). The program loads the new folder, compares
-the outputs of both models on a random batch, and keeps the folder only if they agree.
+embeddings, see docs/serving.md). The program loads the new folder, compares the outputs of both
+models on a random batch, and keeps the folder only if they agree.
 
 The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh or the Model Garden, a TF-Hub
 module, or a Hugging Face model. It is given as a checkpoint prefix, a file, or a folder that
@@ -53,8 +53,6 @@ SEQ_LENGTH = 17
 MAX_PREDICTIONS = 3
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
-# Type of the exported weights → tolerance; rounding changes a weight by up to 0.4 % or 0.05 %.
-PRECISIONS = {"float32": TOLERANCE, "bfloat16": 0.1, "float16": 0.01}
 MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
 
 
@@ -112,15 +110,6 @@ class Settings(SourceSettings):
         "Number of layer groups to write, all with the weights of the input's group 0; if not "
         "given, as in the input.",
         minimum=1,
-    )
-    top_k: int = setting(
-        5, "Number of words to predict for each mask, for the format saved_model.", minimum=1
-    )
-    export_precision: str = setting(
-        "float32",
-        "Data type of the weights in the format saved_model; bfloat16 and float16 take half the "
-        "space, and computation and outputs stay in float32.",
-        choices=tuple(PRECISIONS),
     )
 
 
@@ -195,11 +184,6 @@ def _check_output(settings: Settings) -> None:
         return
     if not settings.output:
         raise ValueError("--output is required: name a new folder, or pass --inspect")
-    if settings.export_precision != "float32" and settings.output_format != "saved_model":
-        raise ValueError(
-            f"--export_precision={settings.export_precision} requires --output_format=saved_model; "
-            f"the format {settings.output_format} has float32 weights"
-        )
     check_new_folder(settings.output)
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
@@ -307,7 +291,6 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
                 _copy_tokenizer(path, temporary)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
-        rounding = max(rounding, PRECISIONS[settings.export_precision])
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
@@ -437,7 +420,7 @@ def _write_saved_model(
 ) -> None:
     from albert_tf.checkpoints import pretrained
     from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model, stored_weights
+    from albert_tf.serving import pretrained_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -450,12 +433,11 @@ def _write_saved_model(
         pretrained.leave_out_pooler(model)
     pretrained_model.save_pretrained(
         folder,
-        stored_weights.store_in(model, settings.export_precision),
+        model,
         tokenizer,
         length,
         masked_lm,
         pairs,
-        settings.top_k,
         pretrained_model.poolings_of(parts),
     )
 

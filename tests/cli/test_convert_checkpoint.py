@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -86,32 +85,6 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
     assert not [name for name in os.listdir(tmp_path / "new") if name.endswith(".tmp")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_saved_model_in_half_precision_has_rounded_weights(google, precision, tmp_path, capsys):
-    size = {}
-    for name in ("float32", precision):
-        settings = Settings(google, str(tmp_path / name), "saved_model", export_precision=name)
-        assert convert(settings)
-        variables = tmp_path / name / "variables" / "variables.data-00000-of-00001"
-        size[name] = variables.stat().st_size
-    assert size[precision] < 0.8 * size["float32"]  # LayerNorm stays in float32
-    error = float(
-        re.findall(r"agree with those of the input to (\S+) of", capsys.readouterr().out)[1]
-    )
-    assert 1e-5 < error < convert_checkpoint.PRECISIONS[precision]
-    rounded, expected = read_weights(str(tmp_path / precision)), random_weights(SMALL)
-    epsilon = {"bfloat16": 2**-8, "float16": 2**-11}[precision]
-    for name, value in expected.items():
-        np.testing.assert_allclose(rounded[name], value, rtol=epsilon, atol=1e-7, err_msg=name)
-
-
-def test_half_precision_requires_a_saved_model(google, tmp_path):
-    settings = Settings(google, str(tmp_path / "out"), "huggingface", export_precision="float16")
-    with pytest.raises(ValueError, match="--export_precision=float16 requires --output_format=sav"):
-        convert(settings)
 
 
 def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
