@@ -279,12 +279,6 @@ class QuestionSettings(SettingsGroup):
 
     GROUP = "data"
 
-    train_file: str | None = setting(
-        None, "JSON file with the questions to train on; required by do_train."
-    )
-    predict_file: str | None = setting(
-        None, "JSON file with the questions to answer; required by do_predict."
-    )
     dropout_prob: float = setting(
         0.1,
         "Dropout rate of the task head; 0 disables dropout.",
