@@ -159,7 +159,6 @@ class Classifier(FineTuningTask):
             self.task,
             settings.data_dir,
             split,
-            settings.max_bad_rows,
             quoting=settings.quoting,
         )
 

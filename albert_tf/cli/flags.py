@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
-from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -29,6 +29,7 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
+    TaskSettings: {"max_bad_rows": str},
     classification.Settings: {"cached_dir": str},
     race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
     squad.Settings: {

@@ -265,12 +265,6 @@ class TaskSettings(SettingsGroup):
         decides=READING,
     )
     data_dir: str = setting(REQUIRED, "Folder of the dataset.")
-    max_bad_rows: int = setting(
-        0,
-        "Maximum number of invalid examples to skip and report per file; with more, the file is "
-        "rejected, and 0 accepts none.",
-        minimum=0,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

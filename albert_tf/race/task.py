@@ -149,7 +149,7 @@ class MultipleChoice(FineTuningTask):
         """Returns the questions of a split; see `read_race` and `read_questions`."""
         settings = self.settings
         if settings.task_name == "choice":
-            return read_questions(settings.data_dir, split, settings.max_bad_rows)
+            return read_questions(settings.data_dir, split)
         if settings.middle_only and settings.high_only:
             raise ValueError("--middle_only and --high_only exclude each other: set one of them")
         levels: Sequence[str] = LEVELS
@@ -157,7 +157,7 @@ class MultipleChoice(FineTuningTask):
             levels = ["middle"]
         elif settings.high_only:
             levels = ["high"]
-        return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
+        return read_race(settings.data_dir, split, levels)
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""

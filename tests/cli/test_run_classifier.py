@@ -274,14 +274,6 @@ def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):
     assert float(found[1]) == pytest.approx(np.mean(predicted == labels))
 
 
-def test_bad_rows_can_be_skipped_and_are_counted(started, tmp_path):
-    rows = ["label\ttext", "1\tgood", "0", "0\tbad", "1\t", "1\t" + "river " * 20000]
-    write_own(tmp_path / "data", "train.tsv", rows)
-    own = ["--task_name=tsv", f"--data_dir={tmp_path}/data", "--train_batch_size=2"]
-    _, log = started(*own, "--max_bad_rows=2")
-    assert "2 bad rows skipped in all" in log
-
-
 def test_starting_from_random_weights_is_reported(started):
     _, log = started()
     assert "No --init_checkpoint: training starts from random weights" in log
