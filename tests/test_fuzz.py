@@ -54,8 +54,7 @@ from albert_tf.data import (
 )
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
-from albert_tf.finetuning import feature_cache, results
-from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning import results
 from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
 from albert_tf.pretraining import input_pipeline, record_files
@@ -493,8 +492,6 @@ CONLL = [
 def examples_of(task, path):
     split = path.stem
     found = read_examples(task, str(path.parent), split)
-    with contextlib.suppress(ValueError):  # all of them are bad
-        read_examples(task, str(path.parent), split, max_bad_rows=10**6)
     return [dataclasses.astuple(example) for example in found.examples]
 
 
@@ -649,35 +646,6 @@ def read_tags(path):
 @kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_json)
 def read_results(path):
     return run_record.record_results(str(path.parent), {"test": {"f1": 0.25}})
-
-
-# Feature caches
-
-FEATURES = TokenSequences.pack([([2, 5, 3], 3), ([2, 6, 7, 3], 4)], {"label_ids": np.array([1, 0])})
-MADE_OF = {"task": "x", "max_seq_length": 9, "vocabulary": "ab" * 8}
-
-
-def write_cache(folder):
-    feature_cache.load_or_make(str(folder / "x.npz"), MADE_OF, lambda: FEATURES, TokenSequences)
-    return folder / "x.npz"
-
-
-def damage_made_of(data: bytes, rng: random.Random) -> bytes:
-    """Damages the text in a feature cache that describes its source."""
-    with np.load(io.BytesIO(data)) as content:
-        arrays = dict(content)
-    text = damage_json(str(arrays["made_of"]).encode(), rng).decode(errors="replace")
-    stream = io.BytesIO()
-    np.savez(stream, **arrays | {"made_of": np.array(text)})
-    return stream.getvalue()
-
-
-@kind("feature cache", write_cache, damage_bytes, has_checksum=True)
-@kind("feature cache, made_of", write_cache, damage_made_of, has_checksum=True)
-def read_cache(path):
-    """Returns the features, from the cache or recomputed."""
-    found = feature_cache.load_or_make(str(path), MADE_OF, lambda: FEATURES, TokenSequences)
-    return found.to_arrays()
 
 
 # Vocabularies

@@ -160,19 +160,19 @@ def test_pretraining(tmp_path, folders, config_file):
     assert_same_files(folders, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
 
 
-def test_classification_with_caches_and_an_export(tmp_path, folders, fine_tune):
+def test_classification_with_an_export(tmp_path, folders, fine_tune):
     write_cola(tmp_path)
     metrics = [
         fine_tune(
             *("run-classifier", folder, *ALL, "--task_name=cola"),
-            *(f"--data_dir={place(tmp_path, folder)}", f"--cached_dir={folder}/cache"),
-            *(f"--export_dir={folder}/export", "--max_seq_length=23", "--noplots"),
+            *(f"--data_dir={place(tmp_path, folder)}", f"--export_dir={folder}/export"),
+            *("--max_seq_length=23", "--noplots"),
         )
         for folder in folders
     ]
     assert metrics[0] == metrics[1]
-    names = ("out/model.ckpt-best.index", "out/test_results.tsv", "cache/cola_train.npz")
-    assert_same_files(folders, *names, "export/TIME/saved_model.pb")
+    names = ("out/model.ckpt-best.index", "out/test_results.tsv", "export/TIME/saved_model.pb")
+    assert_same_files(folders, *names)
 
 
 def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
@@ -190,19 +190,18 @@ def test_a_sweep_with_plots(tmp_path, folders, fine_tune):
         assert {f"{run}/model.ckpt-4.index", f"{run}/training_curve.png"} <= found.keys()
 
 
-def test_question_answering_with_feature_files(tmp_path, folders, fine_tune):
+def test_question_answering(tmp_path, folders, fine_tune):
     questions = write_squad(tmp_path / "v1.json", ANSWERABLE)
     metrics = [
         fine_tune(
             *("run-squad", folder, "--do_train", "--do_predict", "--num_train_epochs=0"),
             *(f"--{split}_file={place(questions, folder)}" for split in ("train", "predict")),
-            *(f"--{split}_feature_file={folder}/{split}.npz" for split in ("train", "predict")),
             *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1", "--noplots"),
         )
         for folder in folders
     ]
     assert metrics[0] == metrics[1]
-    assert_same_files(folders, "out/predictions.json", "out/eval_results.txt", "train.npz")
+    assert_same_files(folders, "out/predictions.json", "out/eval_results.txt")
 
 
 def test_multiple_choice(tmp_path, folders, fine_tune):

@@ -160,7 +160,6 @@ def find_task(
     data_dir: str,
     options: CustomDataSettings,
     model_folders: Sequence[str] = (),
-    max_bad_rows: int = 0,
     quoting: bool = False,
 ) -> ClassificationTask:
     """Returns the task with the name `--task_name`, from the table or a custom one.
@@ -174,7 +173,6 @@ def find_task(
             EXTENSIONS; splits may be missing.
         options: columns and labels of a custom task.
         model_folders: folders of an already trained model.
-        max_bad_rows: see `read_examples`.
         quoting: see `read_examples`.
 
     Raises:
@@ -196,9 +194,7 @@ def find_task(
     if task.is_regression or task.labels:
         return task
     try:  # Not logged, because training reads the file again.
-        train = read_examples(
-            task, data_dir, "train", max_bad_rows, is_logged=False, quoting=quoting
-        )
+        train = read_examples(task, data_dir, "train", is_logged=False, quoting=quoting)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))

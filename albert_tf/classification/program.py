@@ -21,7 +21,6 @@ def make_task(settings: Settings, config: AlbertConfig, tokenizer: Tokenizer) ->
         settings.data_dir,
         settings,
         folders,
-        settings.max_bad_rows,
         settings.quoting,
     )
     return Classifier(row, settings, config, tokenizer)

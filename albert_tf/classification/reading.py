@@ -415,7 +415,6 @@ def read_examples(
     task: ClassificationTask,
     data_dir: str,
     split: str,
-    max_bad_rows: int = 0,
     is_logged: bool = True,
     quoting: bool = False,
 ) -> Examples[Example]:
@@ -425,25 +424,17 @@ def read_examples(
         task: a task of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        max_bad_rows: number of bad rows that may be skipped in train and dev: rows with too few
-            columns (in custom tasks also too many), an unknown label, an empty text, invalid JSON,
-            or a carriage return inside.
         is_logged: whether remarks about rows are logged.
         quoting: see `tables.read_rows`.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are too many bad rows, a bad row in a test file, a wrong header, or no
-            example; the message names the file and the line.
+        ValueError: there is a wrong header, no example, or a bad row: with too few columns (in
+            custom tasks also too many), an unknown label, an empty text, invalid JSON, or a
+            carriage return inside. The message names the file and the lines.
     """
     source, path = find_file(task, data_dir, split)
-    reports = RowReports(path, max_bad_rows, needs_all=split == "test")
-    if is_logged and not quoting and tables.looks_quoted(path):
-        logging.warning(
-            "%s has cells in quotation marks, as written by pandas and Excel. They are read as "
-            "text; pass --quoting to parse them",
-            path,
-        )
+    reports = RowReports(path)
     numbered = enumerate(tables.read_rows(path, quoting))
     first = next(numbered, None)
     if first is None:
@@ -460,6 +451,7 @@ def read_examples(
             _warn_of_unread_text(path, source.columns, columns, header, row)
     rows = itertools.chain(head, numbered)
     examples = list(_File(task, split, source, columns, reports, header).examples(rows))
+    reports.check()
     if is_logged:
         reports.log()
     if not examples:

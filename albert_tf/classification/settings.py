@@ -72,7 +72,6 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
         group="data",
         decides=READING,
     )
-    cached_dir: str | None = setting(None, "Folder to cache features in; if not given, output_dir.")
     batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(
         True,
@@ -93,14 +92,12 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     )
 
     def check_paths(self) -> None:
-        """Checks the name of the task, and all paths, also of the data and the feature cache."""
+        """Checks the name of the task, and all paths, also of the data."""
         super().check_paths()
         if self.task_name.strip().lower() != CUSTOM_TASK:
             find_task(self.task_name)
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")
-        if self.cached_dir:
-            files.check_writable(self.cached_dir, "--cached_dir")
         if self.tflite_quantization and not self.export_dir:
             raise ValueError(
                 f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "

@@ -26,7 +26,7 @@ from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache, metrics, results
+from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
@@ -101,7 +101,7 @@ def _label_ids(data: Examples[Example]) -> NDArray[Any]:
 
 
 def make_features(
-    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int, cache_dir: str = ""
+    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
 ) -> TokenSequences:
     """Returns the token sequences of a split, identical to those of Google's program.
 
@@ -109,8 +109,6 @@ def make_features(
         data: the examples.
         tokenizer: the tokenizer.
         max_seq_length: S; longer pairs are truncated at the end of the longer text.
-        cache_dir: folder for the cache `<task>_<split>.npz` (where dev is called `eval`, as in
-            Google's program); "" for no cache.
 
     Returns:
         The sequences and the column `label_ids`, in the order of the examples.
@@ -120,24 +118,9 @@ def make_features(
     """
     if max_seq_length < MIN_SEQ_LENGTH:
         raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
-    split = "eval" if data.split == "dev" else data.split
-    path = os.path.join(cache_dir, f"{data.task.name}_{split}.npz") if cache_dir else ""
-    made_of = {
-        "task": data.task.name,
-        "split": data.split,
-        "labels": list(data.task.labels),
-        "vocabulary": tokenizer.checksum,
-        "do_lower_case": tokenizer.do_lower_case,
-        "max_seq_length": max_seq_length,
-        "text": data.checksum(),
-    }
-
-    def make() -> TokenSequences:
-        logging.info("Tokenizing the %d examples of %s", len(data), data.path)
-        sequences = _sequences(data, tokenizer, max_seq_length)
-        return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
-
-    return feature_cache.load_or_make(path, made_of, make, TokenSequences)
+    logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+    sequences = _sequences(data, tokenizer, max_seq_length)
+    return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
 
 class Classifier(FineTuningTask):
@@ -176,15 +159,12 @@ class Classifier(FineTuningTask):
             self.task,
             settings.data_dir,
             split,
-            settings.max_bad_rows,
             quoting=settings.quoting,
         )
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
-        """Returns the token sequences and labels of a split, from the cache if it is up to date."""
-        settings = self.settings
-        folder = settings.cached_dir or settings.output_dir
-        return make_features(data, self.tokenizer, settings.max_seq_length, folder)
+        """Returns the token sequences and labels of a split."""
+        return make_features(data, self.tokenizer, self.settings.max_seq_length)
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: all to the same length without `use_pooled_output`.

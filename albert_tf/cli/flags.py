@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
-from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -29,7 +29,15 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
-    squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
+    TaskSettings: {"max_bad_rows": str},
+    classification.Settings: {"cached_dir": str},
+    race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
+    squad.Settings: {
+        "train_feature_file": str,
+        "predict_feature_file": str,
+        "predict_feature_left_file": str,
+        "use_einsum": bool,
+    },
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 # Flags that do not exist, and what to use in their place: settings class → name → advice.

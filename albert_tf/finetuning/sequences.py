@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_COLUMN = "columns/"  # prefix of column names in `to_arrays`
-
 
 @dataclasses.dataclass(frozen=True)
 class TokenSequences:
@@ -117,29 +115,3 @@ class TokenSequences:
             shape = (len(rows), choices, seq_length)
             arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
         return arrays | {name: column[rows] for name, column in self.columns.items()}
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Returns all arrays by name, for `feature_cache`."""
-        return {
-            "input_ids": self.input_ids,
-            "sequence_lengths": self.sequence_lengths,
-            "first_lengths": self.first_lengths,
-            "num_choices": np.array(self.num_choices),
-            **{_COLUMN + name: column for name, column in self.columns.items()},
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenSequences:
-        """Restores examples from the arrays of `to_arrays`."""
-        columns = {
-            name.removeprefix(_COLUMN): array
-            for name, array in arrays.items()
-            if name.startswith(_COLUMN)
-        }
-        return cls(
-            arrays["input_ids"],
-            arrays["sequence_lengths"],
-            arrays["first_lengths"],
-            columns,
-            int(arrays["num_choices"]),
-        )

@@ -252,12 +252,6 @@ class TaskSettings(SettingsGroup):
         decides=READING,
     )
     data_dir: str = setting(REQUIRED, "Folder of the dataset.")
-    max_bad_rows: int = setting(
-        0,
-        "Maximum number of invalid examples to skip and report per file; with more, the file is "
-        "rejected, and 0 accepts none.",
-        minimum=0,
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,12 +260,6 @@ class QuestionSettings(SettingsGroup):
 
     GROUP = "data"
 
-    train_file: str | None = setting(
-        None, "JSON file with the questions to train on; required by do_train."
-    )
-    predict_file: str | None = setting(
-        None, "JSON file with the questions to answer; required by do_predict."
-    )
     dropout_prob: float = setting(
         0.1,
         "Dropout rate of the task head; 0 disables dropout.",

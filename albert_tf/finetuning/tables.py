@@ -1,14 +1,9 @@
-"""Reads rows of tab-separated, comma-separated and JSON-lines text, and reports bad rows.
-
-A bad row is skipped and reported, up to a limit; beyond it, it is an error that names the file and
-the line.
-"""
+"""Reads rows of tab-separated, comma-separated and JSON-lines text, and reports bad rows."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import os
 import re
@@ -19,7 +14,8 @@ from absl import logging
 
 from albert_tf import files
 
-MAX_REPORTED = 5
+MAX_BAD = 10  # bad rows in an error
+MAX_REPORTED = 5  # rows in a remark
 
 # Formats.
 TABS = "tsv"
@@ -28,9 +24,6 @@ JSON_LINES = "jsonl"
 _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
 MAX_CELL = 1 << 30  # characters
 MAX_NAMED = 10  # labels in a message
-MAX_LINES_SEARCHED = 1000  # for quoted cells
-MIN_QUOTED = 3
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
@@ -51,45 +44,36 @@ NumberedRow = tuple[int, Row | BadRowError]
 
 
 class RowReports:
-    """Counts and logs the bad rows of a file, and raises an error if there are too many.
+    """Collects the bad rows of a file, and remarks about others.
 
     Args:
         path: the file.
-        max_bad_rows: number of bad rows that may be skipped.
-        needs_all: whether none may be skipped, because every row needs a prediction.
     """
 
-    def __init__(self, path: str, max_bad_rows: int, needs_all: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.max_bad_rows = max_bad_rows
-        self.needs_all = needs_all
-        self.num_bad = 0
+        self._bad: list[str] = []
         self._notes: dict[str, list[str]] = {}
 
     def bad(self, place: int | str, reason: str) -> None:
-        """Counts a bad row.
+        """Records a bad row for `check`.
 
         Args:
             place: line number of the row, or a description of where it is.
             reason: what is wrong with it.
+        """
+        self._bad.append(f"{self.path}, {_words(place)}: {reason}")
+
+    def check(self) -> None:
+        """Raises a ValueError that names the file, the place and the reason of the first bad rows.
 
         Raises:
-            ValueError: all rows are needed, or there are more than `max_bad_rows` bad ones; the
-                message names the file and the place.
+            ValueError: there is a bad row.
         """
-        if self.needs_all:
-            raise ValueError(
-                f"{self.path}, {_words(place)}: {reason}. Rows of a test file cannot be skipped, "
-                "because every row needs a prediction."
-            )
-        self.num_bad += 1
-        if self.num_bad > self.max_bad_rows:
-            raise ValueError(
-                f"{self.path}, {_words(place)}: {reason}. Correct the row, or "
-                f"allow more bad rows than --max_bad_rows={self.max_bad_rows}: they are skipped "
-                "and counted."
-            )
-        self.note(place, f"skipped: {reason}"[:300])
+        if len(self._bad) > MAX_BAD:
+            self._bad[MAX_BAD:] = [f"{len(self._bad)} bad rows in all"]
+        if self._bad:
+            raise ValueError("\n".join(self._bad))
 
     def note(self, place: int | str, what: str) -> None:
         """Records a remark about a row for `log`."""
@@ -100,8 +84,6 @@ class RowReports:
         for what, places in self._notes.items():
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
-        if self.num_bad:
-            logging.warning("%s: %d bad rows skipped in all", self.path, self.num_bad)
 
 
 def _words(place: int | str) -> str:
@@ -111,23 +93,6 @@ def _words(place: int | str) -> str:
 def _read_text(path: str) -> str:
     """Returns the text of a file without blank lines at its end."""
     return _BLANK_END.sub("", files.read_text(path))
-
-
-def looks_quoted(path: str) -> bool:
-    """Returns whether a tab-separated file appears to quote its cells, as pandas and Excel do.
-
-    It does if a quoted cell contains doubled quotation marks, or if there are several cells with a
-    comma or a quotation mark and all of them are quoted. Neither occurs in unquoted text.
-    """
-    if _format(path) != TABS:
-        return False
-    lines = itertools.islice(io.StringIO(_read_text(path)), MAX_LINES_SEARCHED)
-    cells = [cell for line in lines for cell in line.rstrip("\r\n").split("\t")]
-    quoted = [cell for cell in cells if _QUOTED.fullmatch(cell)]
-    if any('""' in cell[1:-1] for cell in quoted):
-        return True
-    special = sum('"' in cell or "," in cell for cell in cells)
-    return len(quoted) == special >= MIN_QUOTED
 
 
 def _format(path: str) -> str:

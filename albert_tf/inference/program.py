@@ -84,7 +84,7 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
     """Returns blocks of inputs; those given by flags are a block, each with line 0.
 
     Raises:
-        ValueError, OSError: a file cannot be read or has too many bad rows. For standard input,
+        ValueError, OSError: a file cannot be read or has bad rows. For standard input,
             the iterator raises these errors.
     """
     if settings.input_file is None:
@@ -92,7 +92,7 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
             return iter([[(0, parse(row)) for row in _rows_of(settings)]])
         except BadRowError as error:
             raise ValueError(f"--text, --question, --context or --options: {error}") from None
-    blocks = reading.read_blocks(settings.input_file, settings.format, parse, settings.max_bad_rows)
+    blocks = reading.read_blocks(settings.input_file, settings.format, parse)
     return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
 
 

@@ -87,7 +87,7 @@ def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
 
 
 def read_blocks(
-    path: str, form: str, parse: Callable[[Row], InputType], max_bad_rows: int = 0
+    path: str, form: str, parse: Callable[[Row], InputType]
 ) -> Iterator[list[tuple[int, InputType]]]:
     """Yields blocks of (line, input); for a pipe, a block holds the lines available so far.
 
@@ -97,20 +97,19 @@ def read_blocks(
         path: the file, or `STANDARD_INPUT`.
         form: the format, one of `settings.FORMATS`.
         parse: converts a row to an input; raises `BadRowError`.
-        max_bad_rows: maximum number of bad rows to skip.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are too many bad rows, or no rows; the message names the file and line.
+        ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
     if path == STANDARD_INPUT:
         if sys.stdin is None:
             raise ValueError("--input_file=-: standard input is closed. Pass a file or a pipe")
-        reports = RowReports("standard input", max_bad_rows)
+        reports = RowReports("standard input")
         yield from _blocks(sys.stdin.buffer, form, parse, reports, waits=True)
         return
     with files.open_binary(path) as stream:
-        reports = RowReports(path, max_bad_rows)
+        reports = RowReports(path)
         blocks = list(_blocks(stream, form, parse, reports, waits=False))
     yield from blocks
 
@@ -134,14 +133,15 @@ def _blocks(
             if is_first:
                 _warn_of_unread_text(row, block[0][1], reports.path)
         except BadRowError as error:
-            if waits and block and reports.num_bad == reports.max_bad_rows:
-                yield block  # answer the rows before the bad one first
-                block = []
             reports.bad(line, str(error))
+            if waits:
+                if block:
+                    yield block  # answer the rows before the bad one first
+                reports.check()
         if block and (len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting)):
             yield block
             block = []
-    reports.log()
+    reports.check()
     if is_empty:
         raise ValueError(f"{reports.path}: contains no input")
     if block:

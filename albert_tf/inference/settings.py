@@ -13,7 +13,6 @@ from albert_tf.data.settings import (
     TextSettings,
     VocabularySettings,
 )
-from albert_tf.finetuning.settings import TaskSettings
 from albert_tf.finetuning.tables import COMMAS, JSON_LINES, TABS
 from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
@@ -143,13 +142,6 @@ class TextInputSettings(SettingsGroup):
         None,
         "Format of input_file; if not given, the file name decides, and standard input is txt.",
         choices=FORMATS,
-    )
-    max_bad_rows: int = redefined(
-        TaskSettings,
-        "max_bad_rows",
-        0,
-        "Maximum number of invalid rows to skip and report; with more, the input is rejected, "
-        "and 0 accepts none.",
     )
 
 

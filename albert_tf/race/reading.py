@@ -184,9 +184,7 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
     )
 
 
-def read_race(
-    data_dir: str, split: str, levels: Sequence[str] = LEVELS, max_bad_rows: int = 0
-) -> Examples[Question]:
+def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Examples[Question]:
     """Reads a split of RACE, middle before high, as Google's program does.
 
     Both formats are supported: `<split>/<level>/all.txt` with one article per line, or the folders
@@ -196,17 +194,15 @@ def read_race(
         data_dir: parent folder of `RACE/`, or that folder.
         split: "train", "dev" or "test".
         levels: the levels to read, from LEVELS.
-        max_bad_rows: number of bad articles and questions that may be skipped.
 
     Raises:
         FileNotFoundError: there are no questions.
-        ValueError: there are too many bad articles or questions (invalid JSON, an empty article,
-            missing options, an invalid answer); the message names the file, the article and the
-            question.
+        ValueError: there is a bad article or question (invalid JSON, an empty article, missing
+            options, an invalid answer); the message names the file, the article and the question.
     """
     questions: list[Question] = []
     folders = _level_folders(data_dir, split, levels)
-    reports = RowReports(os.path.dirname(next(iter(folders.values()))), max_bad_rows)
+    reports = RowReports(os.path.dirname(next(iter(folders.values()))))
     for level, folder in folders.items():
         for place, row in _read_articles(folder):
             place = f"{level}/{place}"
@@ -217,7 +213,7 @@ def read_race(
 def _examples(
     name: str, split: str, questions: list[Question], reports: RowReports
 ) -> Examples[Question]:
-    reports.log()
+    reports.check()
     if not questions:
         raise ValueError(f"{reports.path}: contains no usable question")
     return Examples(reports.path, split, questions, name)
@@ -250,7 +246,7 @@ def parse_question(row: Any, split: str, line: int) -> Question:
     return Question(example_id, passage, question, options, label, level)
 
 
-def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Examples[Question]:
+def read_questions(data_dir: str, split: str) -> Examples[Question]:
     """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
 
     The keys of an object are:
@@ -265,18 +261,16 @@ def read_questions(data_dir: str, split: str, max_bad_rows: int = 0) -> Examples
     Args:
         data_dir: folder of the file.
         split: "train", "dev" or "test".
-        max_bad_rows: number of bad questions that may be skipped.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are too many bad questions; the message names the file, the line and the
-            question.
+        ValueError: there is a bad question; the message names the file, the line and the question.
     """
     paths = [os.path.join(data_dir, split + ending) for ending in EXTENSIONS]
     path = next((path for path in paths if files.is_file(path)), "")
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
-    reports = RowReports(path, max_bad_rows)
+    reports = RowReports(path)
     questions = []
     for line, row in tables.read_json_lines(path):
         try:

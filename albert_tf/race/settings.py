@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from albert_tf import files
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
@@ -24,21 +23,6 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
         "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
     )
-    train_file: str | None = redefined(
-        QuestionSettings,
-        "train_file",
-        "",
-        "File (.npz) to cache the features of the training set in; if empty, they are not cached.",
-    )
-    eval_file: str | None = setting(
-        "", "File (.npz) to cache the features of the dev set in; if empty, they are not cached."
-    )
-    predict_file: str | None = redefined(
-        QuestionSettings,
-        "predict_file",
-        "",
-        "File (.npz) to cache the features of the test set in; if empty, they are not cached.",
-    )
     max_qa_length: int = setting(
         128,
         "Maximum length of a question with an option, in tokens; of longer ones the last tokens "
@@ -56,9 +40,7 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
 
     def check_paths(self) -> None:
-        """Checks all paths, including the folders of the data and the feature caches."""
+        """Checks all paths, including the folder of the data."""
         super().check_paths()
         if self.splits:
             files.check_directory(self.data_dir, "--data_dir")
-        for name in ("train_file", "eval_file", "predict_file"):
-            files.check_writable(os.path.dirname(getattr(self, name) or ""), f"--{name}")

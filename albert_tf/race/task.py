@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache, metrics, results
+from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
@@ -92,7 +92,6 @@ def make_features(
     tokenizer: Tokenizer,
     max_seq_length: int,
     max_qa_length: int,
-    cache_file: str = "",
 ) -> TokenSequences:
     """Returns the token sequences of questions, identical to those of Google's program.
 
@@ -102,7 +101,6 @@ def make_features(
         max_seq_length: S; passages are truncated at their end.
         max_qa_length: maximum number of tokens of question and option together; longer ones are
             truncated at their start.
-        cache_file: `.npz` file to cache the features in; "" for no cache.
 
     Returns:
         C sequences per question, and the column `label_ids`, which is 0 if the label is unknown.
@@ -123,23 +121,10 @@ def make_features(
             room,
         )
         max_qa_length = room
-    made_of = {
-        "task": data.task,
-        "split": data.split,
-        "max_qa_length": max_qa_length,
-        "vocabulary": tokenizer.checksum,
-        "do_lower_case": tokenizer.do_lower_case,
-        "max_seq_length": max_seq_length,
-        "text": data.checksum(),
-    }
-
-    def make() -> TokenSequences:
-        logging.info("Tokenizing the %d questions of %s", len(data), data.path)
-        labels = np.array([question.label or 0 for question in data.examples], np.int32)
-        sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
-        return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
-
-    return feature_cache.load_or_make(cache_file, made_of, make, TokenSequences)
+    logging.info("Tokenizing the %d questions of %s", len(data), data.path)
+    labels = np.array([question.label or 0 for question in data.examples], np.int32)
+    sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
+    return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
 
 class MultipleChoice(FineTuningTask):
@@ -163,7 +148,7 @@ class MultipleChoice(FineTuningTask):
         """Returns the questions of a split; see `read_race` and `read_questions`."""
         settings = self.settings
         if settings.task_name == "choice":
-            return read_questions(settings.data_dir, split, settings.max_bad_rows)
+            return read_questions(settings.data_dir, split)
         if settings.middle_only and settings.high_only:
             raise ValueError("--middle_only and --high_only exclude each other: set one of them")
         levels: Sequence[str] = LEVELS
@@ -171,23 +156,12 @@ class MultipleChoice(FineTuningTask):
             levels = ["middle"]
         elif settings.high_only:
             levels = ["high"]
-        return read_race(settings.data_dir, split, levels, settings.max_bad_rows)
+        return read_race(settings.data_dir, split, levels)
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
-        """Returns the token sequences and labels of a split, from the cache file if up to date."""
+        """Returns the token sequences and labels of a split."""
         settings = self.settings
-        caches = {
-            "train": settings.train_file,
-            "dev": settings.eval_file,
-            "test": settings.predict_file,
-        }
-        return make_features(
-            data,
-            self.tokenizer,
-            settings.max_seq_length,
-            settings.max_qa_length,
-            caches[split] or "",
-        )
+        return make_features(data, self.tokenizer, settings.max_seq_length, settings.max_qa_length)
 
     def build_model(self) -> AlbertForMultipleChoice:
         """Returns the model with random weights."""

@@ -11,7 +11,6 @@ Shapes: B batch size, N features, S sequence length.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -116,15 +115,6 @@ class SquadFeatures:
             "segment_ids": in_second.astype(np.int32),
             "p_mask": (~in_window & (places > 0)).astype(np.int32),
         }
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Returns the columns by name, for `feature_cache`."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SquadFeatures:
-        """Restores features from the arrays of `to_arrays`."""
-        return cls(**arrays)
 
 
 def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:

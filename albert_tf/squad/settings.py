@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from albert_tf import data, files
 from albert_tf.finetuning.settings import (
@@ -23,18 +22,13 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
     ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
     PHASES = (*FineTuningSettings.PHASES, "question", "context")
 
-    predict_file: str | None = redefined(
-        QuestionSettings,
-        "predict_file",
+    train_file: str | None = setting(
+        None, "JSON file with the questions to train on; required by do_train."
+    )
+    predict_file: str | None = setting(
         None,
         "JSON file with the questions to answer, and to evaluate on if it has the answers; "
         "required by do_eval and do_predict.",
-    )
-    train_feature_file: str = setting(
-        "", "File (.npz) to cache the features of train_file in; if empty, they are not cached."
-    )
-    predict_feature_file: str = setting(
-        "", "File (.npz) to cache the features of predict_file in; if empty, they are not cached."
     )
     tflite_quantization: str = redefined(
         TFLiteSettings,
@@ -139,11 +133,10 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
         return super().splits + (["question"] if self.question or self.context else [])
 
     def check_paths(self) -> None:
-        """Checks all paths, including the question files and the folders of their features."""
+        """Checks all paths, including the question files."""
         super().check_paths()
         used = {"train": self.do_train, "predict": self.do_eval or self.do_predict}
         for split in (name for name, is_used in used.items() if is_used):
-            path, feature_file = (getattr(self, f"{split}_{k}") for k in ("file", "feature_file"))
+            path = getattr(self, f"{split}_file")
             if path:
                 files.check_file(path, f"--{split}_file")
-            files.check_writable(os.path.dirname(feature_file), f"--{split}_feature_file")

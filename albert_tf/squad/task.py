@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from albert_tf import tasks
 from albert_tf.checkpoints import containers, finding
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import feature_cache
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import (
@@ -103,44 +102,28 @@ class QuestionAnswering(FineTuningTask):
         return self._data[split]
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
-        """Returns the features of a split, from the cache file if it is up to date.
+        """Returns the features of a split.
 
         Training questions are shuffled as in Google's programs.
 
         Raises:
-            ValueError: no question has features, or the cache cannot be written.
+            ValueError: no question has features.
         """
         settings = self.settings
         is_training = split == "train"
-        caches = {
-            "train": settings.train_feature_file,
-            "dev": settings.predict_feature_file,
-            "test": settings.predict_feature_file,
-        }
-        made_of = vars(self.windows) | {
-            "data": data.checksum,
-            "vocabulary": self.tokenizer.checksum,
-            "do_lower_case": self.tokenizer.do_lower_case,
-            "is_training": is_training,
-        }
-
-        def make() -> SquadFeatures:
-            examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
-            features = make_features(
-                examples, self.tokenizer, self.windows, is_training, settings.num_workers
+        examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
+        features = make_features(
+            examples, self.tokenizer, self.windows, is_training, settings.num_workers
+        )
+        logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
+        is_full = features.query_lengths == settings.max_query_length
+        if is_full.any():
+            logging.info(
+                "%d questions have --max_query_length=%d or more tokens; longer ones are truncated",
+                len(np.unique(features.example_index[is_full])),
+                settings.max_query_length,
             )
-            logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
-            is_full = features.query_lengths == settings.max_query_length
-            if is_full.any():
-                logging.info(
-                    "%d questions have --max_query_length=%d or more tokens; longer ones are "
-                    "truncated",
-                    len(np.unique(features.example_index[is_full])),
-                    settings.max_query_length,
-                )
-            return features
-
-        return feature_cache.load_or_make(caches.get(split, ""), made_of, make, SquadFeatures)
+        return features
 
     def checksum(self, data: SquadData) -> str:
         """Returns the SHA-256 of the file of questions."""

@@ -24,13 +24,6 @@ class ColumnSettings(SettingsGroup):
         REQUIRED,
         "Folder with the files train, dev and test, ending in .txt, .conll or .tsv.",
     )
-    max_bad_rows: int = redefined(
-        TaskSettings,
-        "max_bad_rows",
-        0,
-        "Maximum number of invalid sentences to skip and report per file; with more, the file is "
-        "rejected, and 0 accepts none.",
-    )
     token_column: int = setting(
         0,
         "Column of the token, counted from 0, or from the end with negative numbers; 0 is the "

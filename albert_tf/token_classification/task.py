@@ -124,20 +124,19 @@ def read_sentences(
     """Reads the sentences of a split.
 
     Args:
-        settings: the folder, the columns, and the number of bad sentences in train and dev that may
-            be skipped (because a line has no token, no label or an unknown label).
+        settings: the folder and the columns.
         split: "train", "dev" or "test"; in a test file, labels may be missing.
         labels: all valid labels; () to accept any.
         is_logged: whether remarks about lines are logged.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are too many bad sentences, a bad sentence in a test file, or no sentence;
-            the message names the file and the line.
+        ValueError: there is no sentence, or a line without a token, without a label or with an
+            unknown label; the message names the file and the lines.
     """
     path = find_file(settings.data_dir, split)
     is_test = split == "test"
-    reports = RowReports(path, settings.max_bad_rows, needs_all=is_test)
+    reports = RowReports(path)
     sentences = []
     for first_line, lines in _split_sentences(files.read_text(path)):
         words = []
@@ -151,6 +150,7 @@ def read_sentences(
         sentences.append(Sentence(first_line, tokens, gold))
         if None in gold:
             reports.note(first_line, "no known label, so the test split is not evaluated")
+    reports.check()
     if is_logged:
         reports.log()
     if not sentences:

@@ -136,13 +136,10 @@ def test_an_empty_folder_is_an_error_that_names_the_files(tmp_path):
         custom.find_task("tsv", str(tmp_path), CustomDataSettings())
 
 
-def test_bad_rows_can_be_skipped_when_labels_are_read(write):
+def test_a_bad_row_is_named_when_labels_are_read(write):
     folder = write("train.tsv", "text\tlabel", "x\ta", "y", "z\tb")
     with pytest.raises(ValueError, match="line 3: expected 2 or more columns"):
         custom.find_task("tsv", folder, CustomDataSettings())
-    task = custom.find_task("tsv", folder, CustomDataSettings(), max_bad_rows=1)
-    assert task.labels == ("a", "b")
-    assert len(read_examples(task, folder, "train", max_bad_rows=1)) == 2
 
 
 def test_tasks_of_the_table_are_found_by_name_and_custom_ones_described(write):
@@ -219,11 +216,7 @@ def test_quoted_cells_are_parsed_with_quoting(write):
     assert texts == ['He said "hi"', "two\twords", "two\nlines"]
 
 
-def test_a_warning_reports_quoted_cells_without_quoting(write, caplog):
-    folder = write("train.tsv", *QUOTED[:2], "bad\tneg")
-    assert read(folder).examples[0].text_a == '"He said ""hi"""'
-    (line,) = [text for text in caplog.messages if "--quoting" in text]
-    assert line.startswith(f"{folder}/train.tsv has cells in quotation marks")
+def test_an_error_names_quoting_if_a_quoted_cell_ends_in_another_line(write):
     with pytest.raises(ValueError, match=r"line 2: .*pass --quoting"):
         read(write("train.tsv", QUOTED[0], QUOTED[3]))
 

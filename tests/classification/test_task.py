@@ -116,43 +116,6 @@ def test_features_match_googles_program(shared, name, split):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
 
 
-def test_caches_have_googles_names_and_are_reused(tokenizer, tmp_path, monkeypatch):
-    cache = str(tmp_path / "cache")
-    for split, name in (("train", "rte_train"), ("dev", "rte_eval"), ("test", "rte_test")):
-        data = make_set(("0", "a", "b", "entailment"), split=split)
-        first = classification.make_features(data, tokenizer, 9, cache)
-        assert (tmp_path / "cache" / f"{name}.npz").exists()
-        with monkeypatch.context() as patch:
-            patch.setattr(classification, "_sequences", None)  # must not be called again
-            again = classification.make_features(data, tokenizer, 9, cache)
-        assert again.input_ids.tolist() == first.input_ids.tolist()
-
-
-def test_features_are_recreated_if_anything_relevant_changes(tokenizer, tmp_path):
-    def features(*example, task="rte", length=9, lower=True, words=WORDS):
-        path = tmp_path / "vocab.txt"
-        path.write_text("\n".join(words) + "\n", encoding="utf-8")
-        data = make_set(example, task=task)
-        tokenizer = FullTokenizer(vocab_file=str(path), do_lower_case=lower)
-        cache = str(tmp_path / "cache")
-        cached = classification.make_features(data, tokenizer, length, cache)
-        fresh = classification.make_features(data, tokenizer, length)
-        assert cached.input_ids.tolist() == fresh.input_ids.tolist()
-        assert cached.columns["label_ids"].tolist() == fresh.columns["label_ids"].tolist()
-        return fresh.input_ids.tolist(), fresh.columns["label_ids"].tolist()
-
-    longer = "a b c d e f", "P", "entailment"
-    results = [
-        features("0", *longer),
-        features("0", *longer, length=8),
-        features("0", *longer, length=8, lower=False),
-        features("0", *longer, length=8, words=[*WORDS[:5], *WORDS[:4:-1]]),
-        features("0", "b", "P", "entailment", length=8),
-        features("0", "b", "P", "not_entailment", length=8),
-    ]
-    assert len({str(result) for result in results}) == len(results)
-
-
 @pytest.fixture
 def batch(tiny_batch):
     inputs = {name: tiny_batch[name] for name in ("input_ids", "input_mask", "segment_ids")}

@@ -13,8 +13,11 @@ from absl import flags
 
 import albert_tf
 from albert_tf.checkpoints import store
+from albert_tf.classification.reading import read_examples
+from albert_tf.classification.task import make_features
+from albert_tf.classification.tasks import TASKS
 from albert_tf.data.tfrecord import encode_examples
-from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.tokenization import FullTokenizer
 from tests.cli.fine_tuning_programs import SENTENCES
 from tests.script_runner import start_of, tensors
 
@@ -45,10 +48,14 @@ def test_predictions_are_written_in_all_formats(classifier):
     assert np.mean([row[2] == row[3] for row in rows]) == pytest.approx(float(accuracy))
 
 
-def serve(path, cache):
-    """Returns the outputs of a SavedModel for serialized examples with cached features."""
-    with np.load(cache) as arrays:
-        features = TokenSequences.from_arrays(arrays)
+def features_of(program, data_dir, task, split):
+    """Returns the features of a split, with the vocabulary of a program's model."""
+    tokenizer = FullTokenizer(spm_model_file=program.model[1].split("=")[1])
+    return make_features(read_examples(TASKS[task], str(data_dir), split), tokenizer, 17)
+
+
+def serve(path, features):
+    """Returns the outputs of a SavedModel for serialized examples."""
     batch = features.batch(np.arange(len(features)), 17)
     del batch["label_ids"]
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
@@ -58,7 +65,8 @@ def serve(path, cache):
 
 def test_the_exported_model_predicts_like_the_best_checkpoint(classifier):
     finished = classifier.out
-    served = serve(classifier.saved_model(), finished / "cola_test.npz")
+    features = features_of(classifier, finished.parent / "data", "cola", "test")
+    served = serve(classifier.saved_model(), features)
     assert set(served) == {"probabilities", "predictions", "threshold"}
     lines = (finished / "test_results.tsv").read_text().splitlines()
     predicted = np.array([line.split("\t") for line in lines], np.float32)
@@ -74,8 +82,7 @@ def test_the_best_checkpoint_is_exported_to_tflite(classifier, tmp_path):
     finished, run = classifier.out, classifier.run
     run(f"--output_dir={finished}", f"--export_dir={tmp_path}", "--tflite_quantization=int8")
     path = tmp_path / "albert_model.tflite"
-    with np.load(finished / "cola_test.npz") as arrays:
-        features = TokenSequences.from_arrays(arrays)
+    features = features_of(classifier, finished.parent / "data", "cola", "test")
     runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
     batch = features.batch(np.arange(1), 17)
     del batch["label_ids"]
@@ -110,7 +117,7 @@ def test_a_regression_is_evaluated_and_exported(classifier, tmp_path):
     keys = set(re.findall(r"(\w+) = ", (out / "eval_results.txt").read_text()))
     assert keys == {*("MSE", "pearson", "spearman", "eval_loss", "loss", "global_step", "best")}
     (path,) = export.iterdir()
-    served = serve(path, out / "sts-b_eval.npz")
+    served = serve(path, features_of(classifier, tmp_path, "sts-b", "dev"))
     assert served["probabilities"].shape == (7, 1)
     np.testing.assert_array_equal(served["predictions"], served["probabilities"][:, 0])
     rows = [line.split("\t") for line in (out / "dev_predictions.tsv").read_text().splitlines()]
@@ -261,14 +268,6 @@ def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):
     labels = [n % 2 for n in range(len(SENTENCES))]
     predicted = np.loadtxt(out / "test_results.tsv").argmax(axis=1)
     assert float(found[1]) == pytest.approx(np.mean(predicted == labels))
-
-
-def test_bad_rows_can_be_skipped_and_are_counted(started, tmp_path):
-    rows = ["label\ttext", "1\tgood", "0", "0\tbad", "1\t", "1\t" + "river " * 20000]
-    write_own(tmp_path / "data", "train.tsv", rows)
-    own = ["--task_name=tsv", f"--data_dir={tmp_path}/data", "--train_batch_size=2"]
-    _, log = started(*own, "--max_bad_rows=2")
-    assert "2 bad rows skipped in all" in log
 
 
 def test_starting_from_random_weights_is_reported(started):

@@ -137,15 +137,6 @@ def test_the_exported_models_compute_the_same_outputs(request, version):
         np.testing.assert_allclose(small[name], value, atol=2e-5, err_msg=name)
 
 
-def test_features_are_cached_in_the_given_file(squad_1, tmp_path):
-    cache = tmp_path / "features" / "dev.npz"
-    start = [f"--output_dir={tmp_path}", f"--init_checkpoint={squad_1.out}/model.ckpt-best"]
-    old = f"--predict_feature_left_file={tmp_path}/left"
-    squad_1.run(*start, "--do_predict", f"--predict_feature_file={cache}", old)
-    assert cache.exists()
-    assert not (tmp_path / "left").exists()
-
-
 CHINESE = "老人们说，从前这条河比现在宽。后来量过一次，河没有变，是镇子变大了。"
 
 

@@ -96,12 +96,9 @@ for program, values in [
     (pretraining, records | {"output_dir": f"{file}/out"}),
     (classification, data | {"task_name": "mrpc", "init_checkpoint": f"{folder}/none/model.ckpt"}),
     (classification, data | {"task_name": "mrpc", "data_dir": f"{folder}/none"}),
-    (classification, data | {"task_name": "mrpc", "cached_dir": "ftp://bucket"}),
-    (race, data | {"eval_file": f"{file}/eval.npz"}),
     (race, data | {"data_dir": file}),
     (squad, model | {"train_file": f"{folder}/none.json"}),
     (squad, model | {"train_file": file, "predict_file": f"{folder}/none.json"}),
-    (squad, model | {"predict_file": file, "do_eval": True, "predict_feature_file": f"{file}/a"}),
     (token_classification, data | {"vocab_file": f"{folder}/none.txt"}),
     (token_classification, data | {"data_dir": f"{folder}/none"}),
     (token_classification, data | {"export_dir": "ftp://host"}),
@@ -128,7 +125,7 @@ def test_wrong_paths_are_reported_before_tensorflow_is_imported(tmp_path):
     found = json.loads(done.stdout)
     assert not found["tensorflow"]
     names = ["input_file", "init_checkpoint", "eval_input_file", "output_dir", "init_checkpoint"]
-    names += ["data_dir", "cached_dir", "eval_file", "data_dir", "train_file", "predict_file"]
-    names += ["predict_feature_file", "vocab_file", "data_dir", "export_dir", "albert_config_file"]
+    names += ["data_dir", "data_dir", "train_file", "predict_file"]
+    names += ["vocab_file", "data_dir", "export_dir", "albert_config_file"]
     assert [message.split(":")[0] for message in found["messages"]] == [f"--{n}" for n in names]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "file"]

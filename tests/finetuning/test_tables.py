@@ -123,42 +123,22 @@ def test_a_lone_surrogate_in_json_is_rejected():
         tables.text_cell(row, "t")
 
 
-def test_bad_rows_are_counted_and_one_too_many_is_an_error(monkeypatch):
+def test_an_error_names_the_first_bad_rows(monkeypatch):
     logged = []
     monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
-    reports = RowReports("data.tsv", max_bad_rows=7)
+    reports = RowReports("data.tsv")
     for line in range(2, 9):
-        reports.bad(line, "crooked")
-    reports.note(11, "odd")
-    with pytest.raises(ValueError, match=r"data.tsv, line 12: bent.*--max_bad_rows=7"):
-        reports.bad(12, "bent")
+        reports.note(line, "odd")
+    reports.check()
     reports.log()
-    assert logged == [
-        "data.tsv: skipped: crooked (7: line 2; line 3; line 4; line 5; line 6; …)",
-        "data.tsv: odd (1: line 11)",
-        "data.tsv: 8 bad rows skipped in all",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('a\t"He said ""hi"""\n', True),
-        ('"a"\t"b"\n"c"\t"d"\n', True),  # all cells are quoted
-        ('plain\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', True),  # Excel quotes cells with commas
-        ('plain, with a comma\t1\n"a, b"\t1\n"c, d"\t0\n"e, f"\t1\n', False),
-        ('"Why?"\t1\n"No."\t0\n', False),  # two quotations
-        ('5" wide\t1\n"a" and "b"\t0\n', False),
-        ("", False),
-    ],
-)
-def test_quoting_is_distinguished_from_text_with_quotation_marks(tmp_path, text, expected):
-    (tmp_path / "train.tsv").write_text(text)
-    assert tables.looks_quoted(str(tmp_path / "train.tsv")) == expected
-    (tmp_path / "train.csv").write_text(text)
-    assert not tables.looks_quoted(str(tmp_path / "train.csv"))
-
-
-@pytest.mark.parametrize("name", ["glue/MRPC/train.tsv", "glue/RTE/train.tsv", "lcqmc/train.txt"])
-def test_no_quoting_is_detected_in_published_data(shared, name):
-    assert not tables.looks_quoted(str(shared / "data" / name))
+    assert logged == ["data.tsv: odd (7: line 2; line 3; line 4; line 5; line 6; …)"]
+    reports.bad("question 3", "bent")
+    with pytest.raises(ValueError, match=r"\Adata.tsv, question 3: bent\Z"):
+        reports.check()
+    for line in range(4, 16):
+        reports.bad(line, "crooked")
+    with pytest.raises(ValueError, match="crooked") as error:
+        reports.check()
+    said = str(error.value).splitlines()
+    assert said[0] == "data.tsv, question 3: bent"
+    assert said[9:] == ["data.tsv, line 12: crooked", "13 bad rows in all"]

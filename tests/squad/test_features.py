@@ -2,10 +2,7 @@ import dataclasses
 
 import numpy as np
 
-from albert_tf.finetuning import feature_cache
 from albert_tf.squad.features import SquadFeatures, concatenate
-
-MADE_OF = {"data": "00ff", "doc_stride": 3}
 
 
 def make_features(lengths=(9, 7, 11, 6, 10), queries=(2, 3, 1, 2, 4), first_example=0):
@@ -90,13 +87,6 @@ def test_concatenated_parts_equal_the_whole():
     features = make_features()
     parts = [features.take(np.arange(begin, end)) for begin, end in ((0, 2), (2, 2), (2, 5))]
     assert_same(concatenate(parts), features)
-
-
-def test_features_are_restored_from_their_file(tmp_path):
-    args = str(tmp_path / "features.npz"), MADE_OF
-    features = make_features()
-    feature_cache.load_or_make(*args, lambda: features, SquadFeatures)
-    assert_same(feature_cache.load_or_make(*args, None, SquadFeatures), features)
 
 
 def test_the_columns_are_those_of_the_documentation():

@@ -248,33 +248,6 @@ def made(monkeypatch):
     return calls
 
 
-def test_features_are_cached_for_the_next_run(tiny_config, tmp_path, made):
-    cache = str(tmp_path / "features.npz")
-
-    def run(data=None, split="train", lower=True, **settings):
-        tokenizer = WordTokenizer()
-        tokenizer.do_lower_case = lower
-        settings |= {"train_feature_file": cache, "predict_feature_file": cache}
-        task = make_task(tiny_config, False, tokenizer=tokenizer, **settings)
-        return task.make_features(data or make_data(), split)
-
-    first = run()
-    second = run()
-    assert len(made) == 1
-    np.testing.assert_array_equal(first.input_ids, second.input_ids)
-    changes = [
-        {"data": make_data(checksum="00fe")},
-        {"max_seq_length": 12},
-        {"split": "dev"},
-        {"lower": False},
-    ]
-    for number, change in enumerate(changes, 2):
-        run(**change)
-        assert len(made) == number
-        run(**change)
-        assert len(made) == number
-
-
 def test_training_features_are_in_googles_order(tiny_config, made):
     task = make_task(tiny_config, version_2=False)
     task.make_features(make_data(), "dev")
