@@ -19,7 +19,6 @@ import contextlib
 import dataclasses
 import functools
 import gzip
-import io
 import json
 import logging
 import os
