@@ -13,8 +13,7 @@ r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked 
 folder that `from_pretrained` reads; the task, labels, config and vocabulary are found there. Prints
 a JSON object for each input to standard output, and logs to standard error. --text, or --text and
 --text_b, may be given several times. In the results, "line" is the line number in --input_file,
-from 1. --web serves a demo page at http://127.0.0.1:8000 and the same JSON objects at POST
-/predict.
+from 1. --web serves a demo page at http://127.0.0.1:8000.
 """
 
 import io
