@@ -46,7 +46,7 @@ def recipe_file(path: str) -> str:
 
 
 def program_file(path: str) -> str:
-    """Returns where a program is, given its path in a checkout such as `tools/edit_vocabulary.py`.
+    """Returns where a program is, given its path in a checkout, as in the table.
 
     Only programs that `pyproject.toml` lists are in an installed package.
     """

@@ -50,10 +50,8 @@ class Program:
 
 PROGRAMS = {
     "train-vocabulary": Program("albert_tf.cli.train_vocabulary", "train a vocabulary"),
-    "edit-vocabulary": Program("tools/edit_vocabulary.py", "add, remove or replace its tokens"),
     "create-pretraining-data": Program("albert_tf.data", "create records from text"),
     "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
-    "plan-run": Program("tools/plan_run.py", "estimate hours and memory of pre-training"),
     "run-pretraining": Program("albert_tf.pretraining", "pre-train", is_plotted=True),
     "run-classifier": Program(
         "albert_tf.classification", "fine-tune on GLUE, CLUE or texts of your own", is_plotted=True
