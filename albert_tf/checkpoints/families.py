@@ -54,8 +54,7 @@ class Family:
 def _square(title: str) -> Family:
     hint = (
         'such weights fit a model with "layout": "google", embedding_size = hidden_size and a '
-        "hidden group for every layer that has weights of its own; albert-convert "
-        "(tools/convert_checkpoint.py) writes it"
+        "hidden group for every layer that has weights of its own; `albert convert` writes it"
     )
     return Family(title, hint=hint, is_square=True)
 
@@ -353,7 +352,7 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
     if config.layout != "google":
         raise ValueError(
             f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
-            "albert-convert (tools/convert_checkpoint.py) converts albert_zh's post-LN models to "
+            "`albert convert` converts albert_zh's post-LN models to "
             "it, with E = H"
         )
     if config.share != GROUPS or config.adapter_rank:
