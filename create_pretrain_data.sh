@@ -37,11 +37,11 @@ if [[ $own_vocabulary == false ]]; then
     vocabulary=("--vocab_file=${VOCAB_FILE:-}" "--spm_model_file=${SPM_MODEL_FILE:-}")
   elif [[ $own_input == true ]]; then
     echo "create_pretrain_data.sh: --input_file requires a vocabulary: set --vocab_file or" \
-      "--spm_model_file, or train one with tools/train_vocabulary.py" >&2
+      "--spm_model_file, or train one with albert train-vocabulary" >&2
     exit 1
   else
     echo "No vocabulary given (--vocab_file, VOCAB_FILE): training one on the sample."
-    "$PYTHON" "$root/tools/train_vocabulary.py" \
+    PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" -m albert_tf train-vocabulary \
       --type=wordpiece \
       --input_file="$root/data/sample_zh.txt" \
       --output_prefix="$root/data/vocab_sample_zh" \

@@ -53,7 +53,7 @@ def _head_width(config: AlbertConfig) -> int:
     return config.hidden_size if config.layout == "albert_zh" else config.embedding_size
 
 
-def step_flops(config: AlbertConfig, shape: StepShape, checkpointing: bool = False) -> float:
+def step_flops(config: AlbertConfig, shape: StepShape) -> float:
     """Returns the FLOPs of all matmuls of a training step on one device.
 
     The last block computes only the rows of the masked positions and of [CLS], except for its keys
@@ -62,7 +62,6 @@ def step_flops(config: AlbertConfig, shape: StepShape, checkpointing: bool = Fal
     Args:
         config: the model.
         shape: the batch of the device.
-        checkpointing: whether the backward pass computes all layers once more.
     """
     E, H, I = config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741, N806
     blocks = count_blocks(config)
@@ -76,8 +75,7 @@ def step_flops(config: AlbertConfig, shape: StepShape, checkpointing: bool = Fal
     of_word = H * width + (H * E if config.layout == "albert_zh" else 0) + E * config.vocab_size
     of_pair = H * H + find(SOP).num_classes * H  # pooler and sentence head
     heads = shape.rows * (shape.predictions * of_word + of_pair)
-    passes = FORWARD_AND_BACKWARD + checkpointing
-    return 2.0 * (FORWARD_AND_BACKWARD * (projected + heads) + passes * (layers + attention))
+    return 2.0 * FORWARD_AND_BACKWARD * (projected + heads + layers + attention)
 
 
 def encoder_flops(config: AlbertConfig, shape: StepShape) -> float:
@@ -110,26 +108,16 @@ def state_bytes(config: AlbertConfig, bytes_per_value: int) -> int:
     return count_parameters(config) * (FLOAT_BYTES * (2 + MOMENTS) + copy)
 
 
-def activation_bytes(
-    config: AlbertConfig, shape: StepShape, bytes_per_value: int, checkpointing: bool = False
-) -> int:
+def activation_bytes(config: AlbertConfig, shape: StepShape, bytes_per_value: int) -> int:
     """Returns the memory of the activations that the backward pass of one device needs.
 
     For each token and block: the input, queries, keys and values, the attention output, the outputs
     of both LayerNorms and their normalized inputs, the intermediate layer before its activation,
-    and the attention probabilities. With gradient checkpointing, these of one block,
-    and the inputs of all. In addition, the float32 logits and their gradient.
+    and the attention probabilities. In addition, the float32 logits and their gradient.
     """
     H = config.hidden_size  # noqa: N806
-    blocks = config.num_hidden_layers * config.inner_group_num
     probabilities = config.num_attention_heads * shape.length
     of_block = shape.tokens * (9 * H + config.intermediate_size + probabilities)
-    inputs = shape.tokens * H
-    stored = blocks * inputs + of_block if checkpointing else blocks * of_block
+    stored = count_blocks(config) * of_block
     logits = 2 * shape.rows * shape.predictions * config.vocab_size
     return bytes_per_value * stored + FLOAT_BYTES * logits
-
-
-def checkpoint_bytes(config: AlbertConfig) -> int:
-    """Returns the size of a checkpoint: weights and both moments, in float32."""
-    return count_parameters(config) * FLOAT_BYTES * (1 + MOMENTS)

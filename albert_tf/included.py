@@ -1,7 +1,7 @@
-"""Finds the configs, recipes and programs that are included in this package.
+"""Finds the configs and recipes that are included in this package.
 
-In a checkout, they are in `configs/`, `tools/` and so on, beside the package; an installed package
-contains copies of these folders.
+In a checkout, they are in `configs/`, beside the package; an installed package contains a copy of
+this folder.
 """
 
 from __future__ import annotations
@@ -43,14 +43,6 @@ def recipe_file(path: str) -> str:
         FileNotFoundError: see `config_file`.
     """
     return _find(path, "recipe", _included("configs/recipes"), RECIPE_ENDING)
-
-
-def program_file(path: str) -> str:
-    """Returns where a program is, given its path in a checkout such as `tools/edit_vocabulary.py`.
-
-    Only programs that `pyproject.toml` lists are in an installed package.
-    """
-    return _included(path)
 
 
 def _included(path: str) -> str:

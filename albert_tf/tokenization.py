@@ -812,8 +812,8 @@ class FullTokenizer(Tokenizer):
         if missing:
             raise ValueError(
                 f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
-                f"{', '.join(missing)}. Vocabularies of albert-train-vocabulary "
-                "(tools/train_vocabulary.py) have them"
+                f"{', '.join(missing)}. Vocabularies of albert train-vocabulary "
+                "have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.unk_id = self._encoder.unk_id

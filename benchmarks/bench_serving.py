@@ -76,9 +76,9 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     with open(VOCABULARY, "rb") as source, open(os.path.join(run, "vocab.txt"), "wb") as copy:
         copy.write(source.read())
     classifier.export(model, exports, MAX_SEQ_LENGTH, {})
-    script = os.path.join(contenders.ROOT, "tools", "convert_checkpoint.py")
     arguments = [f"--input={run}", f"--output={hugging_face}", "--output_format=huggingface"]
-    subprocess.run([sys.executable, script, *arguments], check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "albert_tf", "convert", *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return {
         "run": run,
         "export": os.path.join(exports, os.listdir(exports)[0]),

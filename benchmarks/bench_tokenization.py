@@ -4,7 +4,7 @@
 
 English texts with a SentencePiece model and Chinese texts with a WordPiece vocabulary are encoded
 by both libraries by turns. `tokenizers` runs on all cores, in two forms: with the `tokenizer.json`
-that tools/convert_checkpoint.py writes, which has the ids of this library, and with the normalizers
+that `albert convert` writes, which has the ids of this library, and with the normalizers
 for BERT and ALBERT that are built into `tokenizers`. Every round starts with new tokenizers, so
 that none remembers the words of an earlier round. Prints a JSON line for each text with millions of
 tokens per second of wall time and of CPU time, the speed of this library relative to the faster

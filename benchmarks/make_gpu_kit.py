@@ -39,7 +39,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-import training_steps
 from lowering import lower, variables_of
 from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
@@ -49,6 +48,7 @@ from albert_tf.acceleration import Formula
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
+from albert_tf.cli import training_steps
 from albert_tf.config import AlbertConfig
 from albert_tf.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.modeling import AlbertForPretraining

@@ -16,10 +16,10 @@ import contenders
 import numpy as np
 import tensorflow as tf
 import tf_keras
-import training_steps
 import worker_keras
 from lowering import each_once, lower, lower_step
 
+from albert_tf.cli import training_steps
 from albert_tf.config import AlbertConfig
 from albert_tf.training import precision
 from albert_tf.training.step import TrainStep

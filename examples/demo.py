@@ -40,7 +40,7 @@ Options = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of the demo: a program of this repository, its flags and its last output file."""
+    """A step of the demo: what `python` runs, its flags and its last output file."""
 
     name: str
     program: str
@@ -51,7 +51,7 @@ class Step:
         """Returns the command line, as it can be pasted into a shell."""
         return [
             "python",
-            self.program,
+            *self.program.split(),
             *(f"--{key}={value}" for key, value in self.options.items()),
         ]
 
@@ -95,7 +95,7 @@ def vocabulary_step(text_file: str, demo_dir: str, vocab_size: int = VOCAB_SIZE)
         "output_prefix": prefix,
         "overwrite": True,  # demo_dir contains only files of the demo
     }
-    return Step("train a vocabulary", "tools/train_vocabulary.py", options, f"{prefix}.model")
+    return Step("train a vocabulary", "-m albert_tf train-vocabulary", options, f"{prefix}.model")
 
 
 def record_step(name: str, text_file: str, record_file: str, demo_dir: str, dupe: int) -> Step:

@@ -46,7 +46,7 @@ if [[ -z ${CORPUS_DIR:-} && ! -f $work/package_task/dev.tsv ]]; then
     --task_dir="$work/package_task"
 fi
 if [[ ! -f $work/vocabulary.model || ! -f $work/vocabulary.vocab ]]; then
-  run "$root/tools/train_vocabulary.py" --input_file="$corpus/train.txt" \
+  PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} run -m albert_tf train-vocabulary --input_file="$corpus/train.txt" \
     --vocab_size="${VOCAB_SIZE:-8000}" --output_prefix="$work/vocabulary" --overwrite
 fi
 for part in train held_out; do

@@ -26,7 +26,7 @@ MODULES = [path for path in PACKAGE if path.name != "__init__.py"]
 ROOT_SCRIPTS = sorted(ROOT.glob("*.py"))
 PROGRAMS = [
     path
-    for folder in ("compat", "tools", "examples", "benchmarks", "experiments")
+    for folder in ("compat", "examples", "benchmarks", "experiments")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 SOURCES = PACKAGE + ROOT_SCRIPTS + PROGRAMS

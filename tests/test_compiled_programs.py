@@ -14,15 +14,14 @@ import json
 import os
 import subprocess
 
-import check_device
 import make_gpu_kit
 import numpy as np
 import pytest
 import tensorflow as tf
-import training_steps
 from lowering import lower, lower_step, variables_of
 
 from albert_tf import config
+from albert_tf.cli import check_device, training_steps
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT

@@ -67,15 +67,7 @@ def test_flops_and_parameters_are_those_of_the_traced_model(name):
     assert costs.count_parameters(config) == weights
 
 
-def test_checkpointing_computes_the_layers_once_more_and_stores_less():
-    plain, again = (costs.step_flops(CONFIG, SHAPE, flag) for flag in (False, True))
-    assert plain < again < plain * 4 / 3
-    stored = [costs.activation_bytes(CONFIG, SHAPE, 2, flag) for flag in (False, True)]
-    assert stored[1] < stored[0]
-
-
-def test_state_and_checkpoint_hold_the_moments():
+def test_the_state_holds_the_moments():
     parameters = costs.count_parameters(CONFIG)
-    assert costs.checkpoint_bytes(CONFIG) == 12 * parameters
     assert costs.state_bytes(CONFIG, 4) == 16 * parameters  # and the gradients
     assert costs.state_bytes(CONFIG, 2) == 18 * parameters  # and a copy in bfloat16

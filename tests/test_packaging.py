@@ -22,24 +22,18 @@ from albert_tf.settings import SettingsGroup
 from tests.conftest import ROOT, TOY_TEXT
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-# Programs outside of the package → where the wheel has a copy of them.
-COPIES = dict(re.findall(r'^"(\w+/\w+\.py)" = "albert_tf/(.+)"$', PROJECT, re.M))
 TEXTS = ["The river is wide.", "A boat waits at the landing.", "The town has grown.", "In winter."]
 
 
-def test_every_program_has_a_console_command_and_a_script_of_the_checkout():
-    commands = dict(re.findall(r'^(albert[\w-]*) = "(.+)"$', PROJECT, re.M))
-    assert set(commands) == {"albert"} | {f"albert-{name}" for name in PROGRAMS}
-    assert set(commands.values()) == {"albert_tf.cli.programs:main"}
+def test_there_is_one_console_command_and_every_script_starts_a_program():
+    (scripts,) = re.findall(r"^\[project\.scripts\]\n((?:.+\n)+)", PROJECT, re.M)
+    assert scripts == 'albert = "albert_tf.cli.programs:main"\n'
     started = {
         name
-        for path in [*ROOT.glob("*.py"), *ROOT.glob("tools/*.py")]
+        for path in ROOT.glob("*.py")
         for name in re.findall(r'^    main\("([\w-]+)"\)$', path.read_text(encoding="utf-8"), re.M)
     }
-    outside = {name for name, row in PROGRAMS.items() if row.module.endswith(".py")}
-    assert started == set(PROGRAMS) - outside
-    assert {PROGRAMS[name].module for name in outside} <= set(COPIES)
-    assert all(name == target for name, target in COPIES.items())
+    assert started == {name for name in PROGRAMS if name.startswith(("run-", "create-"))}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -112,7 +106,6 @@ def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages)
     assert found == names_in_wheel(packages / "from_checkout")
     expected = {f"albert_tf/{name}" for name in files_below(ROOT / "albert_tf")}
     expected |= {f"albert_tf/configs/{name}" for name in files_below(ROOT / "configs")}
-    expected |= {f"albert_tf/{name}" for name in COPIES}
     about = f"albert_tf2-{albert_tf.__version__}.dist-info/"
     assert {name for name in found if not name.startswith(about)} == expected
     assert {f"{about}entry_points.txt", f"{about}licenses/LICENSE"} <= set(found)
@@ -122,7 +115,6 @@ def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages)
     assert {name.split("/")[0] for name in names} == {
         *("albert_tf", "configs", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"),
         *("PKG-INFO", ".gitignore"),
-        *(name.split("/")[0] for name in COPIES),
     }
 
 
@@ -151,14 +143,16 @@ def shell(packages, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_command_has_help_under_its_own_name(shell):
+def test_every_program_has_help_under_its_verb(shell):
     where = shell("python", "-c", "import albert_tf; print(albert_tf.__file__)")
     assert where.startswith(str(shell.folder.parent))
-    for name in (f"albert-{name}" for name in PROGRAMS):
-        text = shell(name, "--help")
-        assert re.search(rf"^    {name}( |$)", text, re.MULTILINE), text[:400]
+    for name in PROGRAMS:
+        text = shell("albert", name, "--help")
+        assert re.search(rf"^    albert ({name}|{name.removeprefix('run-')})( |$)", text, re.M), (
+            text[:400]
+        )
         assert "    python " not in text
-    assert shell("albert-convert", "--version") == f"albert-tf2 {albert_tf.__version__}\n"
+    assert shell("albert", "--version") == f"albert-tf2 {albert_tf.__version__}\n"
 
 
 @pytest.mark.slow
@@ -166,38 +160,42 @@ def test_from_text_to_predictions_in_an_empty_folder(shell):
     folder = shell.folder
     (folder / "corpus.txt").write_text(f"{TOY_TEXT}\n{TOY_TEXT}", encoding="utf-8")
     shell(
-        "albert-train-vocabulary",
+        "albert",
+        "train-vocabulary",
         *("--input_file=corpus.txt", "--vocab_size=90", "--output_prefix=toy"),
         "--nohard_vocab_limit",
     )
     lengths = ("--max_seq_length=32", "--max_predictions_per_seq=5")
     shell(
-        "albert-create-pretraining-data",
+        "albert",
+        "create-pretraining-data",
         *("--input_file=corpus.txt", "--output_file=train.tfrecord", "--spm_model_file=toy.model"),
         *("--dupe_factor=3", *lengths),
     )
     assert "[MASK]" in shell(
-        "albert-inspect-records", "--input_file=train.tfrecord", "--spm_model_file=toy.model"
+        "albert", "inspect-records", "--input_file=train.tfrecord", "--spm_model_file=toy.model"
     )
     shell(
-        "albert-run-pretraining",
+        "albert",
+        "pretraining",
         *("--albert_config_file=albert_demo", "--input_file=train.tfrecord", "--output_dir=model"),
         *("--do_train", "--do_eval", "--num_train_steps=4", "--train_batch_size=4", *lengths),
         *("--eval_batch_size=4", "--optimizer=adamw"),
     )
-    assert "Google ALBERT" in shell("albert-convert", "--inspect", "--input=model")
+    assert "Google ALBERT" in shell("albert", "convert", "--inspect", "--input=model")
     (folder / "task").mkdir()
     for split in ("train", "dev"):
         rows = [f"{'water' if 'river' in text else 'land'}\t{text}" for text in TEXTS]
         (folder / "task" / f"{split}.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n")
     shell(
-        "albert-run-classifier",
+        "albert",
+        "classifier",
         *("--flagfile=glue_rte", "--task_name=tsv", "--data_dir=task", "--init_checkpoint=model"),
         *("--albert_config_file=albert_demo", "--spm_model_file=toy.model", "--output_dir=tuned"),
         *("--max_seq_length=32", "--train_step=2", "--warmup_step=0", "--train_batch_size=2"),
         "--nodo_predict",
     )
-    predicted = shell("albert-run-predict", "--model_dir=tuned", "--text=The river.")
+    predicted = shell("albert", "predict", "--model_dir=tuned", "--text=The river.")
     assert json.loads(predicted)["label"] in ("land", "water")
-    shell("albert-plot-results", "--output_dir=tuned")
+    shell("albert", "plot-results", "--output_dir=tuned")
     assert (folder / "tuned" / "training_curve.png").is_file()

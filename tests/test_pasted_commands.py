@@ -49,7 +49,7 @@ APPENDED = {
     "--num_train_epochs=1 --noplots",
     r"run_squad": "--train_batch_size=2 --num_train_epochs=1 --noplots",
     r"run_race": "--train_batch_size=2 --train_step=2 --noplots",
-    r"train_vocabulary": "--vocab_size=500",
+    r"train-vocabulary": "--vocab_size=500",
 }
 # What a block leaves behind, by a file that is in it.
 EXPECTED = {
@@ -66,7 +66,7 @@ EXPECTED = {
     "run_squad_v1": ["squad_v1/predictions.json", "train_v1.features"],
     "run_squad_v2": ["squad_v2/null_odds.json", "dev_v2.features"],
     "run_race": ["race/eval_results.txt"],
-    "train_vocabulary": ["30k-clean.model", "30k-clean.vocab"],
+    "train-vocabulary": ["30k-clean.model", "30k-clean.vocab"],
     "bash create_pretrain_data.sh\n": ["my_new_model_path/eval_results.txt"],
     "run_pretraining_google": ["my_new_model_path/eval_results.txt", "my_new_model_path_export"],
     "create_pretrain_data_batch": ["data/tf_text.tfrecord", "tf_records/tf_web_text_zh_1.tfrecord"],
@@ -195,7 +195,7 @@ def write_chinese_models(folder, sample):
 def make_home(tmp_path_factory):
     """The folder of a user who cloned this repository and has models and data."""
     home = tmp_path_factory.mktemp("home") / "albert"
-    names = ["albert_tf", "compat", "configs", "data", "examples", "tools"]
+    names = ["albert_tf", "compat", "configs", "data", "examples"]
     leave_out = shutil.ignore_patterns("__pycache__", "*.tfrecord*", "vocab_sample_zh.txt")
     for name in names:
         shutil.copytree(ROOT / name, home / name, ignore=leave_out)

@@ -33,7 +33,11 @@ def commands():
 
 PYTHON = [body for language, body in BLOCKS if language == "python"]
 COMMANDS = list(commands())
-PROGRAMS = [words for words in COMMANDS if words[0] == "python" and words[1].endswith(".py")]
+PROGRAMS = [
+    ["-m", "albert_tf", *words[1:]] if words[0] == "albert" else words[1:]
+    for words in COMMANDS
+    if words[0] == "albert" or (words[0] == "python" and words[1].endswith(".py"))
+]
 
 
 def ignored_by_git():
@@ -126,11 +130,13 @@ def test_every_shell_script_exists():
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("words", PROGRAMS, ids=lambda words: words[1])
+@pytest.mark.parametrize(
+    "words", PROGRAMS, ids=lambda words: words[words.index("-m") + 2 if "-m" in words else 0]
+)
 def test_every_command_has_flags_that_its_program_accepts(words):
     # absl parses and checks the flags, and goes no further.
     done = subprocess.run(
-        [sys.executable, *words[1:], "--only_check_args"],
+        [sys.executable, *words, "--only_check_args"],
         cwd=ROOT,
         capture_output=True,
         text=True,

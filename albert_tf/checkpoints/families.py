@@ -290,7 +290,7 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
     if config.layout != "google":
         raise ValueError(
             f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
-            "albert-convert (tools/convert_checkpoint.py) converts albert_zh's post-LN models to "
+            "`albert convert` converts albert_zh's post-LN models to "
             "it, with E = H"
         )
     if config.share != GROUPS or config.adapter_rank:

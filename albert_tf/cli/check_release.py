@@ -1,6 +1,6 @@
 r"""Compares a checkpoint with the released ones, tensor by tensor.
 
-    python tools/check_release.py --input=albert_tiny
+    albert check-release --input=albert_tiny
 
 compares the checksum of every tensor with those of nine releases by Google and albert_zh, and lists
 the tensors that were altered, are missing or were added. Converted releases are recognized as well.

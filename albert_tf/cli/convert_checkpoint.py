@@ -1,10 +1,10 @@
 r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
 
-    python tools/convert_checkpoint.py --inspect --input=albert_base_zh/
+    albert convert --inspect --input=albert_base_zh/
 
 prints the kind of the checkpoint, and which of its tensors a model with its config would load.
 
-    python tools/convert_checkpoint.py --input=albert_base/ --output=albert_base_hf/ \
+    albert convert --input=albert_base/ --output=albert_base_hf/ \
         --output_format=huggingface
 
 writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the

@@ -1,7 +1,7 @@
 r"""Describes a model: its shape, parameters, FLOPs and memory, without building it.
 
-    python tools/describe.py albert_base_v2
-    python tools/describe.py my_model --max_seq_length=128 --train_batch_size=32
+    albert describe albert_base_v2
+    albert describe my_model --max_seq_length=128 --train_batch_size=32
 
 The argument is a config of this package, a config file, a checkpoint, the folder of a model, or the
 name of a downloaded one. FLOPs are those of matmuls. The memory of training is an estimate:

@@ -1,9 +1,9 @@
 r"""Downloads a released model, or lists them.
 
-    python tools/download.py
-    python tools/download.py albert_base_v2
-    python tools/download.py albert_base_v2 --cache_dir=models
-    python tools/download.py textattack/albert-base-v2-imdb --hub
+    albert download
+    albert download albert_base_v2
+    albert download albert_base_v2 --cache_dir=models
+    albert download textattack/albert-base-v2-imdb --hub
 
 Without a name, this prints the names of the models, their numbers of parameters, and which of them
 are in the cache folder; then the TF-Hub modules of the same models. With a name, the model is

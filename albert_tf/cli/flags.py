@@ -14,6 +14,7 @@ from absl import flags, logging
 
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
+from albert_tf.inference.settings import WebSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -41,7 +42,9 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 # Flags that do not exist, and what to use in their place: settings class → name → advice.
-INSTEAD: dict[type[SettingsGroup], dict[str, str]] = {}
+INSTEAD: dict[type[SettingsGroup], dict[str, str]] = {
+    WebSettings: {"web_host": "use a tunnel (ssh -L) or a proxy in front of 127.0.0.1"},
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 r"""Prints the content of pre-training records: instances as text, and counts.
 
-    python tools/inspect_records.py --input_file='records/train-*' \
+    albert inspect-records --input_file='records/train-*' \
         --spm_model_file=30k-clean.model --plot=records.png
 
 prints the first instances, with the tokens to predict in brackets, and then statistics of all

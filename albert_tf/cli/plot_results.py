@@ -1,6 +1,6 @@
 r"""Plots the results of a run: training curves and confusion matrix.
 
-    python tools/plot_results.py --output_dir=mrpc_model
+    albert plot-results --output_dir=mrpc_model
 
 Writes the plots whose source files exist to the folder:
 

@@ -113,7 +113,7 @@ def _as_called(description: str) -> str:
     """Returns a docstring whose commands have the name under which the program was called."""
     if _script_name().endswith(".py"):
         return description
-    return re.sub(r"\bpython [\w/]+\.py\b", _script_name(), description)
+    return re.sub(r"\bpython \w+\.py\b", _script_name(), description)
 
 
 def _script_name() -> str:

@@ -1,9 +1,8 @@
-"""The table of programs, which scripts, console commands and `albert VERB` start.
+"""The table of programs, which `albert VERB` and the scripts of a checkout start.
 
 A program is a module with a class `Settings`, whose fields are its flags, and a function
-`run(settings)`, whose result is printed; `--help` shows the module's docstring. It has three names:
-`python run_race.py` (in a checkout), `albert-run-race` and `albert run-race`, where `run-` may be
-left out.
+`run(settings)`, whose result is printed; `--help` shows the module's docstring. `albert run-race`,
+`albert race` and, in a checkout, `python run_race.py` start the same one.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import os
 import sys
 from types import ModuleType
 from typing import Any
 
-from albert_tf import __version__, included, tasks
+from albert_tf import __version__, tasks
 from albert_tf.cli import plot_results, program
 from albert_tf.finetuning.program import run_task
 from albert_tf.suggestions import did_you_mean
@@ -27,9 +25,7 @@ class Program:
     """A row of the table.
 
     Attributes:
-        module: dotted name of the module; or the path, in a checkout, of a program outside of the
-            package, of which an installed package contains a copy (`pyproject.toml`,
-            `force-include`).
+        module: dotted name of the module.
         purpose: what it does, for the list of programs.
         is_plotted: whether its results are plotted when it has run.
     """
@@ -40,20 +36,13 @@ class Program:
 
     def load(self) -> ModuleType:
         """Imports the module."""
-        if not self.module.endswith(".py"):
-            return importlib.import_module(self.module)
-        folder, name = os.path.split(included.program_file(self.module))
-        if folder not in sys.path:  # as `python folder/name.py` does
-            sys.path.insert(0, folder)
-        return importlib.import_module(name.removesuffix(".py"))
+        return importlib.import_module(self.module)
 
 
 PROGRAMS = {
     "train-vocabulary": Program("albert_tf.cli.train_vocabulary", "train a vocabulary"),
-    "edit-vocabulary": Program("tools/edit_vocabulary.py", "add, remove or replace its tokens"),
     "create-pretraining-data": Program("albert_tf.data", "create records from text"),
     "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
-    "plan-run": Program("tools/plan_run.py", "estimate hours and memory of pre-training"),
     "run-pretraining": Program("albert_tf.pretraining", "pre-train", is_plotted=True),
     "run-classifier": Program(
         "albert_tf.classification", "fine-tune on GLUE, CLUE or texts of your own", is_plotted=True
@@ -71,7 +60,7 @@ PROGRAMS = {
     "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),
     "describe": Program("albert_tf.cli.describe", "parameters, FLOPs and memory of a model"),
     "check-release": Program("albert_tf.cli.check_release", "identify a released model"),
-    "check-device": Program("benchmarks/check_device.py", "check a GPU, TPU or CPU"),
+    "check-device": Program("albert_tf.cli.check_device", "check a GPU, TPU or CPU"),
 }
 
 
@@ -79,13 +68,11 @@ def main(name: str = "", *flags: str) -> None:
     """Runs a program with the command line of this process.
 
     Args:
-        name: name in PROGRAMS; "" takes it from the console command, `albert-NAME` or `albert`.
+        name: name in PROGRAMS; "" takes the verb of `albert VERB`.
         *flags: default flags; flags on the command line override them.
     """
     sys.argv[1:1] = flags
-    if not name:
-        command = os.path.basename(sys.argv[0]).removesuffix(".exe")
-        name = command.removeprefix("albert-") if command.startswith("albert-") else _take_verb()
+    name = name or _take_verb()
     module = PROGRAMS[name].load()
     program.start(module.Settings, functools.partial(run, name), module.__doc__)
 

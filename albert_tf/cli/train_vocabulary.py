@@ -2,13 +2,13 @@ r"""Trains a vocabulary for ALBERT on text.
 
 For English and most other languages, as for the published English models (SentencePiece, unigram):
 
-    python tools/train_vocabulary.py --input_file='corpus/*.txt' --vocab_size=30000 \
+    albert train-vocabulary --input_file='corpus/*.txt' --vocab_size=30000 \
         --output_prefix=vocabulary/30k
 
 writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. For Chinese, as for the
 published Chinese models (characters, and pieces of Latin words and numbers):
 
-    python tools/train_vocabulary.py --type=wordpiece --input_file=data/sample_zh.txt \
+    albert train-vocabulary --type=wordpiece --input_file=data/sample_zh.txt \
         --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
 
 writes vocabulary/zh.txt (for --vocab_file). The input is UTF-8 text with one sentence per line, as

@@ -35,17 +35,17 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def serve(settings: Settings) -> None:
-    """Serves the web page and the JSON endpoint of `run_predict.py --web` until Ctrl-C or SIGTERM.
+    """Serves the web page of `albert predict --web` until Ctrl-C.
 
     Args:
         settings: the settings, which correspond to the flags of that program.
 
     Raises:
         ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
-            address is already in use.
+            port is already in use.
     """
     _prepare(settings)
-    from albert_tf.inference import web  # imports TensorFlow and Starlette
+    from albert_tf.inference import web  # imports TensorFlow and Gradio
 
     web.serve(settings)
 

@@ -24,7 +24,6 @@ AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
 TEXT = "txt"
 FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
-WEB_PACKAGES = ("starlette", "uvicorn")
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
 
 
@@ -153,40 +152,17 @@ class WebSettings(SettingsGroup):
 
     web: bool = setting(
         False,
-        "Serve a web page to try the model, and a JSON endpoint, until Ctrl-C or SIGTERM; requires "
-        "the extra web.",
-    )
-    web_host: str = setting(
-        "127.0.0.1",
-        "Address to listen on; 0.0.0.0 accepts connections from other machines, without a "
-        "password; used only with web.",
+        "Serve a web page on 127.0.0.1 to try the model, until Ctrl-C; requires the extra web.",
     )
     web_port: int = setting(
-        8000,
-        "Port to listen on; 0 selects a free one; used only with web.",
-        minimum=0,
-        maximum=65535,
-    )
-    web_max_characters: int = setting(
-        20000,
-        "Maximum number of characters in the JSON of a request; used only with web.",
-        minimum=1,
-    )
-    web_max_waiting: int = setting(
-        16,
-        "Maximum number of requests waiting or in progress, further ones are rejected; used only "
-        "with web.",
-        minimum=1,
+        8000, "Port to listen on; used only with web.", minimum=1, maximum=65535
     )
 
     def check_paths(self) -> None:
-        """Checks that the packages for the web page are installed."""
+        """Checks that the package for the web page is installed."""
         super().check_paths()
-        if self.web and not all(map(importlib.util.find_spec, WEB_PACKAGES)):
-            raise ValueError(
-                f"--web requires the packages {' and '.join(WEB_PACKAGES)}: "
-                "pip install 'albert-tf2[web]'"
-            )
+        if self.web and importlib.util.find_spec("gradio") is None:
+            raise ValueError("--web requires the package gradio: pip install 'albert-tf2[web]'")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -291,7 +291,7 @@ def warn_of_repeated_reading(record_files: Sequence[RecordFile]) -> None:
         logging.warning(
             "%s: remote and without an index in %s, so every process reads all of it, instead of "
             "the records of its own rows. create_pretraining_data.py writes indexes: copy the "
-            "folder with the records, or run tools/inspect_records.py --write_index.",
+            "folder with the records, or run albert inspect-records --write_index.",
             name_files(without),
             os.path.dirname(record_index.path_of(without[0])),
         )

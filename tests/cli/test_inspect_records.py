@@ -18,7 +18,7 @@ from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT
 
-SCRIPT = str(ROOT / "tools" / "inspect_records.py")
+PROGRAM = [sys.executable, "-m", "albert_tf", "inspect-records"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "boat", "画", "蛇", "##蛇"]
 
 
@@ -140,7 +140,7 @@ def test_the_script_prints_instances_and_counts(tmp_path, vocab_file, capsys):
     write_records(tmp_path / "train-0", EXAMPLES[:1])
     write_records(tmp_path / "train-1", EXAMPLES[1:])
     flags = [f"--input_file={tmp_path}/train-*", f"--vocab_file={vocab_file}", "--num_instances=1"]
-    command = [sys.executable, SCRIPT, *flags]
+    command = [*PROGRAM, *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "A  [CLS] playing [boat] [SEP]" in done.stdout
@@ -209,7 +209,7 @@ def test_an_index_is_added_to_records_of_other_programs(tmp_path, capsys):
 
 def test_a_closed_pipe_ends_the_program_quietly(tmp_path, vocab_file):
     path = write_records(tmp_path / "a.tfrecord", EXAMPLES * 5000)
-    command = [sys.executable, SCRIPT, f"--input_file={path}", f"--vocab_file={vocab_file}"]
+    command = [*PROGRAM, f"--input_file={path}", f"--vocab_file={vocab_file}"]
     command += ["--num_instances=10000"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:

@@ -133,13 +133,13 @@ def test_closed_standard_output_is_no_error(stream, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("called", "shown"),
     [
-        ("tools/obey.py", "    python tools/obey.py --error=x\n"),
-        ("/usr/bin/albert-obey", "    albert-obey --error=x\n"),
+        ("run_obey.py", "    python run_obey.py --error=x\n"),
+        ("albert obey", "    albert obey --error=x\n"),
     ],
 )
 def test_help_has_the_name_under_which_the_program_is_called(called, shown, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [called, "--help"])
-    program.start(SettingsGroup, print, "Obeys.\n\n    python tools/obey.py --error=x\n")
+    program.start(SettingsGroup, print, "Obeys.\n\n    python run_obey.py --error=x\n")
     assert f"Obeys.\n\n{shown}" in capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from absl import flags as absl_flags
 from albert_tf.cli import flags, train_vocabulary
 from albert_tf.cli.train_vocabulary import Settings
 from albert_tf.tokenization import FullTokenizer
-from tests.conftest import ROOT, TOY_TEXT
+from tests.conftest import TOY_TEXT
 
 CHINESE = """\
 雨下了一整天，到晚上7点才停。
@@ -302,7 +302,7 @@ def test_too_few_lines_to_draw_from_are_refused(english, tmp_path):
 
 def run_program(*arguments):
     return subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "train_vocabulary.py"), *arguments],
+        [sys.executable, "-m", "albert_tf", "train-vocabulary", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -349,5 +349,5 @@ def test_values_that_albert_cannot_work_with_are_refused(flag):
 def test_the_program_says_what_is_wrong_without_a_traceback(english, tmp_path):
     done = run_program(f"--input_file={english}", f"--output_prefix={tmp_path / 'v'}")
     assert done.returncode == 1
-    assert done.stderr.startswith("train_vocabulary.py: --vocab_size=30000 is too large")
+    assert done.stderr.startswith("albert train-vocabulary: --vocab_size=30000 is too large")
     assert "Traceback" not in done.stderr

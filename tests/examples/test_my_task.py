@@ -118,11 +118,9 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
 def test_the_web_page_has_the_task(trained):
     web = pytest.importorskip("albert_tf.inference.web", reason="needs the extra web")
     settings = inference.Settings(model_dir=str(trained), web=True)
-    found = web.load_tasks(settings, ModelFolder(str(trained)))
-    assert list(found) == ["multi_label", "embeddings", "similarity"]
-    row = found["multi_label"].parse({"text": "It rains.", "text_b": ""})
-    (result,) = found["multi_label"].predict([row])
-    assert set(result["probabilities"]) == set(SENTENCES)
+    form = web.make_form(settings, ModelFolder(str(trained)), "multi_label")
+    shown, result = form.fn("It rains.", "")
+    assert set(shown) == set(result["probabilities"]) == set(SENTENCES)
 
 
 def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):

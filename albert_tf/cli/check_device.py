@@ -1,12 +1,11 @@
 r"""Checks how correctly and how fast ALBERT trains on the GPU, TPU or CPU of this machine.
 
-    python benchmarks/check_device.py --device=gpu | tee check.md
+    albert check-device --device=gpu | tee check.md
 
 prints a Markdown table with a row for each check: versions, agreement of a pre-training step with
 the CPU in float32 and bfloat16, determinism, training on two devices, and time, memory and FLOP/s
-of a training step of ALBERT base, beside Hugging Face's if PyTorch and transformers are installed.
-Nothing is downloaded. It takes up to ten minutes. Each check is a process of its own; the others
-run even if one fails. The exit status is 1 if a check failed.
+of a training step of ALBERT base. It takes up to ten minutes. Each check is a process of its own;
+the others run even if one fails. The exit status is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -22,20 +21,15 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-if __name__ == "__main__":
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import numpy as np
 from numpy.typing import NDArray
 
 import albert_tf
 from albert_tf import included
-from albert_tf.cli import program
 from albert_tf.config import AlbertConfig
 from albert_tf.costs import StepShape, step_flops
 from albert_tf.settings import SettingsGroup, setting
@@ -56,6 +50,7 @@ TIMED_STEPS = 5
 PASSED = "passed"
 FAILED = "**failed**"
 SKIPPED = "skipped"
+IMPORT = "from albert_tf.cli import check_device"  # in the processes of the checks
 
 Batch = dict[str, NDArray[Any]]
 Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
@@ -87,8 +82,7 @@ class Training:
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-        import training_steps
-
+        from albert_tf.cli import training_steps
         from albert_tf.training import precision
 
         precision.apply(precision_name)
@@ -258,31 +252,8 @@ def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
             memory = tf.config.experimental.get_memory_info(f"{device}:0")["peak"]
         except (ValueError, tf.errors.OpError):
             memory = 0  # unknown
-    theirs = measure_hugging_face(device, name, config, training.batch, seconds)
-    text = f"{name}: {seconds:.4g} s, {rate:.3g} TFLOP/s, peak {memory // 2**20} MB; {theirs}"
+    text = f"{name}: {seconds:.4g} s, {rate:.3g} TFLOP/s, peak {memory // 2**20} MB"
     return PASSED if np.isfinite(loss) else FAILED, text
-
-
-def measure_hugging_face(
-    device: str, precision: str, config: AlbertConfig, batch: Batch, ours: float
-) -> str:
-    """Returns time and memory of a step of Hugging Face's model, or why it was not measured."""
-    try:
-        import contenders
-    except ImportError:
-        return "Hugging Face not measured: needs benchmarks/ of a checkout"
-    if device == "tpu" or precision == "float16":  # which the benchmark's program does not support
-        return f"Hugging Face not measured on this device in {precision}"
-    with tempfile.TemporaryDirectory() as folder:
-        path = contenders.save_batches(os.path.join(folder, "batches.npz"), [batch])
-        job = contenders.Job(contenders.HUGGING_FACE, path, config.to_dict(), precision=precision)
-        job = dataclasses.replace(job, device="cuda" if device == "gpu" else device)
-        (result,) = contenders.race({"": job}, 1, {"": TIMED_STEPS}).values()
-    if "skipped" in result:
-        return f"Hugging Face not measured: {result['skipped']}"
-    memory = result["device_megabytes"] or result["peak_megabytes"]
-    ratio = ours / result["seconds"]
-    return f"Hugging Face {result['seconds']} s, peak {memory} MB; time {ratio:.2f} of theirs"
 
 
 CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {
@@ -324,7 +295,7 @@ def run(settings: Settings) -> None:
     device = settings.device
     seconds = settings.check_seconds
     if device == "auto":
-        code = "import check_device as c; print(c.json.dumps(c.find_device()))"
+        code = f"{IMPORT} as c; print(c.json.dumps(c.find_device()))"
         device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"
     command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
     print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {albert_tf.__version__}\n")
@@ -334,7 +305,7 @@ def run(settings: Settings) -> None:
         for shape in SHAPES if name == "speed" else [""]:
             title = f"{CHECKS[name][0]} {shape}".strip()
             arguments = [name, device, settings.tpu_name, *filter(None, [shape])]
-            code = "import check_device; check_device.measure()"
+            code = f"{IMPORT}; check_device.measure()"
             outcomes[title], text = run_python([code, *arguments], device, seconds)
             print(f"| {title} | {outcomes[title]} | {text.replace('|', '/')} |", flush=True)
     if failed := [title for title, outcome in outcomes.items() if outcome == FAILED]:
@@ -343,9 +314,9 @@ def run(settings: Settings) -> None:
 
 def run_python(arguments: list[str], device: str, seconds: float) -> Outcome:
     """Runs code for a device in a process, and returns the outcome that it printed."""
-    folders = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(albert_tf.__path__[0])]
+    folders = [os.path.dirname(albert_tf.__path__[0]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]).strip(":"),
+        "PYTHONPATH": os.pathsep.join(folders).strip(":"),
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
     if device == "cpu":
@@ -371,7 +342,3 @@ def measure() -> None:
     except ValueError as error:
         outcome = FAILED, " ".join(str(error).split())
     print(json.dumps(outcome))
-
-
-if __name__ == "__main__":
-    program.start(Settings, run, __doc__)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from unittest import mock
 
-import check_device
 import numpy as np
 import pytest
 import tensorflow as tf
-from check_device import FAILED, PASSED, SKIPPED, Settings
-from training_steps import random_batch
 
+from albert_tf.cli import check_device
+from albert_tf.cli.check_device import FAILED, PASSED, SKIPPED, Settings
+from albert_tf.cli.training_steps import random_batch
 from albert_tf.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 
