@@ -7,8 +7,8 @@ r"""Downloads a released model, or lists them.
 
 Without a name, this prints the names of the models, their numbers of parameters, and which of them
 are in the cache folder; then the TF-Hub modules of the same models. With a name, the model is
-downloaded to the cache folder and its path is printed. The same command continues an interrupted
-download. Every tensor is compared with the released checksums where they are known.
+downloaded to the cache folder and its path is printed. Every tensor is compared with the released
+checksums where they are known.
 
 All programs and `from_pretrained` accept the name of a downloaded model in place of a folder or a
 checkpoint. They never download it themselves. Names of the Hugging Face Hub such as
@@ -29,7 +29,7 @@ from albert_tf.settings import SettingsGroup, setting
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(SettingsGroup):
-    """What to download, from where, and where to."""
+    """What to download, and where to."""
 
     ARGUMENT: ClassVar[str] = "name"
 
@@ -46,12 +46,6 @@ class Settings(SettingsGroup):
         "Download from the Hugging Face Hub, where the name is that of a repository, such as "
         "albert/albert-base-v2; the cache is that of huggingface_hub unless cache_dir is given.",
     )
-    base_url: str | None = setting(
-        None,
-        "Address of a mirror, which replaces https://storage.googleapis.com and "
-        "https://tfhub.dev; if not given, the one in the environment variable ALBERT_BASE_URL, or "
-        "else these.",
-    )
 
 
 def run(settings: Settings) -> str:
@@ -61,9 +55,7 @@ def run(settings: Settings) -> str:
             raise ValueError("--hub requires the name of a repository, as organization/name")
         return hub.download(settings.name, settings.cache_dir)
     if settings.name:
-        return download.download(
-            settings.name, cache_dir=settings.cache_dir, base_url=settings.base_url
-        )
+        return download.download(settings.name, cache_dir=settings.cache_dir)
     cache = settings.cache_dir or finding.cache_directory()
     # A model, and then the same weights again, so that each model is in the list once.
     rows = sorted(releases.downloadable(), key=lambda row: row.is_hub_module)
