@@ -29,15 +29,6 @@ def complete(settings: SettingsType) -> SettingsType:
     return settings
 
 
-def complete_early(settings: SettingsType) -> SettingsType:
-    """Completes the settings before TensorFlow is imported, so that wrong paths are reported early.
-
-    With several workers the settings are returned unchanged: a worker has to join the others first,
-    so that they learn of its failure.
-    """
-    return settings if settings.has_workers else complete(settings)
-
-
 def find_model_files(settings: SettingsType) -> SettingsType:
     """Fills in the config and the vocabulary, which are looked up beside the weights.
 

@@ -28,7 +28,7 @@ def run_task(name: str, settings: Any) -> FineTuningResult:
     spec = tasks.get(name)
     if spec.make_task is None:
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
-    settings = model_files.complete_early(settings)
+    settings = model_files.complete(settings)
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
     return fine_tune(settings, tasks.resolve(spec.make_task), name)

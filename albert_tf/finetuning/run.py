@@ -66,40 +66,37 @@ def fine_tune(
         ArithmeticError: the loss became NaN or infinite, outside of a sweep.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    with contextlib.ExitStack() as stack:
-        workers = stack.enter_context(devices.join_workers(settings))
-        settings = model_files.complete(settings)
-        runs = sweeps.plan_runs(settings)
-        is_shared = workers is not None
-        stack.enter_context(run_directory.made(settings.output_dir, is_shared=is_shared))
-        config = session.read_config(settings.output_dir, settings.albert_config_file or "")
-        if settings.export_dir:
-            files.make_directory(settings.export_dir, "--export_dir")
-        tokenizer = read_tokenizer(settings, config)
-        task = make_task(settings, config, tokenizer)
-        name = task.name or name
-        if name:
-            tasks.get(name)
-        data = {split: task.read(split) for split in settings.splits}
-        if "train" in data:
-            data["train"] = first_examples(data["train"], settings.max_train_examples)
-        contents = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
-        session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
-        with (
-            session.open_session(settings, config, workers) as opened,
-            contextlib.ExitStack() as folders,
-        ):
-            if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
-                raise ValueError(
-                    "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
-                )
-            for run in runs:
-                task.check_folder(run.output_dir, settings.do_train)
-            for run in runs if len(runs) > 1 else ():  # another process may be using one of them
-                folders.enter_context(run_directory.made(run.output_dir))
-                folders.enter_context(run_directory.lock(run.output_dir))
-            identities = {run.output_dir: opened.identify(run, contents) for run in runs}
-            return _make_runs(runs, identities, task, _make_features(task, data), opened)
+    settings = model_files.complete(settings)
+    runs = sweeps.plan_runs(settings)
+    files.make_directory(settings.output_dir, "--output_dir")
+    config = session.read_config(settings.output_dir, settings.albert_config_file or "")
+    if settings.export_dir:
+        files.make_directory(settings.export_dir, "--export_dir")
+    tokenizer = read_tokenizer(settings, config)
+    task = make_task(settings, config, tokenizer)
+    name = task.name or name
+    if name:
+        tasks.get(name)
+    data = {split: task.read(split) for split in settings.splits}
+    if "train" in data:
+        data["train"] = first_examples(data["train"], settings.max_train_examples)
+    contents = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
+    session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
+    with (
+        session.open_session(settings, config) as opened,
+        contextlib.ExitStack() as folders,
+    ):
+        if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
+            raise ValueError(
+                "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
+            )
+        for run in runs:
+            task.check_folder(run.output_dir, settings.do_train)
+        for run in runs if len(runs) > 1 else ():  # another process may be using one of them
+            files.make_directory(run.output_dir, "--output_dir")
+            folders.enter_context(run_directory.lock(run.output_dir))
+        identities = {run.output_dir: opened.identify(run, contents) for run in runs}
+        return _make_runs(runs, identities, task, _make_features(task, data), opened)
 
 
 def _make_runs(

@@ -51,9 +51,8 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    if not settings.has_workers:  # else after joining them, so that they learn of a failure
-        settings = settings.with_config()
-        settings.check_paths()
+    settings = settings.with_config()
+    settings.check_paths()
     from albert_tf.pretraining import program  # needs TensorFlow, unlike the settings
 
     return program.run(settings)

@@ -32,10 +32,8 @@ from albert_tf.training import (
     devices,
     evaluation,
     reporting,
-    run_directory,
     session,
 )
-from albert_tf.training.cluster import Workers
 from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
 from albert_tf.training.reporting import Reports
 from albert_tf.training.step import Batch
@@ -76,23 +74,14 @@ def run(settings: Settings) -> Result:
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     settings.require_a_phase()
-    with devices.join_workers(settings) as workers:
-        return _run(settings, workers)
-
-
-def _run(settings: Settings, workers: Workers | None) -> Result:
-    """Does the work of `run`, after joining the other workers, if any."""
-    if settings.has_workers:  # checked after joining them, so that they learn of a failure
-        settings = settings.with_config()
-        settings.check_paths()
     config = session.read_config(settings.output_dir, settings.albert_config_file or "")
     objective = settings.sentence_objective or record_files.find_objective(settings.input_file)
     settings = dataclasses.replace(settings, sentence_objective=objective)
     lengths = settings.max_seq_length, settings.prediction_slots
     task = PretrainingTask(config, *lengths, objective, settings.sentence_loss_weight)
+    files.make_directory(settings.output_dir, "--output_dir")
     with (
-        run_directory.made(settings.output_dir, is_shared=workers is not None),
-        session.open_session(settings, config, workers) as opened,
+        session.open_session(settings, config) as opened,
         reporting.of_run(settings) as reports,
     ):
         train_records = eval_records = find_records(settings, task, "input_file")

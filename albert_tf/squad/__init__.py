@@ -34,7 +34,7 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = model_files.complete_early(settings)
+    settings = model_files.complete(settings)
     from albert_tf.squad import program  # imported late: needs TensorFlow, unlike the settings
 
     return program.run(settings)

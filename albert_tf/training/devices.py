@@ -7,16 +7,15 @@ number of replicas, and the rows of a batch that each process computes.
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
-from collections.abc import Iterator
+import signal
 
 import tensorflow as tf
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import cluster, interruption
+from albert_tf.training import interruption
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
@@ -136,26 +135,6 @@ def _split_cpu(count: int) -> None:
             ) from None
 
 
-@contextlib.contextmanager
-def join_workers(settings: DeviceSettings) -> Iterator[cluster.Workers | None]:
-    """Waits for the other workers of a run; context manager that keeps the connections open.
-
-    Yields:
-        The workers; None without multi-worker training.
-
-    Raises:
-        ValueError: TF_CONFIG is missing or does not match that of the other workers.
-        InterruptedRunError: a worker does not connect, or is lost inside the block.
-    """
-    if choose_distribution(settings) != "multi_worker":
-        yield None
-        return
-    _check_workers()
-    with cluster.losses_interrupt(), cluster.from_environment() as workers:
-        workers.meet(settings.worker_timeout)
-        yield workers
-
-
 def _check_workers() -> None:
     if _count_workers() < 2:
         raise ValueError(
@@ -169,7 +148,9 @@ def _multi_worker_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     count = max(1, len(tf.config.list_physical_devices("GPU")))
     if num_devices and num_devices > count:
         raise ValueError(f"--num_devices={num_devices}: this worker can only use {count} device(s)")
+    logging.info("Waiting for all workers in TF_CONFIG")
     with interruption.unchanged_handlers():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # TensorFlow returns to Python when all came
         return distribute_utils.get_distribution_strategy("multi_worker_mirrored")
 
 

@@ -31,38 +31,6 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextlib.contextmanager
-def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
-    """Context manager that creates a directory, and removes it again if the block fails unused.
-
-    Args:
-        output_dir: the directory, which may exist.
-        is_shared: whether other workers use the directory too, so that it must not be removed.
-
-    Raises:
-        ValueError: the directory cannot be created or written to.
-    """
-    if is_shared:
-        files.make_directory(output_dir, "--output_dir")
-        yield
-        return
-    with files.made_directory(output_dir, "--output_dir") as is_new:
-        try:
-            yield
-        except BaseException:
-            if is_new:
-                with contextlib.suppress(OSError):
-                    _remove_free_lock(output_dir)
-            raise
-
-
-def _remove_free_lock(directory: str) -> None:
-    """Removes the lock file if it is not in use and the directory contains nothing else."""
-    path = os.path.join(directory, LOCK_FILE)
-    if os.listdir(directory) == [LOCK_FILE] and not os.path.getsize(path):
-        os.remove(path)
-
-
-@contextlib.contextmanager
 def lock(output_dir: str) -> Iterator[None]:
     """Context manager that locks a directory and removes partial files of a killed process.
 

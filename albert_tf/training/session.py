@@ -2,13 +2,13 @@
 
 Every training program starts like this:
 
-    with devices.join_workers(settings) as workers, run_directory.made(settings.output_dir):
-        with open_session(settings, config, workers) as session:
-            identity = session.identify(settings, contents)
-            session.agree(identity)
-            trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
-            log_plan(trainer, schedule, num_examples)
-            session.begin_work()
+    files.make_directory(settings.output_dir, "--output_dir")
+    with open_session(settings, config) as session:
+        identity = session.identify(settings, contents)
+        session.agree(identity)
+        trainer = make_trainer(settings, task, schedule, session.strategy, identity=identity)
+        log_plan(trainer, schedule, num_examples)
+        session.begin_work()
 """
 
 from __future__ import annotations
@@ -234,7 +234,6 @@ class Session:
         config: the model's config.
         strategy: the distribution strategy.
         precision: "float32", "bfloat16" or "float16".
-        workers: the workers of multi-worker training.
 
     Attributes:
         settings, config, strategy, precision: the arguments.
@@ -247,14 +246,12 @@ class Session:
         config: AlbertConfig,
         strategy: tf.distribute.Strategy,
         precision: str,
-        workers: cluster.Workers | None = None,
     ) -> None:
         self.settings = settings
         self.config = config
         self.strategy = strategy
         self.precision = precision
         self.is_chief = devices.is_chief(strategy)
-        self._workers = workers
         self._changes: dict[str, Any] = {}
         self._start: dict[str, Any] = {}  # its description, once it has begun
         self._described: set[str] = set()  # folders with this description
@@ -278,19 +275,17 @@ class Session:
         return identity
 
     def agree(self, identity: TrainedWith | None) -> None:
-        """Waits for the other workers, if any, and compares what they are going to train.
+        """Compares what the workers are going to train, if there are several.
 
         Args:
             identity: identity of the run, as returned by `identify`; None skips the comparison.
 
         Raises:
             ValueError: the workers differ.
-            InterruptedRunError: another worker has exited.
         """
-        if self._workers is not None and identity is not None:
-            local = {"devices of a worker": str(devices.num_local_replicas(self.strategy))}
-            shown = {name: identity.show(name) for name in identity.identity}
-            self._workers.agree(identity.identity | local, shown)
+        if devices.is_multi_worker(self.strategy) and identity is not None:
+            versions = {"albert_tf": albert_tf.__version__, "tensorflow": tf.__version__}
+            cluster.check_same(self.strategy, identity.identity | versions)
 
     def begin_work(self, run: RunSettings | None = None) -> None:
         """Writes the files that describe the run, once it is known to be valid.
@@ -320,9 +315,7 @@ class Session:
 
 
 @contextlib.contextmanager
-def open_session(
-    settings: RunSettings, config: AlbertConfig, workers: cluster.Workers | None = None
-) -> Iterator[Session]:
+def open_session(settings: RunSettings, config: AlbertConfig) -> Iterator[Session]:
     """Context manager that sets up devices like `use_devices` and locks `output_dir`.
 
     Only the first of several workers, the chief, locks and writes to the directory.
@@ -330,24 +323,20 @@ def open_session(
     Args:
         settings: settings of the run; `output_dir` must exist.
         config: the model's config.
-        workers: the workers, as returned by `devices.join_workers`.
 
     Yields:
         The session.
 
     Raises:
-        ValueError: another process uses `output_dir`, the settings require devices that do not
-            exist, or the workers have different versions.
-        InterruptedRunError: another worker has exited.
+        ValueError: another process uses `output_dir`, or the settings require devices that do not
+            exist.
+        InterruptedRunError: another worker was lost.
     """
-    if workers is not None:
-        # Before TensorFlow connects the workers, which would wait for those still reading data.
-        workers.agree({"albert_tf": albert_tf.__version__, "tensorflow": tf.__version__})
-    with contextlib.ExitStack() as stack:
+    with cluster.losses_interrupt(), contextlib.ExitStack() as stack:
         strategy, precision_name = stack.enter_context(use_devices(settings))
         if devices.is_chief(strategy):
             stack.enter_context(run_directory.lock(settings.output_dir))
-        yield Session(settings, config, strategy, precision_name, workers)
+        yield Session(settings, config, strategy, precision_name)
 
 
 def make_trainer(

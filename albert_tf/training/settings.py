@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
 from typing import TYPE_CHECKING
 
 from albert_tf import files, included
@@ -111,12 +110,6 @@ class DeviceSettings(SettingsGroup):
         minimum=1,
         is_optional=True,
     )
-    worker_timeout: int = setting(
-        600,
-        "Number of seconds to wait at the start for the other workers in TF_CONFIG: until they "
-        "connect, and then until they have read their data.",
-        minimum=1,
-    )
     precision: str = setting(
         "auto",
         "Precision of matmuls and activations, with variables in float32; auto uses bfloat16 if "
@@ -150,11 +143,6 @@ class DeviceSettings(SettingsGroup):
     gcp_project: str | None = setting(
         None, "Google Cloud project of the TPU; if not given, it is detected."
     )
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether the environment may name other processes to train with, in TF_CONFIG."""
-        return bool(os.environ.get("TF_CONFIG")) and self.distribution in ("auto", "multi_worker")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

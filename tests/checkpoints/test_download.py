@@ -206,7 +206,7 @@ def test_every_way_to_give_a_checkpoint_accepts_the_name(cached):
     assert finding.find_checkpoint(NAME) == f"{cached}/model.ckpt-best"
     assert finding.folder_of(NAME) == cached
     settings = FineTuningSettings(output_dir="out", init_checkpoint=NAME)
-    found = model_files.complete_early(settings)
+    found = model_files.complete(settings)
     assert found.albert_config_file == f"{cached}/albert_config.json"
     assert found.spm_model_file == f"{cached}/toy.model"
     run = RunSettings(output_dir="out", init_checkpoint=NAME)
@@ -257,7 +257,7 @@ def test_names_that_people_type_lead_to_the_release(name, tmp_path, monkeypatch)
         lambda: albert_tf.from_pretrained(name),
         lambda: albert_tf.load_predictor(name),
         lambda: finding.find_checkpoint(name),
-        lambda: model_files.complete_early(settings),
+        lambda: model_files.complete(settings),
         lambda: RunSettings(output_dir="out", init_checkpoint=name).with_config(),
     ):
         with pytest.raises(FileNotFoundError, match=r"Download it: albert download albert_base_v2"):

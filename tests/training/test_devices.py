@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.training import cluster, devices
+from albert_tf.training import devices
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -118,29 +118,9 @@ def test_multi_worker_training_needs_tf_config(monkeypatch):
     settings = DeviceSettings(distribution="multi_worker")
     with pytest.raises(ValueError, match="TF_CONFIG must list the workers"):
         devices.make_strategy(settings)
-    with (
-        pytest.raises(ValueError, match="TF_CONFIG must list the workers"),
-        devices.join_workers(settings),
-    ):
-        pass
     monkeypatch.setenv("TF_CONFIG", "not json")
     with pytest.raises(ValueError, match="TF_CONFIG is invalid"):
         devices.choose_distribution(DeviceSettings())
-
-
-def test_only_multi_worker_runs_wait_for_workers(monkeypatch):
-    met = []
-    monkeypatch.setattr(
-        cluster.Workers, "meet", lambda workers, timeout: met.append((str(workers), timeout))
-    )
-    with devices.join_workers(DeviceSettings()) as workers:
-        assert workers is None
-    with_workers(monkeypatch, 2, index=1)
-    with devices.join_workers(DeviceSettings(distribution="one_device")) as workers:
-        assert workers is None
-    assert not met
-    with devices.join_workers(DeviceSettings(worker_timeout=7)) as workers:
-        assert met == [("worker 2 of 2 (127.0.0.1:23502)", 7)]
 
 
 def test_a_missing_tpu_is_reported(monkeypatch):

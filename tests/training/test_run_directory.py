@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -150,49 +149,3 @@ def test_directories_that_do_not_support_locking_are_not_locked(tmp_path, monkey
         patch.setattr(os, "open", open_read_only)
         with run_directory.lock(str(tmp_path)):
             pass
-
-
-def fail_in(path, names=()):
-    with (
-        contextlib.suppress(KeyError),
-        run_directory.made(str(path)),
-        run_directory.lock(str(path)),
-    ):
-        for name in names:
-            (path / name).write_text("x")
-        raise KeyError
-
-
-def test_an_unused_new_directory_is_removed_after_an_error(tmp_path):
-    fail_in(tmp_path / "new" / "deep")
-    assert not list(tmp_path.iterdir())
-    fail_in(tmp_path / "new" / "deep", ["features.npz"])
-    assert {path.name for path in (tmp_path / "new/deep").iterdir()} == {".lock", "features.npz"}
-    (tmp_path / "old").mkdir()
-    fail_in(tmp_path / "old")
-    assert (tmp_path / "old").is_dir()
-    with run_directory.made(str(tmp_path / "good")):
-        pass
-    assert (tmp_path / "good").is_dir()
-
-
-def test_a_directory_shared_with_other_workers_is_not_removed(tmp_path):
-    path = str(tmp_path / "new")
-    with pytest.raises(KeyError), run_directory.made(path, is_shared=True):
-        raise KeyError
-    assert os.path.isdir(path)
-
-
-def test_a_directory_locked_by_another_process_is_not_removed(tmp_path):
-    with run_directory.made(str(tmp_path / "new")), run_directory.lock(str(tmp_path / "new")):
-        run_directory._remove_free_lock(str(tmp_path / "new"))
-        assert os.listdir(tmp_path / "new") == [".lock"]
-
-
-def test_a_directory_that_cannot_be_created_is_rejected(tmp_path):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(ValueError, match="--output_dir: cannot write to"),
-        run_directory.made(str(tmp_path / "file" / "model")),
-    ):
-        pass
