@@ -30,7 +30,7 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -607,63 +607,6 @@ class Tokenizer(abc.ABC):
             return {name: tf.constant(values) for name, values in batch.items()}
         return batch
 
-    def as_dataset(
-        self,
-        texts: Sequence[str] | Sequence[Sequence[str]],
-        labels: Sequence[Any] | None = None,
-        batch_size: int = 32,
-        shuffle: bool = False,
-        seed: int = 0,
-        **options: Any,
-    ) -> Any:
-        """Returns a dataset for `fit` that tokenizes each batch when it is needed.
-
-            >>> dataset = tokenizer.as_dataset(["The river", "A boat", "The sea"], [0, 1, 0], 2)
-            >>> [tuple(inputs["input_ids"].shape) for inputs, labels in dataset]
-            [(2, 4), (1, 4)]
-
-        Only one batch is in memory at a time. If `texts` is a sequence that reads from disk, it may
-        be larger than memory.
-
-        Args:
-            texts: texts, or pairs of texts: anything with a length and an index.
-            labels: a label for each of `texts`; None for batches without labels.
-            batch_size: number of texts per batch.
-            shuffle: whether each epoch has its own order.
-            seed: seed of the order.
-            **options: the other arguments of a call of the tokenizer, such as `max_length`.
-
-        Returns:
-            A `tf.data.Dataset` of inputs, or of (inputs, labels).
-
-        Raises:
-            ValueError: `labels` and `texts` differ in length, or `batch_size` is less than 1.
-        """
-        import tensorflow as tf
-
-        count = len(texts)
-        if batch_size < 1 or (labels is not None and len(labels) != count):
-            raise ValueError(
-                f"batch_size={batch_size} and {count if labels is None else len(labels)} labels "
-                f"for {count} texts: expected 1 or more, and a label for each text"
-            )
-        targets = None if labels is None else np.asarray(labels)
-        epochs = itertools.count()
-
-        def make_batches() -> Iterator[Any]:
-            key = (seed, next(epochs)) if shuffle else None
-            for rows in _shuffled_rows(count, batch_size, key):
-                inputs = self([texts[row] for row in rows], **options)
-                yield inputs if targets is None else (inputs, targets[rows])
-
-        names = INPUT_NAMES[options.get("names", "google")]
-        signature: Any = {name: tf.TensorSpec((None, None), tf.int32) for name in names}
-        if targets is not None:
-            signature = signature, tf.TensorSpec((None, *targets.shape[1:]), targets.dtype)
-        batches = tf.data.Dataset.from_generator(make_batches, output_signature=signature)
-        num_batches = -(-count // batch_size)
-        return batches.apply(tf.data.experimental.assert_cardinality(num_batches)).prefetch(2)
-
     def sequences(
         self,
         texts: str | Sequence[str] | Sequence[Sequence[str]],
@@ -933,15 +876,6 @@ def _check_lengths(rows: Sequence[tuple[list[int], int]], limit: int) -> None:
                 f"texts[{number}] has {len(ids)} tokens with the special ones, more than "
                 f"max_length={limit}: pass truncation=True to cut it"
             )
-
-
-def _shuffled_rows(count: int, batch_size: int, seed: Any) -> Iterator[list[int]]:
-    """Yields the row numbers of each batch of an epoch, in order if the seed is None."""
-    order = np.arange(count)
-    if seed is not None:
-        np.random.default_rng(seed).shuffle(order)
-    for start in range(0, count, batch_size):
-        yield order[start : start + batch_size].tolist()
 
 
 def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> NDArray[np.int32]:

@@ -635,37 +635,7 @@ def test_each_row_of_a_batch_is_decoded(toy_tokenizer):
     assert toy_tokenizer.batch_decode(ids, skip_special_tokens=False)[0].startswith("[CLS]")
 
 
-def test_a_dataset_has_the_batches_of_calls(toy_vocabulary):
-    tokenizer = FullTokenizer(str(toy_vocabulary))
-    texts = ["want", ("want", "want want"), "want want want"]
-    dataset = tokenizer.as_dataset(texts, [[1.0], [2.0], [3.0]], 2, names="huggingface")
-    assert len(dataset) == 2
-    for (inputs, labels), rows in zip(dataset, ([0, 1], [2]), strict=True):
-        expected = tokenizer([texts[row] for row in rows])
-        assert list(inputs) == ["input_ids", "attention_mask", "token_type_ids"]
-        for found, wanted in zip(inputs.values(), expected.values(), strict=True):
-            np.testing.assert_array_equal(found, wanted)
-        np.testing.assert_array_equal(labels, [[row + 1.0] for row in rows])
-
-
-def test_a_shuffled_dataset_has_another_order_in_each_epoch(toy_vocabulary):
-    tokenizer = FullTokenizer(str(toy_vocabulary))
-    arguments = (["want"] * 30, range(30), 8)
-
-    def epochs(seed):
-        dataset = tokenizer.as_dataset(*arguments, shuffle=True, seed=seed)
-        return [np.concatenate([labels for _, labels in dataset]).tolist() for _ in range(2)]
-
-    first, second = epochs(3)
-    assert first != second
-    assert sorted(first) == sorted(second) == list(range(30))
-    assert epochs(3) == [first, second]
-    assert epochs(4)[0] != first
-
-
-def test_a_dataset_needs_a_label_for_each_text(toy_vocabulary):
-    with pytest.raises(ValueError, match="2 labels for 3 texts"):
-        FullTokenizer(str(toy_vocabulary)).as_dataset(["a", "b", "c"], [0, 1])
+def test_unknown_names_of_inputs_are_refused(toy_vocabulary):
     with pytest.raises(ValueError, match="names='bert'"):
         FullTokenizer(str(toy_vocabulary))("want", names="bert")
 
