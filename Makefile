@@ -133,9 +133,8 @@ $(DOCS_READY): $(READY)
 	@$(call install,$(VENV),--editable ".[docs]")
 	@touch $(DOCS_READY)
 
-# bench_tflite.py needs the flags of a run of run_classifier.py.
-BENCHMARKS = $(filter-out %/bench_tflite.py, $(sort $(wildcard benchmarks/bench_*.py)))
-bench: $(READY) ## every benchmark, one JSON line a run; tables with BENCH_FLAGS=--results=docs/results.md
+BENCHMARKS = $(sort $(wildcard benchmarks/bench_*.py))
+bench: $(READY) ## every benchmark, one JSON line a run; tables with BENCH_FLAGS=--results=docs/notebook/speed.md
 	@for script in $(BENCHMARKS); do $(RUN) $$script $(BENCH_FLAGS) || exit; done
 
 check: lint types test ## what has to pass before a commit

@@ -62,7 +62,6 @@ CHOICES = {
     "names": tuple(INPUT_NAMES),
     "return_tensors": (None, "np", "tf"),
 }
-WORD_KINDS = " ac."  # of characters, see `word_kind`
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
 _WORD = re.compile(r"a+|[c.]")
 

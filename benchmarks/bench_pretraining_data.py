@@ -198,7 +198,7 @@ def measure_memory(folder: Path, sizes: list[int]) -> dict[str, int]:
 
 
 def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the rows of the table in docs/results.md."""
+    """Returns the rows of the table in docs/notebook/speed.md."""
     rows: list[dict[str, Any]] = []
     for language in LANGUAGES:
         programs = result[language]["programs"]

@@ -39,7 +39,6 @@ from albert_tf.cli import program
 from albert_tf.config import AlbertConfig
 from albert_tf.costs import StepShape, step_flops
 from albert_tf.settings import SettingsGroup, setting
-from albert_tf.training import installation
 from albert_tf.training.settings import DeviceSettings
 
 if TYPE_CHECKING:  # the processes of the checks import it, so that --help appears at once
@@ -320,7 +319,6 @@ def run(settings: Settings) -> None:
     """Makes the checks, and prints a row of the table as soon as each is finished.
 
     Raises:
-        ValueError: the installed TensorFlow cannot use the TPU.
         ChildProcessError: a check failed.
     """
     device = settings.device
@@ -328,7 +326,6 @@ def run(settings: Settings) -> None:
     if device == "auto":
         code = "import check_device as c; print(c.json.dumps(c.find_device()))"
         device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"
-    installation.check(DeviceSettings(use_tpu=device == "tpu", tpu_name=settings.tpu_name))
     command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
     print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {albert_tf.__version__}\n")
     print(f"| check | on `{device}` | figures |\n|---|---|---|", flush=True)

@@ -1,15 +1,15 @@
-"""Reports the results of benchmarks: as JSON lines, and as tables in docs/results.md.
+"""Reports the results of benchmarks: as JSON lines, and as tables in docs/notebook/speed.md.
 
-A benchmark with `--results=docs/results.md` replaces the lines between its two markers, which are
-comments in Markdown, with the conditions of the run and a table, and leaves everything else as it
-is:
+A benchmark with `--results=docs/notebook/speed.md` replaces the lines between its two markers,
+which are comments in Markdown, with the conditions of the run and a table, and leaves everything
+else as it is:
 
     <!-- begin bench_serving.py -->
     <!-- end bench_serving.py -->
 
 Without these markers, a section with them is added at the end of the file. It may be moved to any
-place, and text may be written above and below it. `--results=docs/results.md#float32` writes a
-second table of the same benchmark, between `<!-- begin bench_serving.py, float32 -->` and its
+place, and text may be written above and below it. `--results=docs/notebook/speed.md#float32` writes
+a second table of the same benchmark, between `<!-- begin bench_serving.py, float32 -->` and its
 counterpart.
 """
 
@@ -32,8 +32,8 @@ from contenders import ROOT
 from albert_tf import files, workers
 
 RESULTS_HELP = (
-    "Markdown file in which the table of this benchmark is replaced, such as docs/results.md; "
-    "docs/results.md#NAME for one of several tables"
+    "Markdown file in which the table of this benchmark is replaced, such as "
+    "docs/notebook/speed.md; docs/notebook/speed.md#NAME for one of several tables"
 )
 PACKAGES = ("tensorflow", "tf_keras", "tf-models-official")
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 bfloat16"}  # flag of the CPU → name

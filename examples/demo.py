@@ -77,7 +77,6 @@ def corpus_step(demo_dir: str) -> Step:
     """Returns the command that makes the corpus and the task, each with a part held out."""
     options: Options = {
         "source": "packages",
-        "manual_pages": False,
         "corpus_dir": os.path.join(demo_dir, "corpus"),
         "task_dir": os.path.join(demo_dir, "task"),
         "dev_one_in": 20,

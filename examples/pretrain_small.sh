@@ -3,10 +3,10 @@
 #
 #   bash examples/pretrain_small.sh [flags of run_pretraining.py]
 #
-# Collects the documentation of the installed packages (examples/make_corpus.py --source=packages
-# --nomanual_pages), trains a vocabulary, writes records, pre-trains with
-# configs/recipes/pretrain_small.flags, evaluates every checkpoint on held-out packages, and reports
-# the result beside the best constant answers, with intervals over documents and by kind of pair.
+# Collects the documentation of the installed packages (examples/make_corpus.py --source=packages),
+# trains a vocabulary, writes records, pre-trains with configs/recipes/pretrain_small.flags,
+# evaluates every checkpoint on held-out packages, and reports the result beside the best constant
+# answers.
 # Arguments override the recipe: --num_train_steps=500 takes seven minutes.
 #
 # WORK_DIR      folder for all files; default: work/pretrain_small
@@ -42,8 +42,7 @@ run() {
 
 # The last file that make_corpus.py writes; a corpus of one's own comes without this task.
 if [[ -z ${CORPUS_DIR:-} && ! -f $work/package_task/dev.tsv ]]; then
-  # Options in manual pages are in the order of the alphabet: not of much use for sentence order.
-  run "$root/examples/make_corpus.py" --source=packages --nomanual_pages --corpus_dir="$corpus" \
+  run "$root/examples/make_corpus.py" --source=packages --corpus_dir="$corpus" \
     --task_dir="$work/package_task"
 fi
 if [[ ! -f $work/vocabulary.model || ! -f $work/vocabulary.vocab ]]; then
@@ -67,5 +66,3 @@ run "$root/run_pretraining.py" --flagfile="$root/configs/recipes/pretrain_small.
   --output_dir="$work/model" --max_seq_length="$length" --max_predictions_per_seq="$predictions" "$@"
 run "$root/examples/pretraining_report.py" --output_dir="$work/model" \
   --eval_input_file="$work/held_out.tfrecord" --plot_file="$work/learning_curve.png"
-run "$root/examples/pretraining_errors.py" --model_dir="$work/model" \
-  --record_file="$work/held_out.tfrecord" --text_file="$corpus/held_out.txt"

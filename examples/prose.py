@@ -1,6 +1,6 @@
 """Turns documentation with markup into sentences of prose.
 
-Understands what docstrings, reStructuredText, Markdown, plain text and manual pages have in common:
+Understands what docstrings, reStructuredText, Markdown and plain text have in common:
 blocks between blank lines, of which some are prose and others are code, tables, headings or
 directives. Everything that is not prose is left out.
 """
@@ -13,9 +13,6 @@ from collections.abc import Iterator
 MIN_WORDS = 4
 # Below this share of letters and spaces, a text is a formula, code or a table.
 MIN_LETTER_SHARE = 0.8
-
-CODE = "code, tables and directives"
-NOT_PROSE = "no English sentence"
 
 _FENCED_CODE = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_LINE = re.compile(r"\s*(?:>>>|\.\.\. |\$ |In \[\d|Out\[\d|#!)")
@@ -60,27 +57,11 @@ def is_sentence(text: str) -> bool:
     )
 
 
-def read_prose(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Returns the sentences of a document and what was left out.
-
-    Args:
-        text: a docstring without common indentation, or a text file.
-
-    Returns:
-        The sentences, in their order; and (reason, text) of each part left out.
-    """
-    sentences: list[str] = []
-    dropped: list[tuple[str, str]] = []
-    for paragraph, reason in _paragraphs(text):
-        if reason:
-            dropped.append((reason, paragraph))
-            continue
-        for piece in _SENTENCE_END.split(_without_markup(paragraph)):
-            if is_sentence(piece):
-                sentences.append(piece)
-            elif piece:
-                dropped.append((NOT_PROSE, piece))
-    return sentences, dropped
+def read_prose(text: str) -> list[str]:
+    """Returns the sentences of a docstring without common indentation, or of a text file."""
+    paragraphs = map(_without_markup, _paragraphs(text))
+    pieces = [piece for paragraph in paragraphs for piece in _SENTENCE_END.split(paragraph)]
+    return [piece for piece in pieces if piece and is_sentence(piece)]
 
 
 def _without_markup(paragraph: str) -> str:
@@ -90,8 +71,8 @@ def _without_markup(paragraph: str) -> str:
     return paragraph.strip()
 
 
-def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
-    """Yields each paragraph and an empty string, or a part left out and the reason for it."""
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yields the paragraphs, without code, tables and directives."""
     text = _FENCED_CODE.sub("\n\n", text.expandtabs())
     literal_indent = -1  # blocks indented deeper belong to a `::` or a directive before them
     for block in re.split(r"\n\s*\n", text):
@@ -100,13 +81,11 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
             continue
         indent = min(map(_indent_of, lines))
         if 0 <= literal_indent < indent or _is_code(lines):
-            yield block, CODE
             if _DIRECTIVE.match(lines[0]):
                 literal_indent = indent
             continue
         literal_indent = indent if lines[-1].rstrip().endswith("::") else -1
-        for item in _items(lines):
-            yield item, ""
+        yield from _items(lines)
 
 
 def _indent_of(line: str) -> int:

@@ -142,14 +142,6 @@ class Kind(abc.ABC):
     def ask(self, predictor: Any) -> list[dict[str, Any]]:
         """Returns the objects of a predictor for `rows`."""
 
-    @abc.abstractmethod
-    def columns(self) -> dict[str, Any]:
-        """Returns the inputs of the signature `texts`."""
-
-    @abc.abstractmethod
-    def served(self, outputs: dict[str, Any]) -> Answers:
-        """Returns the answers in the outputs of the signature `texts`."""
-
 
 class Classifier(Kind):
     program, task = classification, "classification"
@@ -158,7 +150,7 @@ class Classifier(Kind):
         {"text_a": text, "text_b": TEXTS[number - 4][: 4 * number + 3]}
         for number, text in enumerate(TEXTS)
     ]
-    extra_doors = ("TFLite",)
+    extra_doors = ("SavedModel, texts", "TFLite")
 
     def write_data(self, folder):
         for split in ("train", "dev", "test"):
@@ -195,19 +187,11 @@ class Classifier(Kind):
     def ask(self, predictor):
         return predictor([(row["text_a"], row["text_b"]) for row in self.rows])
 
-    def columns(self):
-        return {name: [row[name] for row in self.rows] for name in ("text_a", "text_b")}
-
-    def served(self, outputs):
-        labels = [label.decode() for label in outputs["labels"]]
-        return {"probabilities": outputs["probabilities"], "labels": labels}
-
 
 class Tagger(Kind):
     program, task = token_classification, "token_classification"
     settings: ClassVar = {"max_seq_length": 23}
     rows: ClassVar = [{"tokens": [word for word, _ in find_words(text)]} for text in TEXTS]
-    extra_doors = ("SavedModel, words",)
 
     def write_data(self, folder):
         lines = []
@@ -242,14 +226,6 @@ class Tagger(Kind):
 
     def ask(self, predictor):
         return predictor([row["tokens"] for row in self.rows])
-
-    def columns(self):
-        return {"texts": TEXTS}
-
-    def served(self, outputs):
-        is_word = outputs["labels"] != b""
-        found = {name: outputs[name][is_word] for name in ("labels", "scores", "probabilities")}
-        return found | {"labels": found["labels"].astype(str)}
 
 
 class Choice(Kind):
@@ -294,17 +270,6 @@ class Choice(Kind):
 
     def ask(self, predictor):
         return predictor.choose([parse_question(row, "test", 1) for row in self.rows])
-
-    def columns(self):
-        return {
-            "context": [row["passage"] for row in self.rows],
-            "question": [row["question"] for row in self.rows],
-            "choices": padded([row["options"] for row in self.rows]),
-        }
-
-    def served(self, outputs):
-        predictions = outputs["predictions"].astype(str)
-        return {"probabilities": outputs["probabilities"], "predictions": predictions}
 
 
 class Spans(Kind):
@@ -377,18 +342,6 @@ class Spans(Kind):
     def ask(self, predictor):
         return predictor.answer([(row["question"], row["context"]) for row in self.rows])
 
-    def columns(self):
-        return {name: [row[name] for row in self.rows] for name in ("question", "context")}
-
-    def served(self, outputs):
-        is_answer = outputs["begins"] >= 0
-        numbers = np.nonzero(is_answer)[0]
-        texts = [text.decode() for text in outputs["answers"][is_answer]]
-        return {
-            "texts": [f"q{number} {text}" for number, text in zip(numbers, texts, strict=True)],
-            "probabilities": outputs["scores"][is_answer],
-        }
-
 
 KINDS = {kind.__name__: kind for kind in (Classifier, Tagger, Choice, Spans)}
 
@@ -403,12 +356,6 @@ def read_lines(path):
 
 def read_columns(path):
     return [line.split("\t") for line in path.read_text().splitlines() if line]
-
-
-def padded(lists):
-    """Lists of strings as the rows of a matrix, with "" at their ends."""
-    width = max(map(len, lists))
-    return [row + [""] * (width - len(row)) for row in lists]
 
 
 @dataclasses.dataclass
@@ -567,17 +514,10 @@ def predictor_with(engine):
 
 
 def served_texts(made, request):
-    return call_signature(made, "texts", made.kind.columns())
-
-
-def served_words(made, request):
-    words = padded([row["tokens"] for row in made.kind.rows])
-    return call_signature(made, "words", {"words": words})
-
-
-def call_signature(made, name, columns):
-    outputs = made.signatures[name](**{key: tf.constant(column) for key, column in columns.items()})
-    return made.kind.served({key: value.numpy() for key, value in outputs.items()})
+    columns = {name: [row[name] for row in made.kind.rows] for name in ("text_a", "text_b")}
+    outputs = made.signatures["texts"](**{name: tf.constant(x) for name, x in columns.items()})
+    labels = [label.decode() for label in outputs["labels"].numpy()]
+    return {"probabilities": outputs["probabilities"], "labels": labels}
 
 
 def served_tensors(made, request):
@@ -623,13 +563,12 @@ DOORS = {
     "load_predictor, tensorflow": predictor_with("tensorflow"),
     "load_predictor, openvino": predictor_with("openvino"),
     "SavedModel, texts": served_texts,
-    "SavedModel, words": served_words,
     "SavedModel, tensors": served_tensors,
     "TFLite": run_tflite,
     "Hugging Face's format": converted,
     "transformers": run_transformers,
 }
-OPTIONAL = {"SavedModel, words", "TFLite"}
+OPTIONAL = {"SavedModel, texts", "TFLite"}
 
 
 def difference(found, expected):

@@ -19,7 +19,6 @@ import contextlib
 import dataclasses
 import functools
 import gzip
-import io
 import json
 import logging
 import os
@@ -33,7 +32,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pyarrow
 import pytest
@@ -247,22 +245,6 @@ def damage_safetensors(data: bytes, rng: random.Random) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
-def damage_hdf5(data: bytes, rng: random.Random) -> bytes:
-    """Damages bytes, or has the names name something else, or an array be giant."""
-    if rng.randrange(3):
-        return damage_bits(data, rng)
-    stream = io.BytesIO(data)
-    with h5py.File(stream, "r+") as content:
-        names = [5, 0.5, "a", [], [1, 2], [b"\xff"], [b"a"], [b"b/none"], [[b"x"]], h5py.Empty("f")]
-        content["a"].attrs["weight_names"] = rng.choice(names)
-        if rng.randrange(2):
-            del content["b/b/kernel:0"]
-            shape = rng.choice([(), (0,), (2**40,), (2**20, 2**20)])
-            kind = rng.choice([np.float32, "S5", h5py.string_dtype(), np.complex64])
-            content.create_dataset("b/b/kernel:0", shape, kind)
-    return stream.getvalue()
-
-
 # Checkpoints
 
 TENSORS = {
@@ -287,16 +269,6 @@ def write_safetensors(folder):
     return folder / "model.safetensors"
 
 
-def write_hdf5(folder):
-    with h5py.File(folder / "weights.h5", "w") as stream:
-        for layer in ("a", "b"):
-            group = stream.create_group(layer)
-            group.attrs["weight_names"] = [f"{layer}/kernel:0".encode(), f"{layer}/bias:0".encode()]
-            group.create_dataset(f"{layer}/kernel:0", data=np.ones((3, 4), np.float32))
-            group.create_dataset(f"{layer}/bias:0", data=np.ones(4, np.float32), compression="gzip")
-    return folder / "weights.h5"
-
-
 @kind("checkpoint, index", write_checkpoint(".index"), damage_bytes, has_checksum=True)
 @kind("checkpoint, data", write_checkpoint(store.DATA_SUFFIX), damage_bytes, has_checksum=True)
 def read_numbered_checkpoint(path):
@@ -306,7 +278,6 @@ def read_numbered_checkpoint(path):
 
 
 @kind("safetensors", write_safetensors, damage_safetensors)
-@kind("h5", write_hdf5, damage_hdf5)
 def read_weights(path):
     weights = containers.open_weights(str(path))
     return {name: weights.read(name) for name in sorted(weights.shapes)}

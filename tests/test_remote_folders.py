@@ -234,11 +234,11 @@ def test_token_classification(tmp_path, folders, fine_tune):
 
 def test_conversion_and_opening(tmp_path, folders, config_file, toy_spm_model):
     config = albert_tf.AlbertConfig.from_json_file(str(config_file))
-    albert_tf.AlbertForPretraining(config).save_weights(str(tmp_path / "model.h5"))
+    albert_tf.AlbertForPretraining(config).save_weights(str(tmp_path / "source" / "model"))
     for folder in folders:
-        source = place(tmp_path / "model.h5", folder)
+        source = place(tmp_path / "source", folder)
         flags = [f"--albert_config_file={place(config_file, folder)}"]
-        for form in ("tensorflow", "huggingface", "model_garden", "tf_hub"):
+        for form in ("tensorflow", "huggingface", "tf_hub"):
             flags += [f"--spm_model_file={place(toy_spm_model, folder)}", f"--input={source}"]
             flags += [f"--output={folder}/{form}", f"--output_format={form}"]
             assert convert_checkpoint.convert(parse(convert_checkpoint.Settings, flags))

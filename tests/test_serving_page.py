@@ -14,14 +14,10 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification, race, squad, token_classification
+from albert_tf import classification
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
-from albert_tf.race.task import MultipleChoice
-from albert_tf.serving import tflite
 from albert_tf.serving.pretrained_model import save_pretrained
-from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.task import Tags, TokenClassifier
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT
 from tests.serving.serving_rest import respond
@@ -31,7 +27,7 @@ PAGE = (
 )
 WORD_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "is", "old", "boat", "a", "京"]
 LENGTH = 13
-ALWAYS = {"data_dir": "none", "output_dir": "none"}
+KINDS = ("classification", "embeddings")
 
 
 def blocks(text, language):
@@ -46,58 +42,30 @@ REQUESTS = {
 
 
 def classifier(config, tokenizer):
-    settings = classification.Settings(task_name="mrpc", **ALWAYS)
+    settings = classification.Settings(task_name="mrpc", data_dir="none", output_dir="none")
     return Classifier(TASKS["mrpc"], settings, config, tokenizer)
-
-
-def choices(config, tokenizer):
-    settings = race.Settings(max_seq_length=LENGTH, max_qa_length=8, **ALWAYS)
-    return MultipleChoice(settings, config, tokenizer)
-
-
-def tags(config, tokenizer):
-    settings = token_classification.Settings(max_seq_length=LENGTH, **ALWAYS)
-    found = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
-    return TokenClassifier(found, settings, config, tokenizer)
-
-
-def spans(config, tokenizer):
-    lengths = {"max_seq_length": LENGTH, "doc_stride": 3, "max_query_length": 4}
-    settings = squad.Settings(output_dir="none", n_best_size=2, **lengths)
-    return QuestionAnswering(settings, config, tokenizer, False, {})
-
-
-MAKERS = {
-    "classification": classifier,
-    "multiple choice": choices,
-    "span answers": spans,
-    "token classification": tags,
-}
-OF_PRETRAINED = ("masked words", "embeddings")
 
 
 def export_pretrained(folder, config, tokenizer):
     model = albert_tf.AlbertForPretraining(config)
-    save_pretrained(str(folder), model, tokenizer, LENGTH, True, True, top_k=2)
+    save_pretrained(str(folder), model, tokenizer, LENGTH, True, True)
 
 
-@pytest.fixture(scope="module", params=[*MAKERS, *OF_PRETRAINED])
+@pytest.fixture(scope="module", params=KINDS)
 def exported(request, tmp_path_factory, tiny_config, toy_tokenizer):
     """The name of a task, and the folder of a SavedModel of it."""
     folder = tmp_path_factory.mktemp("export")
-    if request.param in OF_PRETRAINED:
+    if request.param == "embeddings":
         export_pretrained(folder, tiny_config, toy_tokenizer)
         return request.param, folder
-    task = MAKERS[request.param](tiny_config, toy_tokenizer)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tflite, "export_tflite", lambda *_: None)  # which takes long
-        task.export(task.build_model(), str(folder), LENGTH, {})
-    (path,) = (path for path in folder.rglob("*") if path.name.isdigit())
+    task = classifier(tiny_config, toy_tokenizer)
+    task.export(task.build_model(), str(folder), LENGTH, {})
+    (path,) = folder.iterdir()
     return request.param, path
 
 
 def test_the_page_has_requests_for_these_tasks_alone():
-    assert REQUESTS.keys() == {*MAKERS, *OF_PRETRAINED}
+    assert REQUESTS.keys() == {*KINDS}
     for objects in REQUESTS.values():
         rows, _, columns, _ = objects
         assert "instances" in rows
@@ -128,14 +96,8 @@ def test_requests_of_the_page_get_responses_of_the_form_that_it_shows(exported):
     for request, shown in zip(objects[::2], objects[1::2], strict=True):
         found = respond(signatures, json.dumps(request))
         assert_same_form(found, shown)
-        left_out = {"probabilities"} if name == "token classification" else set()
         if "outputs" in shown:
-            assert found["outputs"].keys() == shown["outputs"].keys() | left_out
-    if name == "token classification":
-        found = respond(signatures, json.dumps(objects[0]))["predictions"]
-        for row, expected in zip(found, objects[1]["predictions"], strict=True):
-            for key in ("words", "begins", "ends"):
-                assert row[key] == expected[key]
+            assert found["outputs"].keys() == shown["outputs"].keys()
 
 
 @pytest.mark.slow
@@ -145,8 +107,7 @@ def test_rows_columns_and_bytes_give_the_same_numbers(exported):
     by_rows, by_columns = (
         respond(signatures, json.dumps(REQUESTS[name][place])) for place in (0, 2)
     )
-    keys = {"span answers": "scores", "masked words": "scores", "embeddings": "mean"}
-    key = keys.get(name, "probabilities")
+    key = "mean" if name == "embeddings" else "probabilities"
     first_row = by_rows["predictions"][0][key]
     np.testing.assert_allclose(by_columns["outputs"][key][0], first_row, atol=1e-6)
     if name == "classification":  # whose second row is base64 in rows, and text in columns
@@ -179,10 +140,7 @@ def listed_operations(vocabulary):
 
 @pytest.mark.slow
 def test_the_page_names_the_operations_that_tensorflow_lacks(exported):
-    name, path = exported
-    *usual, for_spans = listed_operations("SentencePiece")
-    expected = [*usual, for_spans] if name == "span answers" else usual
-    assert foreign_operations(path) == expected
+    assert foreign_operations(exported[1]) == listed_operations("SentencePiece")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Opens weight files: TensorFlow checkpoints, safetensors, PyTorch and Keras HDF5.
+"""Opens weight files: TensorFlow checkpoints, safetensors and PyTorch.
 
 For each format, `open_weights` returns a `WeightFile` with names, shapes, and a function that reads
 an array. Nothing is ever unpickled here, because pickles can execute arbitrary code.
@@ -7,7 +7,6 @@ an array. Nothing is ever unpickled here, because pickles can execute arbitrary 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -16,7 +15,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 # Errors of TensorFlow's checkpoint reader for damaged files, which may claim any size.
 DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MOST_UNPACKED = 1100  # maximum compression ratio; that of deflate, the usual one, is 1032
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
 
@@ -158,8 +156,6 @@ def open_weights(path: str) -> WeightFile:
         start = stream.read(9)
     if path.endswith(".safetensors") or start[8:] == b"{":
         return _open_safetensors(path)
-    if start.startswith(b"\x89HDF"):
-        return _open_hdf5(path)
     if path.endswith((".bin", ".pt", ".pth")):
         return _open_pytorch(path)
     if start.startswith((b"\x80", b"PK\x03\x04")):
@@ -271,48 +267,6 @@ def _open_shards(path: str) -> WeightFile:
         {weight: opened[shard].shapes[weight] for weight, shard in shards.items()},
         lambda weight: opened[shards[weight]].read(weight),
     )
-
-
-def _open_hdf5(path: str) -> WeightFile:
-    places: dict[str, str] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-    most_bytes = _MOST_UNPACKED * files.file_size(path)
-
-    def collect(_: str, item: Any) -> None:
-        for name in item.attrs.get("weight_names", ()):
-            text = name.decode() if isinstance(name, bytes) else str(name)
-            entry = item[text]
-            if entry.dtype.kind not in "fiu":
-                raise ValueError(f"{text!r} is not a numeric array")
-            is_virtual = entry.is_virtual or entry.external
-            if is_virtual or entry.file.filename != item.file.filename:
-                raise ValueError(f"{text!r} is in another file. Copy it into this one")
-            if entry.nbytes > most_bytes:  # a few bytes may claim to be any number of zeros
-                raise ValueError(f"{text!r} would take {entry.nbytes / 2**30:.3g} GiB unpacked")
-            if text not in places:
-                places[text] = entry.name
-                shapes[text] = entry.shape
-
-    def read(name: str) -> np.ndarray:
-        with _opened_hdf5(path) as opened:
-            return np.asarray(opened[places[name]])
-
-    with _opened_hdf5(path) as opened:
-        collect("", opened)
-        opened.visititems(collect)
-    return WeightFile(path, "Keras HDF5", shapes, read)
-
-
-@contextlib.contextmanager
-def _opened_hdf5(path: str) -> Iterator[Any]:
-    """Yields an open HDF5 file; converts h5py's errors for damaged files to ValueError."""
-    import h5py  # installed with TensorFlow
-
-    try:
-        with h5py.File(path, "r") as opened:
-            yield opened
-    except (OSError, LookupError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged or not a Keras HDF5 weight file ({error})") from None
 
 
 def _open_pytorch(path: str) -> WeightFile:

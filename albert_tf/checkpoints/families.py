@@ -40,26 +40,14 @@ class Family:
 
     Attributes:
         title: name of the family, for messages.
-        refusal: why the family is not supported; empty if it is.
         hint: what to check if the weights do not fit a model.
-        is_square: whether the weights only fit a model with Google's layout and E = H.
     """
 
     title: str
-    refusal: str = ""
     hint: str = ""
-    is_square: bool = False
 
 
-def _square(title: str) -> Family:
-    hint = (
-        'such weights fit a model with "layout": "google", embedding_size = hidden_size and a '
-        "hidden group for every layer that has weights of its own; albert-convert "
-        "(tools/convert_checkpoint.py) writes it"
-    )
-    return Family(title, hint=hint, is_square=True)
-
-
+UNKNOWN = "unknown"
 FAMILIES = {
     "google": Family("Google ALBERT"),
     "google_square": Family("Google ALBERT with E = H, without embedding projection"),
@@ -68,50 +56,20 @@ FAMILIES = {
         hint='its own config has "ln_type" or pooler keys, by which its layout is known; else add '
         '"layout": "albert_zh"',
     ),
-    "albert_zh_unfactorized": _square("albert_zh without factorized embeddings"),
-    "albert_zh_unshared": _square("albert_zh without parameter sharing"),
-    "albert_zh_partly_shared": _square("albert_zh with partial parameter sharing"),
-    "bert": _square("BERT: no parameter sharing, E = H"),
     "hugging_face": Family("ALBERT with Hugging Face's (PyTorch) names"),
     "model_garden": Family("ALBERT of the TensorFlow Model Garden and its TF-Hub modules"),
-    "kamalkraj": Family("kamalkraj/ALBERT-TF2.0"),
-    "grouped": Family(
-        "albert_zh's experiment with grouped feed-forward networks (rank-3 kernels)",
-        "This model's feed-forward networks are dense. No weights of that experiment were released",
-    ),
-    "sharing_lost": Family(
-        "Google's program run under TensorFlow 2, which broke parameter sharing",
-        "Every layer has separate weights with numbered names (google-research/albert#241), so "
-        "this is not ALBERT. Train again with working parameter sharing",
-    ),
-    "hugging_face_tf": Family(
-        "ALBERT with the names of Hugging Face's TensorFlow classes",
-        "Load model.safetensors or pytorch_model.bin of the same repository instead",
-    ),
-    "unknown": Family(
-        "not recognized",
-        "Known are the names of Google's ALBERT, albert_zh, BERT, TF-Hub, the TensorFlow Model "
-        "Garden, Hugging Face and kamalkraj/ALBERT-TF2.0",
-    ),
+    UNKNOWN: Family("not recognized"),
 }
 
 # The first family whose pattern matches the name of a weight; `_family` refines it.
 _SIGNS = (
-    ("sharing_lost", r"group_0_\d+/|layer_normalization(_\d+)?/"),
-    ("hugging_face_tf", r"albert_layer_groups_\._\d+/"),
     ("google", r"/transformer/group_\d+/inner_group_\d+/"),
     ("hugging_face", r"\.albert_layer_groups\.\d+\.albert_layers\.\d+\."),
-    ("kamalkraj", r"^encoder/shared_layer/"),
     ("model_garden", r"^transformer/self_attention/"),
-    ("bert", r"^bert/encoder/layer_(\d+|shared)/"),
+    ("albert_zh", r"^bert/encoder/layer_shared/"),
 )
 _GOOGLE_BLOCK = re.compile(r"/group_(\d+)/inner_group_(\d+)/")
 _HUGGING_FACE_BLOCK = re.compile(r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
-# albert_zh: layer_<i>/attention/…, layer_shared/attention/… or layer_shared/attention_<i>/…
-_BERT_LAYER = re.compile(
-    r"bert/encoder/layer_(shared|\d+)/(attention|intermediate|output)(?:_(\d+))?/(.+)"
-)
-_BERT_NUMBER = re.compile(r"bert/encoder/layer_(?:shared/[a-z]+_)?(\d+)/")
 
 
 def _same(array: np.ndarray) -> np.ndarray:
@@ -139,7 +97,7 @@ class Recognized:
 
     Attributes:
         family: a key of `FAMILIES`.
-        entries: name in this model → entry; empty if the family is not supported.
+        entries: name in this model → entry; empty if the family is unknown.
         unmapped: weights in the file without a counterpart in this model.
         unknown: those of them that belong to the encoder, such as an unmerged LoRA.
         bookkeeping: names of optimizer moments, counters and copies.
@@ -156,6 +114,18 @@ class Recognized:
         """The `Family`."""
         return FAMILIES[self.family]
 
+    @property
+    def refusal(self) -> str:
+        """Why the checkpoint cannot be loaded, with some of its names; "" if it can."""
+        if self.family != UNKNOWN:
+            return ""
+        names = self.unmapped
+        some = dict.fromkeys(names[place] for place in (0, len(names) // 2, -1) if names)
+        return (
+            "expected the weights of an ALBERT by Google or albert_zh, on TF-Hub or of Hugging "
+            f"Face (PyTorch); found {len(names)} others, such as {', '.join(some) or 'none'}"
+        )
+
 
 def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     """Recognizes a checkpoint by the names and shapes of its arrays."""
@@ -163,7 +133,7 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     weights = {unwrap(name): name for name in shapes if not is_bookkeeping(name)}
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
     family = _family(plain)
-    entries = {} if FAMILIES[family].refusal else _entries(family, plain)
+    entries = {} if family == UNKNOWN else _entries(family, plain)
     used = {source for entry in entries.values() for source in entry.sources}
     unmapped = {name: raw for name, raw in weights.items() if raw not in used}
     scopes = encoder_scopes(family) if family in FAMILY_NAMES else frozenset()
@@ -172,31 +142,16 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
 
 
 def _family(plain: Mapping[str, Entry]) -> str:
-    def some(pattern: str) -> bool:
-        return any(re.search(pattern, name) for name in plain)
-
-    family = next((family for family, sign in _SIGNS if some(sign)), "unknown")
-    if family == "google":
-        if any(name.endswith("/kernel") and len(e.shape) == 3 for name, e in plain.items()):
-            return "grouped"
-        return "google" if f"{PROJECTION}/kernel" in plain else "google_square"
-    if family == "bert":
-        is_shared, is_factorized = some("/layer_shared/"), WORDS_2 in plain
-        if is_shared and some(r"/layer_shared/[a-z]+_\d+/"):
-            return "albert_zh_partly_shared"
-        if is_shared:
-            return "albert_zh" if is_factorized else "albert_zh_unfactorized"
-        return "albert_zh_unshared" if is_factorized else "bert"
-    return family
+    found = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
+    family = next(found, UNKNOWN)
+    if family == "google" and f"{PROJECTION}/kernel" not in plain:
+        return "google_square"
+    return UNKNOWN if family == "albert_zh" and WORDS_2 not in plain else family
 
 
 def _entries(family: str, plain: dict[str, Entry]) -> dict[str, Entry]:
     if family in ("google", "google_square", "albert_zh"):
         return plain
-    if family == "albert_zh_unfactorized":
-        return to_google_layout(plain)
-    if family in ("albert_zh_unshared", "albert_zh_partly_shared", "bert"):
-        return to_google_layout(_spread_over_layers(plain))
     groups, inner = 1, 1
     if family == "hugging_face":
         found = [match for name in plain for match in _HUGGING_FACE_BLOCK.findall(name)]
@@ -216,7 +171,7 @@ def _transposed(name: str, entry: Entry) -> Entry:
 
 
 def _flattened(name: str, entry: Entry) -> Entry:
-    """Merges A and D, which Keras programs split: kernels [H, A, D], [A, D, H], biases [A, D]."""
+    """Merges A and D, which Keras splits: kernels [H, A, D], [A, D, H], biases [A, D]."""
     shape = entry.shape
     if name.endswith("/kernel") and len(shape) == 3:
         is_output = name.endswith("output/dense/kernel")
@@ -226,35 +181,17 @@ def _flattened(name: str, entry: Entry) -> Entry:
     return dataclasses.replace(entry, shape=shape, compute=lambda array: array.reshape(shape))
 
 
-def _spread_over_layers(plain: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Returns entries with BERT's names in which shared weights are repeated for every layer."""
-    numbers = [int(number) for name in plain for number in _BERT_NUMBER.findall(name)]
-    entries = {}
-    for name, entry in plain.items():
-        match = _BERT_LAYER.fullmatch(name)
-        if match is None:
-            entries[name] = entry
-            continue
-        layer, part, part_layer, rest = match.groups()
-        own = part_layer if layer == "shared" else layer
-        for i in range(1 + max(numbers)) if own is None else [own]:
-            entries[f"bert/encoder/layer_{i}/{part}/{rest}"] = entry
-    return entries
-
-
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Converts entries of albert_zh or BERT to those of a Google model with E = H.
+    """Converts entries of albert_zh to those of a Google model with E = H.
 
     The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied into a single
     table [V, H]. The model's outputs do not change, because segment and position embeddings already
     have the size H.
     """
-    layers = {name.replace("/layer_shared/", "/layer_0/"): entry for name, entry in entries.items()}
-    count = sum(name.endswith("/attention/self/query/kernel") for name in layers)
-    names = {other: google for google, other in name_map("bert", num_groups=count).items()}
-    result = {names.get(name, name): entry for name, entry in layers.items()}
-    if {WORDS, WORDS_2} <= set(layers):
-        words, projection = layers[WORDS], result.pop(WORDS_2)
+    names = {other: google for google, other in name_map("albert_zh").items()}
+    result = {names.get(name, name): entry for name, entry in entries.items()}
+    if {WORDS, WORDS_2} <= set(entries):
+        words, projection = entries[WORDS], result.pop(WORDS_2)
         result[WORDS] = Entry(
             words.shape[:1] + projection.shape[1:],
             words.sources + projection.sources,
@@ -377,40 +314,3 @@ def group_obstacles(config: AlbertConfig) -> list[str]:
         f"with {count} layers in {groups} groups, Google's and Hugging Face's ALBERT assign layers "
         "to different groups, so their weights are not compatible"
     ]
-
-
-# Released models whose files or descriptions are wrong about a value that cannot be inferred from
-# shapes: (layout, vocab_size, hidden_size) → key, correct value, reason.
-_KNOWN_CONTRADICTIONS = {
-    ("google", 30000, 2048): (
-        "num_attention_heads",
-        16,
-        "descriptions of Google's English xlarge say 16 and 32 heads, the released config says 16",
-    ),
-    ("google", 21128, 4096): (
-        "num_attention_heads",
-        16,
-        "Google's Chinese xxlarge was trained with 16 heads, not with the paper's 64",
-    ),
-    ("google", 21128, 312): (
-        "num_hidden_layers",
-        4,
-        "the config in the archive of the Chinese tiny model says 1 layer, its program's says 4",
-    ),
-    ("albert_zh", 21128, 2048): (
-        "ln_type",
-        "postln",
-        "configs of albert_zh's xlarge say preln or postln, and every known use takes postln",
-    ),
-}
-
-
-def contradictions(config: AlbertConfig) -> list[str]:
-    """Returns warnings about config values that are known to be wrong for the model."""
-    key = (config.layout, config.vocab_size, config.hidden_size)
-    if key not in _KNOWN_CONTRADICTIONS:
-        return []
-    name, value, reason = _KNOWN_CONTRADICTIONS[key]
-    if getattr(config, name) == value:
-        return []
-    return [f"{name} is {getattr(config, name)!r}, expected {value!r}: {reason}"]

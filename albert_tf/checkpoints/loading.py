@@ -74,7 +74,7 @@ class LoadReport:
         found: all weights of the checkpoint, without optimizer moments and counters.
         bookkeeping: number of optimizer moments and counters.
         sizes: sizes inferred from shapes, with the keys of `AlbertConfig`.
-        notes: reasons why the checkpoint does not fit, and other contradictions.
+        notes: reasons why the checkpoint does not fit, and other differences.
         fits: whether the checkpoint has all weights of the model's encoder, and no others. The
             pooler does not count if only one of them has it.
     """
@@ -401,8 +401,8 @@ def _remarks(
     recognized: families.Recognized, entries: dict[str, families.Entry], model: Any
 ) -> tuple[list[str], list[str]]:
     """Returns reasons besides shapes why a checkpoint does not fit a model, and other notes."""
-    if recognized.kind.refusal:
-        return [recognized.kind.refusal], []
+    if recognized.refusal:
+        return [recognized.refusal], []
     if model is None:
         return [], ["there is no config to compare the checkpoint with"]
     config = getattr(model, "config", None)
@@ -410,8 +410,7 @@ def _remarks(
         return [], []
     is_theirs = recognized.family == "hugging_face"
     obstacles = families.group_obstacles(config) if is_theirs else []
-    notes = families.differences(recognized, entries, config) + families.contradictions(config)
-    return obstacles, notes
+    return obstacles, families.differences(recognized, entries, config)
 
 
 def _config_beside(path: str) -> AlbertConfig | None:

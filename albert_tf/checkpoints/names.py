@@ -25,17 +25,16 @@ ADAPTERS = "adapters/"  # prefix of the low-rank adapters, which Google's models
 POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
-# Google's scope → scope in another family; `{block}` is replaced by BLOCK. For BERT, layer i is
-# group i.
-BERT = {
-    "{block}/attention_1/self/query": "bert/encoder/layer_{g}/attention/self/query",
-    "{block}/attention_1/self/key": "bert/encoder/layer_{g}/attention/self/key",
-    "{block}/attention_1/self/value": "bert/encoder/layer_{g}/attention/self/value",
-    "{block}/attention_1/output/dense": "bert/encoder/layer_{g}/attention/output/dense",
-    "{block}/LayerNorm": "bert/encoder/layer_{g}/attention/output/LayerNorm",
-    "{block}/ffn_1/intermediate/dense": "bert/encoder/layer_{g}/intermediate/dense",
-    "{block}/ffn_1/intermediate/output/dense": "bert/encoder/layer_{g}/output/dense",
-    "{block}/LayerNorm_1": "bert/encoder/layer_{g}/output/LayerNorm",
+# Google's scope → scope in another family; `{block}` is replaced by BLOCK.
+ALBERT_ZH = {
+    "{block}/attention_1/self/query": "bert/encoder/layer_shared/attention/self/query",
+    "{block}/attention_1/self/key": "bert/encoder/layer_shared/attention/self/key",
+    "{block}/attention_1/self/value": "bert/encoder/layer_shared/attention/self/value",
+    "{block}/attention_1/output/dense": "bert/encoder/layer_shared/attention/output/dense",
+    "{block}/LayerNorm": "bert/encoder/layer_shared/attention/output/LayerNorm",
+    "{block}/ffn_1/intermediate/dense": "bert/encoder/layer_shared/intermediate/dense",
+    "{block}/ffn_1/intermediate/output/dense": "bert/encoder/layer_shared/output/dense",
+    "{block}/LayerNorm_1": "bert/encoder/layer_shared/output/LayerNorm",
     **{
         scope: scope
         for scope in (
@@ -95,31 +94,10 @@ MODEL_GARDEN = {
     "cls/predictions/transform/LayerNorm": "bert/cls/predictions/transform/LayerNorm",
     MASKED_LM_BIAS: "bert/cls/predictions/output_bias/bias",
 }
-KAMALKRAJ = {
-    WORDS: "word_embeddings/embeddings",
-    "bert/embeddings/token_type_embeddings": "embedding_postprocessor/type_embeddings",
-    "bert/embeddings/position_embeddings": "embedding_postprocessor/position_embeddings",
-    "bert/embeddings/LayerNorm": "embedding_postprocessor/layer_norm",
-    PROJECTION: "encoder/embedding_hidden_mapping_in",
-    "{block}/attention_1/self/query": "encoder/shared_layer/self_attention/query",
-    "{block}/attention_1/self/key": "encoder/shared_layer/self_attention/key",
-    "{block}/attention_1/self/value": "encoder/shared_layer/self_attention/value",
-    "{block}/attention_1/output/dense": "encoder/shared_layer/self_attention_output",
-    "{block}/LayerNorm": "encoder/shared_layer/self_attention_layer_norm",
-    "{block}/ffn_1/intermediate/dense": "encoder/shared_layer/intermediate",
-    "{block}/ffn_1/intermediate/output/dense": "encoder/shared_layer/output",
-    "{block}/LayerNorm_1": "encoder/shared_layer/output_layer_norm",
-    "bert/pooler/dense": "pooler_transform",
-    "cls/predictions/transform/dense": "cls/predictions/transform/dense",
-    "cls/predictions/transform/LayerNorm": "cls/predictions/transform/LayerNorm",
-    MASKED_LM_BIAS: "cls/predictions/output_bias/bias",
-    "cls/seq_relationship/output_": "cls/seq_relationship/output_",
-}
 
 FAMILY_NAMES = {
-    "bert": BERT,
+    "albert_zh": ALBERT_ZH,
     "hugging_face": HUGGING_FACE,
-    "kamalkraj": KAMALKRAJ,
     "model_garden": MODEL_GARDEN,
 }
 
@@ -132,8 +110,6 @@ _BOOKKEEPING = re.compile(
     r"|^(global_step|save_counter|_CHECKPOINTABLE_OBJECT_GRAPH|do_lower_case|Variable)$"
     r"|embeddings\.(position_ids|token_type_ids)$|predictions\.decoder\.(weight|bias)$"
 )
-# Prefixes and suffixes that only depend on the program or object that contained the weights.
-_WRAPPING = re.compile(r"^module/|^(.*/)?albert_model/|:0$")
 _HUGGING_FACE_ENCODER = re.compile(r"^(?=(embeddings|encoder|pooler)\.)")
 
 PARTS = {
@@ -175,8 +151,8 @@ def is_bookkeeping(name: str) -> bool:
 
 
 def unwrap(name: str) -> str:
-    """Removes prefixes and suffixes of TF-Hub (`module/`), Keras (`:0`) and outer models."""
-    return _HUGGING_FACE_ENCODER.sub("albert.", _WRAPPING.sub("", name))
+    """Returns a name without TF-Hub's prefix `module/`, and with Hugging Face's `albert.`."""
+    return _HUGGING_FACE_ENCODER.sub("albert.", name.removeprefix("module/"))
 
 
 def part_of(name: str) -> str:

@@ -18,7 +18,7 @@ from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import part_of
-from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.config import AlbertConfig
 from albert_tf.huggingface_tokenizer import (
     TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
@@ -80,20 +80,13 @@ class ModelSource:
 
     @functools.cached_property
     def config(self) -> AlbertConfig:
-        """The config: Google's, albert_zh's, BERT's or Hugging Face's.
-
-        If the weights only fit a model with E = H, the config is changed accordingly.
+        """The config: Google's, albert_zh's or Hugging Face's.
 
         Raises:
             FileNotFoundError, ValueError: there is no config, or it is invalid.
         """
         values = files.read_json(self.config_file)
         try:
-            if self.recognized.kind.is_square and not is_hugging_face(values):
-                sizes = families.sizes(self.recognized.entries)
-                keys = sizes.keys() & {"embedding_size", "num_hidden_groups"}
-                values |= {key: sizes[key] for key in keys}
-                values["layout"] = "google"
             return AlbertConfig.from_dict(values)
         except ValueError as error:
             raise ValueError(f"{self.config_file}: {error}") from None

@@ -79,6 +79,12 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
         decides=MODEL,
         group="model",
     )
+    export_texts: bool = setting(
+        True,
+        "Give the SavedModel a signature that takes raw strings; loading the model then needs "
+        "tensorflow-text.",
+        group="prediction and export",
+    )
     threshold_to_export: float = setting(
         float("nan"),
         "Constant stored in the SavedModel for servers that apply a threshold; nan stores none.",

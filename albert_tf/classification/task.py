@@ -39,7 +39,7 @@ from albert_tf.heads import (
 )
 from albert_tf.serving import graph_batches, saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
-from albert_tf.tokenization import FullTokenizer, Tokenizer, truncated_lengths
+from albert_tf.tokenization import Tokenizer, truncated_lengths
 from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
@@ -329,8 +329,7 @@ class Classifier(FineTuningTask):
             self.served_outputs,
             any_length=self.settings.use_pooled_output,
             extra_files={**extra_files, "labels.txt": labels.encode()},
-            text_signatures=self._text_signatures(max_seq_length),
-            precision=self.settings.export_precision,
+            texts=self._text_signature(max_seq_length),
         )
         if self.settings.tflite_quantization:
             tflite.export_tflite(
@@ -339,24 +338,15 @@ class Classifier(FineTuningTask):
                 features,
                 lambda outputs: {"probabilities": self.predictions(outputs)["probabilities"]},
                 self.settings.tflite_quantization,
-                self._metadata(extra_files),
             )
 
-    def _metadata(self, extra_files: Mapping[str, bytes]) -> tflite.Metadata | None:
-        """Returns the metadata of a TFLite file, which only describe a vocabulary's tokenizer."""
-        if not isinstance(self.tokenizer, FullTokenizer):
-            return None
-        name = os.path.basename(self.settings.spm_model_file or self.settings.vocab_file or "")
-        kind = self.tokenizer.is_sentencepiece
-        return tflite.Metadata(name, extra_files[name], kind, self.task.labels)
-
-    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
+    def _text_signature(self, max_seq_length: int) -> saved_model.TextSignature | None:
         """Returns the signature that takes texts and returns label names.
 
         In multi-label tasks, these are [B, K], with "" for labels that are not predicted.
         """
         if not (self.settings.export_texts and is_supported(self.tokenizer)):
-            return {}
+            return None
         tokenizer = GraphTokenizer(self.tokenizer)
         # Without the pooled output, padding affects the result; see `padding`.
         length = None if self.settings.use_pooled_output else max_seq_length
@@ -372,8 +362,7 @@ class Classifier(FineTuningTask):
                 served["labels"] = tf.gather(names, served["predictions"])
             return served
 
-        inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
-        return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, tokenizer, answer)}
+        return saved_model.TextSignature(tokenizer, answer)
 
 
 def evaluate(

@@ -9,18 +9,16 @@ prints the kind of the checkpoint, and which of its tensors a model with its con
 
 writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
 programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
-`tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for servers; it maps texts to embeddings
-and to words for [MASK], see docs/serving.md) and `model_garden` (an object-based checkpoint for the
-AlbertEncoder of tf-models-official, without the sentence head). The program loads the new
-folder, compares the outputs of both models on a random batch, and keeps the folder only if they
-agree.
+`tf_hub` (a SavedModel for TensorFlow Hub) and `saved_model` (for servers; it maps texts to
+embeddings, see docs/serving.md). The program loads the new folder, compares the outputs of both
+models on a random batch, and keeps the folder only if they agree.
 
-The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh, BERT or the Model Garden, a
-TF-Hub module, a Hugging Face model, or an .h5 file by kamalkraj. It is given as a checkpoint
-prefix, a file, or a folder that contains one of these. Pickle files are refused. The config, the
-vocabulary and the label names are searched for in the same folder and are converted as well: to
-config.json, spiece.model or vocab.txt, tokenizer.json and id2label for Hugging Face, and to files
-of the original names and run.json for the other formats.
+The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh or the Model Garden, a TF-Hub
+module, or a Hugging Face model. It is given as a checkpoint prefix, a file, or a folder that
+contains one of these. Pickle files are refused. The config, the vocabulary and the label names are
+searched for in the same folder and are converted as well: to config.json, spiece.model or
+vocab.txt, tokenizer.json and id2label for Hugging Face, and to files of the original names and
+run.json for the other formats.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ if TYPE_CHECKING:
     from albert_tf.modeling import AlbertForPretraining
 
 CONFIG_NAME = "albert_config.json"
-FORMATS = ("tensorflow", "huggingface", "tf_hub", "model_garden", "saved_model")
-WITH_POOLED_OUTPUT = {"tf_hub", "model_garden"}  # which their users expect
+FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 # Upper limits of the batch for the comparison.
 BATCH_SIZE = 2
@@ -56,8 +53,6 @@ SEQ_LENGTH = 17
 MAX_PREDICTIONS = 3
 TOLERANCE = 1e-5  # relative to the largest output
 MERGED_TOLERANCE = 1e-4  # layers amplify the rounding error of multiplying the two tables
-# Type of the exported weights → tolerance; rounding changes a weight by up to 0.4 % or 0.05 %.
-PRECISIONS = {"float32": TOLERANCE, "bfloat16": 0.1, "float16": 0.01}
 MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
 
 
@@ -116,15 +111,6 @@ class Settings(SourceSettings):
         "given, as in the input.",
         minimum=1,
     )
-    top_k: int = setting(
-        5, "Number of words to predict for each mask, for the format saved_model.", minimum=1
-    )
-    export_precision: str = setting(
-        "float32",
-        "Data type of the weights in the format saved_model; bfloat16 and float16 take half the "
-        "space, and computation and outputs stay in float32.",
-        choices=tuple(PRECISIONS),
-    )
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -182,7 +168,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
     """
     from albert_tf.modeling import AlbertForPretraining
 
-    if source.recognized.kind.refusal:
+    if source.recognized.refusal:
         return None
     try:
         config = source.config
@@ -198,11 +184,6 @@ def _check_output(settings: Settings) -> None:
         return
     if not settings.output:
         raise ValueError("--output is required: name a new folder, or pass --inspect")
-    if settings.export_precision != "float32" and settings.output_format != "saved_model":
-        raise ValueError(
-            f"--export_precision={settings.export_precision} requires --output_format=saved_model; "
-            f"the format {settings.output_format} has float32 weights"
-        )
     check_new_folder(settings.output)
     for name in ("vocab_file", "spm_model_file"):
         path = getattr(settings, name)
@@ -281,10 +262,9 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     from albert_tf.checkpoints.names import by_name, is_encoder
     from albert_tf.modeling import AlbertForPretraining
 
-    if settings.output_format in WITH_POOLED_OUTPUT and "pooler" not in source.parts:
+    if settings.output_format == "tf_hub" and "pooler" not in source.parts:
         raise ValueError(
-            f"{settings.input} has no pooler, and --output_format={settings.output_format} returns "
-            "its output"
+            f"{settings.input} has no pooler, and --output_format=tf_hub returns its output"
         )
     config = target_config(model.config, settings)
     target = model
@@ -293,8 +273,6 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
-    if settings.output_format == "model_garden":
-        tensors = _without_sentence_head(tensors)
     batch = _random_batch(config)
     task = find_task(source.folder)
     is_merged = model.config.layout != config.layout
@@ -313,7 +291,6 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
                 _copy_tokenizer(path, temporary)
         after = _outputs(target, loading.read_weights(temporary, target), batch)
         rounding = MERGED_TOLERANCE if is_merged else TOLERANCE
-        rounding = max(rounding, PRECISIONS[settings.export_precision])
         difference = compare(before, after, rounding)
         if called := _other_outputs(settings.output_format, temporary, config, batch):
             difference = max(difference, compare({n: after[n] for n in called}, called))
@@ -356,23 +333,6 @@ def _write_tensorflow(
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
     store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
-
-
-def _without_sentence_head(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    left_out = sorted(name for name in tensors if name.startswith(SCOPE))
-    if left_out:
-        logging.warning(
-            "The Model Garden's encoder has no variables for %s: not converted", ", ".join(left_out)
-        )
-    return {name: tensor for name, tensor in tensors.items() if name not in left_out}
-
-
-def _write_model_garden(
-    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
-) -> None:
-    from albert_tf.checkpoints import model_garden
-
-    model_garden.save_model_garden(folder, tensors, model.config)
 
 
 def _write_hugging_face(
@@ -460,7 +420,7 @@ def _write_saved_model(
 ) -> None:
     from albert_tf.checkpoints import pretrained
     from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model, stored_weights
+    from albert_tf.serving import pretrained_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -473,12 +433,11 @@ def _write_saved_model(
         pretrained.leave_out_pooler(model)
     pretrained_model.save_pretrained(
         folder,
-        stored_weights.store_in(model, settings.export_precision),
+        model,
         tokenizer,
         length,
         masked_lm,
         pairs,
-        settings.top_k,
         pretrained_model.poolings_of(parts),
     )
 
@@ -488,7 +447,6 @@ _WRITERS = {
     "tensorflow": _write_tensorflow,
     "huggingface": _write_hugging_face,
     "tf_hub": _write_tf_hub,
-    "model_garden": _write_model_garden,
 }
 
 
@@ -553,8 +511,6 @@ def _other_outputs(
     """Returns the outputs of the library that a format is for; {} if that is not called here."""
     import tensorflow as tf
 
-    from albert_tf.checkpoints import model_garden
-
     if output_format == "tf_hub":
         encoder = tf.saved_model.load(folder)
     elif output_format == "saved_model":
@@ -563,10 +519,6 @@ def _other_outputs(
         served = serve(**{name: tf.constant(batch[name]) for name in names})
         called = {"sequence_output": "sequence_output", "pooled_output": "pooled"}
         return {ours: served[name].numpy() for ours, name in called.items() if name in served}
-    elif output_format == "model_garden":
-        encoder = model_garden.make_encoder(config)
-        path = os.path.join(folder, model_garden.CHECKPOINT_NAME)
-        tf.train.Checkpoint(encoder=encoder).read(path).expect_partial()
     else:
         return {}
     outputs = encoder(

@@ -353,8 +353,8 @@ class Settings(EncodingSettings, InputSettings):
     )
     runner: str = setting(
         "",
-        "Apache Beam runner to use, such as DirectRunner, DaskRunner or DataflowRunner, or the "
-        "full name of its class; if empty, local processes without Beam.",
+        "Apache Beam runner to use, such as DirectRunner or DaskRunner, or the full "
+        "name of its class; if empty, local processes without Beam.",
     )
     beam_pipeline_options: tuple[str, ...] = setting(
         (), "Options of the Beam runner as name=value, separated by commas; used only with runner."

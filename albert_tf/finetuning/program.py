@@ -7,7 +7,6 @@ from typing import Any
 from albert_tf import tasks
 from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.training import installation
 
 
 def run_task(name: str, settings: Any) -> FineTuningResult:
@@ -30,7 +29,6 @@ def run_task(name: str, settings: Any) -> FineTuningResult:
     if spec.make_task is None:
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
     settings = model_files.complete_early(settings)
-    installation.check(settings)
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
     return fine_tune(settings, tasks.resolve(spec.make_task), name)

@@ -165,19 +165,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         "exported.",
         group="prediction and export",
     )
-    export_texts: bool = setting(
-        True,
-        "Give the SavedModel signatures that take raw strings; loading the model then needs "
-        "tensorflow-text.",
-        group="prediction and export",
-    )
-    export_precision: str = setting(
-        "float32",
-        "Data type of the weights in the SavedModel; bfloat16 and float16 take half the space, "
-        "and computation and outputs stay in float32.",
-        choices=("float32", "bfloat16", "float16"),
-        group="prediction and export",
-    )
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -316,5 +316,4 @@ class FineTuningTask(abc.ABC):
             self.served_outputs,
             any_length=True,
             extra_files=extra_files,
-            precision=self.settings.export_precision,
         )

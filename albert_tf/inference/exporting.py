@@ -1,4 +1,4 @@
-"""Exports the model in a folder as a SavedModel that takes texts."""
+"""Exports the model in a folder as a SavedModel."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def export_saved_model(
 ) -> str:
     """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
 
-    Its signatures take raw strings, serialized examples and tensors (docs/serving.md). Its weights
-    are float32. TensorFlow Serving can serve it, and `run_predict.py --model_dir` and
-    `load_predictor` accept its folder.
+    Its signatures take serialized examples, tensors and, to classify or embed texts, raw strings
+    (docs/serving.md). Its weights are float32. TensorFlow Serving can serve it, and
+    `run_predict.py --model_dir` and `load_predictor` accept its folder.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2
@@ -35,8 +35,7 @@ def export_saved_model(
     Args:
         folder: a folder that `load_predictor` accepts, such as one written by `save_pretrained`.
         export_dir: parent folder of the exports, which is created if needed.
-        task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings
-            and, if it has the head, for masked words.
+        task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings.
         max_seq_length: sequence length of serialized examples, and maximum sequence length of
             texts, in tokens. Defaults to that of training, or else to the model's maximum.
 

@@ -43,7 +43,6 @@ from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.race.reading import Question, num_choices
 from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
-from albert_tf.serving.graph_masks import MASK, is_word
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
 from albert_tf.serving.pretrained_model import pool
 from albert_tf.squad import windows
@@ -57,7 +56,8 @@ from albert_tf.token_classification.task import (
     join_tokens,
     make_features,
 )
-from albert_tf.tokenization import split_pairs
+from albert_tf.tokenization import MASK_TOKEN as MASK
+from albert_tf.tokenization import Tokenizer, split_pairs
 
 # If the folder does not record them.
 BATCH_SIZE = 32
@@ -705,7 +705,7 @@ class MaskFiller(TextPredictor):
         self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(model_folder, task, options, model_files)
-        self._is_word = np.array(is_word(self.tokenizer), np.float32)  # [V]
+        self._is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
 
     @staticmethod
     def parse(row: Row) -> str:
@@ -779,3 +779,13 @@ class MaskFiller(TextPredictor):
     def _word(self, token_id: int) -> str:
         (piece,) = self.tokenizer.convert_ids_to_tokens([int(token_id)])
         return self.tokenizer.detokenize([piece])
+
+
+def _is_word(tokenizer: Tokenizer) -> list[bool]:
+    """Returns whether each piece is a word, not a special token or a lone space."""
+    special = {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    special |= {tokenizer.pad_id, tokenizer.unk_id}
+    return [
+        number not in special and bool(tokenizer.detokenize([piece]))
+        for number, piece in enumerate(tokenizer.pieces)
+    ]

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from albert_tf.pretraining.settings import Settings
-from albert_tf.training import installation
 
 if TYPE_CHECKING:
     from albert_tf.pretraining.program import Result
@@ -55,7 +54,6 @@ def run(settings: Settings) -> Result:
     if not settings.has_workers:  # else after joining them, so that they learn of a failure
         settings = settings.with_config()
         settings.check_paths()
-    installation.check(settings)
     from albert_tf.pretraining import program  # needs TensorFlow, unlike the settings
 
     return program.run(settings)

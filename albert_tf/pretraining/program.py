@@ -316,8 +316,7 @@ def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluat
 def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
     """Exports the best checkpoint of a run, or else the newest one, as a SavedModel in float32.
 
-    It maps texts to embeddings and predicts masked words; without a vocabulary beside the
-    checkpoint, it takes tokens alone.
+    It maps texts to embeddings; without a vocabulary beside the checkpoint, it takes tokens alone.
 
     Args:
         export_dir: parent folder of the exports.

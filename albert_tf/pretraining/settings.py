@@ -165,8 +165,8 @@ class Settings(RunSettings, RecordSettings):
         FineTuningSettings,
         "export_dir",
         None,
-        "Folder to export the best checkpoint to as a SavedModel of embeddings and masked words; "
-        "if not given, nothing is exported.",
+        "Folder to export the best checkpoint to as a SavedModel of embeddings; if not given, "
+        "nothing is exported.",
     )
     masked_lm_budget: int = setting(
         0,

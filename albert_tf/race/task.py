@@ -32,8 +32,7 @@ from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.ops import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
 from albert_tf.race.settings import Settings
-from albert_tf.serving import graph_batches, graph_choices, saved_model
-from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import Tokenizer
 
 BLANK = "_"
@@ -222,8 +221,7 @@ class MultipleChoice(FineTuningTask):
         """Writes a SavedModel with inputs [B, C, S], for any number of options C.
 
         A missing option is a row of zeros. A serialized example contains the concatenated sequences
-        of all options, as in Google's records. The signature `texts` takes `context`, `question`
-        and `choices`.
+        of all options, as in Google's records.
         """
         feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
         saved_model.export_saved_model(
@@ -234,33 +232,7 @@ class MultipleChoice(FineTuningTask):
             takes_examples=False,
             any_length=True,
             extra_files=extra_files,
-            text_signatures=self._text_signatures(max_seq_length),
-            precision=self.settings.export_precision,
         )
-
-    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signature that takes texts and returns the best choice."""
-        if not (self.settings.export_texts and is_supported(self.tokenizer)):
-            return {}
-        tokenizer = GraphTokenizer(self.tokenizer)
-        max_qa_length = min(self.settings.max_qa_length, max_seq_length - SPECIAL_TOKENS)
-
-        def answer(
-            model: Any, context: tf.Tensor, question: tf.Tensor, choices: tf.Tensor
-        ) -> dict[str, tf.Tensor]:
-            batch = graph_choices.pack(
-                tokenizer, context, question, choices, max_seq_length, max_qa_length
-            )
-            served = self.served_outputs(graph_batches.compute(model, batch, is_trimmed=True))
-            best = tf.gather(choices, served["predictions"], batch_dims=1)
-            return served | {"answers": best}
-
-        inputs = (
-            saved_model.strings("context"),
-            saved_model.strings("question"),
-            saved_model.strings("choices", rank=2),
-        )
-        return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, tokenizer, answer)}
 
 
 def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) -> dict[str, float]:

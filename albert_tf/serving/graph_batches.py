@@ -3,7 +3,7 @@
 A signature for raw strings takes any number of texts. In a single batch, they would need memory for
 all of them at once, and all would be as long as the longest one.
 
-Letters: N rows, S sequence length, C choices: a row is a sequence, or a sequence for each choice.
+Letters: N rows, S sequence length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-MAX_SEQUENCES = 32  # in a batch, as in `load_predictor`
+BATCH_SIZE = 32  # in a batch, as in `load_predictor`
 
 
 def compute(
@@ -21,42 +21,38 @@ def compute(
     features: Mapping[str, tf.Tensor],
     is_trimmed: bool = False,
 ) -> Any:
-    """Returns the outputs of a model for N rows, computed for at most MAX_SEQUENCES at a time.
+    """Returns the outputs of a model for N rows, computed for at most BATCH_SIZE at a time.
 
     Args:
         model: called as `model(batch, training=False)`. Its outputs, in any structure, have a row
             for each row of the batch.
-        features: `input_ids`, `input_mask` and others, int32 [N, S] or [N, C, S].
+        features: `input_ids`, `input_mask` and others, int32 [N, S].
         is_trimmed: whether batches are made of rows of similar length, and cut to the longest of
-            them. The outputs then must depend neither on padding nor, in their shapes, on S, and
-            all features must end with the axis S.
+            them. The outputs then must depend neither on padding nor, in their shapes, on S.
 
     Returns:
         The outputs in the order of the rows, [N, …] each.
     """
     mask = features["input_mask"]
     count = tf.shape(mask)[0]
-    sequences = tf.reduce_prod(tf.shape(mask)[1:-1])  # in a row, 1 or C
-    size = tf.maximum(MAX_SEQUENCES // tf.maximum(sequences, 1), 1)  # rows of a batch
     if is_trimmed:
-        lengths = tf.reduce_sum(mask, -1)  # [N] or [N, C]
-        lengths = tf.reduce_max(lengths, range(1, lengths.shape.rank))  # [N]
+        lengths = tf.reduce_sum(mask, -1)  # [N]
         order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [N]
         lengths = tf.gather(lengths, order)
         features = {name: tf.gather(feature, order) for name, feature in features.items()}
 
     def compute_part(number: tf.Tensor) -> Any:
-        rows = slice(number * size, (number + 1) * size)
+        rows = slice(number * BATCH_SIZE, (number + 1) * BATCH_SIZE)
         part = {name: feature[rows] for name, feature in features.items()}
         if is_trimmed:
             longest = tf.reduce_max(tf.concat(([1], lengths[rows]), 0))
-            part = {name: x[..., :longest] for name, x in part.items()}
+            part = {name: x[:, :longest] for name, x in part.items()}
         return model(part, training=False)
 
     # Traced separately because the loop needs the dtypes and shapes of the outputs in advance.
     traced = tf.function(compute_part, autograph=False)
     traced = traced.get_concrete_function(tf.TensorSpec((), tf.int32))
-    parts = tf.maximum((count + size - 1) // size, 1)
+    parts = tf.maximum((count + BATCH_SIZE - 1) // BATCH_SIZE, 1)
     outputs = [
         tf.TensorArray(spec.dtype, parts, infer_shape=False, element_shape=[None, *spec.shape[1:]])
         for spec in tf.nest.flatten(traced.structured_outputs)

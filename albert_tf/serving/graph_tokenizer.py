@@ -48,7 +48,7 @@ class GraphTokenizer(tf.Module):
         tokenizer: the tokenizer to reproduce.
 
     Attributes:
-        cls_id, sep_id, pad_id, unk_id: ids of the special tokens.
+        cls_id, sep_id, pad_id: ids of the special tokens.
     """
 
     def __init__(self, tokenizer: FullTokenizer) -> None:
@@ -56,7 +56,6 @@ class GraphTokenizer(tf.Module):
         self.cls_id = tokenizer.cls_id
         self.sep_id = tokenizer.sep_id
         self.pad_id = tokenizer.pad_id
-        self.unk_id = tokenizer.unk_id
         kind = _SentencePiece if tokenizer.is_sentencepiece else _WordPiece
         self._pieces: _SentencePiece | _WordPiece = kind(tokenizer)
 
@@ -70,37 +69,7 @@ class GraphTokenizer(tf.Module):
         Returns:
             The ids, int32 [B, T].
         """
-        return self.tokenize_preprocessed(self.preprocess(texts))
-
-    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts as `FullTokenizer.preprocess` does: normalized only for SentencePiece.
-
-        Args:
-            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
-
-        Returns:
-            The texts, string [B], valid UTF-8.
-        """
-        return self._pieces.preprocess(valid_utf8(texts))
-
-    def tokenize_preprocessed(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids, int32 [B, T], of texts [B] returned by `preprocess`."""
-        return self._pieces.tokenize(texts).with_row_splits_dtype(tf.int64)
-
-    def tokenize_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the ids of texts and the normalized characters that each piece consists of.
-
-        Args:
-            texts: string [B], UTF-8. Invalid bytes become U+FFFD.
-
-        Returns:
-            The ids, int32 [B, T], and the offsets where pieces begin and end (exclusive), int64
-            [B, T] each, in characters of the preprocessed text (SentencePiece) or of its joined
-            words (WordPiece).
-        """
-        return self._pieces.tokenize_with_offsets(self.preprocess(texts))
+        return self._pieces.tokenize(_valid_utf8(texts)).with_row_splits_dtype(tf.int64)
 
     def pack(
         self,
@@ -145,18 +114,9 @@ class GraphTokenizer(tf.Module):
         }
 
 
-def valid_utf8(texts: tf.Tensor) -> tf.Tensor:
+def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
     """Returns texts with invalid UTF-8 bytes replaced by U+FFFD, as Python does."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-
-
-def cumulative(values: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns the cumulative sum of values, int64 [B, T], along each row."""
-    sums = tf.cumsum(values.flat_values)
-    before = tf.concat([tf.zeros([1], tf.int64), sums], 0)
-    return values.with_flat_values(
-        sums - tf.gather(tf.gather(before, values.row_starts()), values.value_rowids())
-    )
 
 
 def truncated_lengths(
@@ -210,11 +170,8 @@ class _SentencePiece(tf.Module):
             for piece_id, piece in enumerate(tokenizer.pieces)
         ]
         self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
-        # Number of characters from the start of each of these to the end of the original piece.
-        counts = [_counts_from(tokenizer, ids) for ids in final_ids]
-        self._counts_from = tf.ragged.constant(counts, tf.int64)  # [V, ragged]
 
-    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
+    def _preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns the normalized form of valid UTF-8 texts [B]."""
         # `tf.strings.lower` truncates texts at NUL characters.
         texts = tf.strings.regex_replace(texts, r"\x00", _UNKNOWN_CHARACTER)
@@ -224,33 +181,11 @@ class _SentencePiece(tf.Module):
         return tf.strings.lower(texts, encoding="utf-8") if self._lower else texts
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids, int32 [B, T], of normalized texts [B]."""
+        """Returns the ids, int32 [B, T], of valid UTF-8 texts [B]."""
+        texts = self._preprocess(texts)
         ids = self._sentencepiece(tf.int32).tokenize(texts)  # [B, T]
         ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
         return tf.gather(self._final_ids, ids).merge_dims(1, 2)  # [B, T]
-
-    def tokenize_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the ids of normalized texts [B], and their character offsets [begin, end)."""
-        ids, *offsets = self._sentencepiece(tf.int32).tokenize_with_offsets(texts)  # [B, T]
-        ids = ids.with_flat_values(self._find_special_symbols(ids.flat_values, texts))
-        ids = ids.with_row_splits_dtype(tf.int64)
-        begins, ends = (_to_characters(texts, ids.with_flat_values(x.flat_values)) for x in offsets)
-        final = tf.gather(self._final_ids, ids).with_row_splits_dtype(tf.int64)  # [B, T, ragged]
-        # Where parts begin, as a distance from the end of their piece ...
-        part_begins = tf.gather(self._counts_from, ids).with_row_splits_dtype(tf.int64)
-        size = ends.flat_values - begins.flat_values
-        rows = final.values.value_rowids()
-        flat = tf.minimum(part_begins.flat_values, tf.gather(size, rows))
-        part_ends = tf.gather(ends.flat_values, rows)
-        first = part_ends - flat
-        # ... A part ends where the next one begins, or at the end of the piece.
-        is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
-        last = tf.where(is_last, part_ends, tf.roll(first, -1, 0))
-        return tuple(
-            final.with_flat_values(x).merge_dims(1, 2) for x in (final.flat_values, first, last)
-        )
 
     def _sentencepiece(self, out_type: tf.DType) -> tf_text.SentencepieceTokenizer:
         """Returns a tokenizer whose model is part of the current graph.
@@ -286,7 +221,6 @@ class _WordPiece(tf.Module):
         self._dropped = character_class(tokenization.is_dropped) + "+"
         self._spaces = character_class(_is_space) + "+"
         self._cjk = f"({character_class(tokenization.is_cjk)})"
-        self._unk_id = tokenizer.unk_id
         self._marks = character_class(tokenization.is_mark) + "+"
         self._punctuation = f"({character_class(tokenization.is_punctuation)})"
         self._ids = tf_text.FastWordpieceTokenizer(
@@ -298,35 +232,14 @@ class _WordPiece(tf.Module):
             no_pretokenization=True,
         )
 
-    def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns texts [B] unchanged, since WordPiece normalizes text while splitting words."""
-        return texts
-
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids, int32 [B, T], of valid UTF-8 texts [B]."""
-        words = self._known_words(self._words(texts))  # [B, words]
-        return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
-
-    def tokenize_with_offsets(
-        self, texts: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Returns the ids of texts [B], and their offsets [begin, end) in the joined words."""
         words = self._words(texts)  # [B, words]
-        known_words = self._known_words(words).flat_values  # [words of all]
-        ids, *offsets = self._ids.tokenize_with_offsets(known_words)  # [words of all, T]
-        begins, ends = (_to_characters(known_words, x) for x in offsets)
         sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        # An unknown piece stands for its whole word.
-        word_of_piece = ids.value_rowids()
-        is_unknown = ids.flat_values == self._unk_id
-        lengths = tf.where(
-            is_unknown,
-            tf.cast(tf.gather(sizes, word_of_piece), tf.int64),
-            ends.flat_values - begins.flat_values,
-        )
-        by_text = words.with_flat_values(ids.with_row_splits_dtype(tf.int64)).merge_dims(1, 2)
-        ends = cumulative(by_text.with_flat_values(lengths))
-        return by_text, ends.with_flat_values(ends.flat_values - lengths), ends
+        is_too_long = sizes > tokenization.MAX_INPUT_CHARS_PER_WORD
+        known = tf.where(is_too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
+        words = words.with_flat_values(known)
+        return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
 
     def _words(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the words of valid UTF-8 texts [B], string [B, words]."""
@@ -339,37 +252,6 @@ class _WordPiece(tf.Module):
             texts = tf.strings.regex_replace(texts, self._marks, "")
         texts = tf.strings.regex_replace(texts, self._punctuation, r" \1 ")
         return tf.strings.split(texts).with_row_splits_dtype(tf.int64)  # [B, words]
-
-    def _known_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Returns words [B, words], with those that are too long replaced by the unknown token."""
-        sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        is_too_long = sizes > tokenization.MAX_INPUT_CHARS_PER_WORD
-        return words.with_flat_values(
-            tf.where(is_too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
-        )
-
-
-def _to_characters(texts: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Converts byte offsets in texts [B] to character offsets, int64 [B, T]."""
-    starts = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")[1]  # [B, characters]
-    starts = starts.with_row_splits_dtype(tf.int64)
-    # Concatenates all texts, so that one search finds the characters of all byte offsets.
-    sizes = tf.strings.length(texts, "BYTE")
-    text_begins = tf.cumsum(tf.cast(sizes, tf.int64), exclusive=True)  # [B]
-    character_begins = starts.flat_values + tf.gather(text_begins, starts.value_rowids())
-    rows = offsets.value_rowids()
-    wanted = tf.cast(offsets.flat_values, tf.int64) + tf.gather(text_begins, rows)
-    characters = tf.searchsorted(character_begins, wanted, out_type=tf.int64)
-    return offsets.with_flat_values(characters - tf.gather(starts.row_starts(), rows))
-
-
-def _counts_from(tokenizer: FullTokenizer, ids: list[int]) -> list[int]:
-    """Returns the distance from the start of each final piece to the end of its original piece.
-
-    The distance of the first one exceeds the piece, so that it includes the leading space, if any.
-    """
-    lengths = [len(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
-    return [1 << 20, *(sum(lengths[number:]) for number in range(1, len(ids)))]
 
 
 def _is_space(char: str) -> bool:

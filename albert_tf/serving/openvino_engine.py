@@ -8,13 +8,12 @@ The package openvino is an extra: pip install 'albert-tf2[openvino]'.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -113,13 +112,10 @@ def _compile(concrete: Any, precision: str) -> Any:
     if threads:
         hints["INFERENCE_NUM_THREADS"] = str(threads)
     runtime = _runtime()
-    from openvino.frontend import FrontEndManager
-    from openvino.frontend.tensorflow.utils import create_tf_graph_iterator
+    import openvino
 
-    # What `openvino.convert_model` does, but for its reports (see `_runtime`) and the copy.
-    frontend = FrontEndManager().load_by_framework("tf")
-    graph = create_tf_graph_iterator(concrete, None, None, None, share_weights=False)
-    model = frontend.convert(frontend.load(graph))
+    # Shared, the weights would be read where TensorFlow may have freed them.
+    model = openvino.convert_model(concrete, share_weights=False)
     share_weights(model)
     return runtime.compile_model(model, DEVICE, hints)
 
@@ -131,27 +127,14 @@ def _runtime() -> Any:
     Released in another thread than it was made in, it would leave that thread an alternate signal
     stack without memory: the next signal, such as that of Ctrl-C, would end the process.
 
-    The package reports each import and conversion to Google Analytics, for which it forks the
-    process. Imported without `openvino_telemetry`, it does not.
     """
+    # The package would fork the process to report each import and conversion to Google Analytics.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     handlers = list(logging.root.handlers)
-    with _hidden("openvino_telemetry"):
-        import openvino
+    import openvino
+
     logging.root.handlers[:] = handlers  # the import removes that of absl
     return openvino.Core()
-
-
-@contextlib.contextmanager
-def _hidden(name: str) -> Iterator[None]:
-    """Context manager in which a module cannot be imported, unless it has been already."""
-    is_hidden = name not in sys.modules
-    if is_hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if is_hidden:
-            del sys.modules[name]
 
 
 def share_weights(model: Any) -> None:

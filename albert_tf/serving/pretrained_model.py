@@ -1,6 +1,6 @@
-"""Exports pre-trained models as SavedModels for text embeddings and masked-word prediction.
+"""Exports pre-trained models as SavedModels for text embeddings.
 
-Letters: B batch size, S sequence length, H hidden size, P masks in a text, K words per mask.
+Letters: B batch size, S sequence length, H hidden size.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.serving import graph_batches, saved_model
-from albert_tf.serving.graph_masks import MaskReader
 from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
 from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
-from albert_tf.tokenization import FullTokenizer, Tokenizer
+from albert_tf.tokenization import Tokenizer
 
-MASK_SIGNATURE = "fill_mask"
-TOP_K = 5  # words to predict for each mask
 _LAST_LAYERS = 4
 
 
@@ -79,7 +76,6 @@ def save_pretrained(
     max_seq_length: int,
     has_masked_lm: bool,
     has_sentence_head: bool,
-    top_k: int,
     poolings: Sequence[str] = POOLINGS,
 ) -> None:
     """Writes a SavedModel of a pre-trained model into a folder, which may exist.
@@ -87,20 +83,18 @@ def save_pretrained(
     Args:
         folder: the output folder.
         model: an `AlbertForPretraining`; see `leave_out_pooler`.
-        tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
+        tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
-        has_masked_lm: whether the masked-LM head was trained; if not, `fill_mask` is omitted.
+        has_masked_lm: whether to include the weights of the masked-LM head.
         has_sentence_head: whether to include the weights of the sentence head.
-        top_k: K.
         poolings: the embeddings to return, out of `POOLINGS`.
     """
     variables = list(model.encoder.variables)
     variables += model.masked_lm.variables if has_masked_lm else []
     variables += model.sentence_head.variables if has_sentence_head else []
     embed = _Embedder(model.encoder, variables, poolings)
-    texts = _text_signatures(model, tokenizer, max_seq_length, has_masked_lm, top_k)
     features = saved_model.token_features(max_seq_length)
-    saved_model.save(folder, embed, features, text_signatures=texts)
+    saved_model.save(folder, embed, features, _text_signature(tokenizer, max_seq_length))
 
 
 def export(
@@ -115,8 +109,8 @@ def export(
 
     Args:
         export_dir: parent folder of the exports, which is created if needed.
-        model: an `AlbertForPretraining`, or an `AlbertEncoder`, which cannot fill masks.
-        tokenizer: the tokenizer of the model; None omits the signatures that take raw strings.
+        model: an `AlbertForPretraining` or an `AlbertEncoder`.
+        tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
         max_seq_length: maximum of S.
         extra_files: name → content of files to write to `assets.extra`.
         poolings: the embeddings to return, out of `POOLINGS`.
@@ -125,7 +119,6 @@ def export(
         The folder of the export.
     """
     encoder = getattr(model, "encoder", model)
-    texts = _text_signatures(model, tokenizer, max_seq_length, encoder is not model, TOP_K)
     return saved_model.export_saved_model(
         export_dir,
         _Embedder(encoder, list(model.variables), poolings),
@@ -134,28 +127,16 @@ def export(
         takes_examples=False,
         any_length=True,
         extra_files=extra_files,
-        text_signatures=texts,
+        texts=_text_signature(tokenizer, max_seq_length),
     )
 
 
-def _text_signatures(
-    model: Any,
-    tokenizer: Tokenizer | None,
-    max_seq_length: int,
-    has_masked_lm: bool,
-    top_k: int,
-) -> dict[str, saved_model.TextSignature]:
-    """Returns the signatures that take raw strings; none without a tokenizer for graphs."""
+def _text_signature(
+    tokenizer: Tokenizer | None, max_seq_length: int
+) -> saved_model.TextSignature | None:
+    """Returns the signature that takes raw strings; None without a tokenizer for graphs."""
     if tokenizer is None or not is_supported(tokenizer):
-        return {}
-    texts = {saved_model.TEXT_SIGNATURE: _embed_texts(tokenizer, max_seq_length)}
-    if has_masked_lm:
-        reader = MaskReader(tokenizer, max_seq_length, top_k)
-        texts[MASK_SIGNATURE] = _fill_masks(reader, model)
-    return texts
-
-
-def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.TextSignature:
+        return None
     graph = GraphTokenizer(tokenizer)
 
     def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -166,15 +147,4 @@ def _embed_texts(tokenizer: FullTokenizer, max_seq_length: int) -> saved_model.T
         batch = graph.pack(first, second, max_seq_length)
         return graph_batches.compute(embeddings, batch, is_trimmed=True)
 
-    inputs = saved_model.strings("text_a"), saved_model.strings("text_b")
-    return saved_model.TextSignature(inputs, graph, answer)
-
-
-def _fill_masks(reader: MaskReader, model: Any) -> saved_model.TextSignature:
-    def logits(batch: Mapping[str, tf.Tensor], training: bool) -> tf.Tensor:
-        return model(batch, training=training)["masked_lm_logits"]
-
-    def answer(_: Any, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        return reader.fill(texts, lambda batch: graph_batches.compute(logits, batch))
-
-    return saved_model.TextSignature((saved_model.strings("texts"),), reader, answer)
+    return saved_model.TextSignature(graph, answer)

@@ -7,10 +7,10 @@ A SavedModel has signatures for these inputs:
 
     examples   `input`, string [B]: serialized `tf.train.Example`s with the features
     tensors    the features, int32 [B, S], each under its own name
-    texts      raw strings, listed for each task in docs/serving.md; requires `tensorflow_text`
+    texts      `text_a` and `text_b`, string [B]; requires `tensorflow_text`
 
 One of the first two is named `serving_default`, namely the one that the official program exports.
-The signatures for raw strings are optional; see `TextSignature`.
+Only models that classify or embed texts have the last one; see `TextSignature`.
 
 If `serving_default` takes examples, the subfolder `tensors` is a second SavedModel whose
 `serving_default` takes tensors, for conversion by OpenVINO and tf2onnx. Its weights are hard links
@@ -37,7 +37,6 @@ from absl import logging
 
 from albert_tf import acceleration, files
 from albert_tf.checkpoints import store
-from albert_tf.serving import stored_weights
 
 SERIALIZED_INPUT = "input"  # official
 DEFAULT_SIGNATURE = "serving_default"
@@ -53,24 +52,16 @@ Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
 
 @dataclasses.dataclass(frozen=True)
 class TextSignature:
-    """A signature that takes raw strings.
+    """A signature that takes texts or pairs of texts as raw strings.
 
     Attributes:
-        inputs: specs of the inputs, with their names.
-        resources: module with the resources of `answer` to be saved, such as a `GraphTokenizer`
-            with its lookup tables.
-        answer: function from the model and the inputs to name → output. It calls the model as
-            `model(batch, training=False)`.
+        tokenizer: the `GraphTokenizer` of `answer`, whose lookup tables are saved.
+        answer: function from the model and the first and second texts, string [B] each, to name →
+            output. It calls the model as `model(batch, training=False)`.
     """
 
-    inputs: tuple[tf.TensorSpec, ...]
-    resources: tf.Module
-    answer: Callable[..., Tensors]
-
-
-def strings(name: str, rank: int = 1) -> tf.TensorSpec:
-    """Returns the spec of an input of strings, with shape [B] or a higher rank."""
-    return tf.TensorSpec([None] * rank, tf.string, name)
+    tokenizer: tf.Module
+    answer: Callable[[Any, tf.Tensor, tf.Tensor], Tensors]
 
 
 def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
@@ -107,8 +98,7 @@ def export_saved_model(
     takes_examples: bool = True,
     any_length: bool = False,
     extra_files: Mapping[str, bytes] | None = None,
-    text_signatures: Mapping[str, TextSignature] | None = None,
-    precision: str = stored_weights.FLOAT32,
+    texts: TextSignature | None = None,
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator does.
 
@@ -125,10 +115,8 @@ def export_saved_model(
         any_length: whether the last axis of tensors may have any length, for models whose outputs
             do not depend on padding. Serialized examples always have the length of `features`.
         extra_files: name → content of files to write to `assets.extra`.
-        text_signatures: name → signature for raw strings. None writes a SavedModel that can be
-            loaded without tensorflow-text.
-        precision: dtype of the stored weights, one of `stored_weights.PRECISIONS`; the outputs are
-            always float32.
+        texts: the signature for raw strings. None writes a SavedModel that can be loaded without
+            tensorflow-text.
 
     Returns:
         The folder of the export.
@@ -138,19 +126,13 @@ def export_saved_model(
         OSError: the disk is full.
     """
     files.make_directory(export_dir, "--export_dir")
-    model = stored_weights.store_in(model, precision)
-    root, signatures = _make(
-        model, features, outputs, takes_examples, any_length, text_signatures or {}
-    )
+    root, signatures = _make(model, features, outputs, takes_examples, any_length, texts)
     return _write(export_dir, root, signatures, extra_files or {})
 
 
 @acceleration.plain()
 def save(
-    folder: str,
-    model: Any,
-    features: Mapping[str, Feature],
-    text_signatures: Mapping[str, TextSignature],
+    folder: str, model: Any, features: Mapping[str, Feature], texts: TextSignature | None
 ) -> None:
     """Writes a SavedModel whose `serving_default` takes tensors into a folder.
 
@@ -158,9 +140,9 @@ def save(
         folder: the output folder, which may exist.
         model: as in `export_saved_model`; its outputs become the outputs of the SavedModel.
         features: as in `export_saved_model`.
-        text_signatures: as in `export_saved_model`.
+        texts: as in `export_saved_model`.
     """
-    root, signatures = _make(model, features, lambda outputs: outputs, False, True, text_signatures)
+    root, signatures = _make(model, features, lambda outputs: outputs, False, True, texts)
     with _writing(folder):
         tf.saved_model.save(root, folder, signatures=signatures)
 
@@ -171,7 +153,7 @@ def _make(
     outputs: Callable[[Tensors], Tensors],
     takes_examples: bool,
     any_length: bool,
-    text_signatures: Mapping[str, TextSignature],
+    texts: TextSignature | None,
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the root object and signatures to save; see `export_saved_model` for arguments."""
     by_examples, by_tensors = _signatures(model, features, outputs, any_length)
@@ -179,9 +161,9 @@ def _make(
     root = tf.train.Checkpoint()
     root.variables = list(model.variables)  # Keras objects are not needed for loading
     signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
-    root.resources = [signature.resources for signature in text_signatures.values()]
-    for name, signature in text_signatures.items():
-        signatures[name] = _text_function(model, signature)
+    if texts is not None:
+        root.tokenizer = texts.tokenizer
+        signatures[TEXT_SIGNATURE] = _text_function(model, texts)
     return root, signatures
 
 
@@ -286,10 +268,11 @@ def _signatures(
 
 def _text_function(model: Any, signature: TextSignature) -> Any:
     """Returns a signature for raw strings as a function."""
+    inputs = [tf.TensorSpec([None], tf.string, name) for name in ("text_a", "text_b")]
 
-    @tf.function(input_signature=signature.inputs, autograph=False)
-    def serve_texts(*texts: tf.Tensor) -> Tensors:
-        return signature.answer(model, *texts)
+    @tf.function(input_signature=inputs, autograph=False)
+    def serve_texts(first: tf.Tensor, second: tf.Tensor) -> Tensors:
+        return signature.answer(model, first, second)
 
     return serve_texts
 

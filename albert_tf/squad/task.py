@@ -30,8 +30,7 @@ from albert_tf.heads import (
     answerable_span_losses,
     span_losses,
 )
-from albert_tf.serving import graph_batches, graph_spans, saved_model, tflite
-from albert_tf.serving.graph_tokenizer import is_supported
+from albert_tf.serving import saved_model, tflite
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -296,7 +295,6 @@ class QuestionAnswering(FineTuningTask):
         Google's program. In SQuAD 1.1, `export_dir/albert_model.tflite` returns `start_logits` and
         `end_logits`. In SQuAD 2.0, which Google's program does not export, both models return
         `OUTPUTS_V2` and have `p_mask` as an additional input.
-        The signature `texts` of the SavedModel takes `question` and `context`.
         """
         features = saved_model.token_features(max_seq_length)
         if self.version_2:
@@ -311,8 +309,6 @@ class QuestionAnswering(FineTuningTask):
             takes_examples=False,
             any_length=True,
             extra_files=extra_files,
-            text_signatures=self._text_signatures(max_seq_length, output_dir),
-            precision=self.settings.export_precision,
         )
         tflite.export_tflite(
             os.path.join(export_dir, tflite.FILE),
@@ -321,40 +317,6 @@ class QuestionAnswering(FineTuningTask):
             lambda outputs: {name: outputs[name] for name in self.outputs},
             self.settings.tflite_quantization,
         )
-
-    def _text_signatures(
-        self, max_seq_length: int, output_dir: str
-    ) -> dict[str, saved_model.TextSignature]:
-        """Returns the signature that takes questions and contexts."""
-        settings = self.settings
-        if not (settings.export_texts and is_supported(self.tokenizer)):
-            return {}
-        padding = self.padding(Padding(max_seq_length, 1))
-        reader = graph_spans.SpanReader(
-            self.tokenizer,
-            graph_spans.SpanSettings(
-                max_seq_length,
-                settings.doc_stride,
-                settings.max_query_length,
-                settings.n_best_size,
-                settings.max_answer_length,
-                min_length=padding.multiple,
-                threshold=self.threshold(output_dir),
-            ),
-        )
-
-        def answer(model: Any, questions: tf.Tensor, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
-            def find_candidates(batch: dict[str, tf.Tensor]) -> graph_spans.Candidates:
-                outputs = graph_batches.compute(model, batch)
-                if self.version_2:
-                    return graph_spans.beams(*(outputs[name] for name in OUTPUTS_V2))
-                logits = outputs["start_logits"], outputs["end_logits"]
-                return graph_spans.best_pairs(*logits, batch["input_mask"], settings.n_best_size)
-
-            return reader.answer(questions, contexts, find_candidates)
-
-        inputs = saved_model.strings("question"), saved_model.strings("context")
-        return {saved_model.TEXT_SIGNATURE: saved_model.TextSignature(inputs, reader, answer)}
 
 
 def choose_version(

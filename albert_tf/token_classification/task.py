@@ -38,8 +38,7 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
-from albert_tf.serving import graph_batches, graph_words, saved_model
-from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.serving import saved_model
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import Tokenizer, find_words, is_cjk, word_kind
 from albert_tf.training.evaluation import Evaluation
@@ -69,7 +68,6 @@ MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
 LOGGED_SENTENCES = 1
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
-WORD_SIGNATURE = "words"  # signature of the exported model that takes words
 NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
 
 Span = tuple[str, int, int]  # type, first token, last token + 1
@@ -707,11 +705,7 @@ class TokenClassifier(FineTuningTask):
         extra_files: Mapping[str, bytes],
         output_dir: str = "",
     ) -> None:
-        """Writes a SavedModel, with `labels.txt` beside the vocabulary.
-
-        Its signature `words` takes texts that are split into tokens; `texts` takes texts, unless
-        the tokens of the training data are characters.
-        """
+        """Writes a SavedModel, with `labels.txt` beside the vocabulary."""
         labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
         saved_model.export_saved_model(
             export_dir,
@@ -720,48 +714,7 @@ class TokenClassifier(FineTuningTask):
             self.served_outputs,
             any_length=True,
             extra_files={**extra_files, "labels.txt": labels},
-            text_signatures=self._text_signatures(max_seq_length),
-            precision=self.settings.export_precision,
         )
-
-    def _text_signatures(self, max_seq_length: int) -> dict[str, saved_model.TextSignature]:
-        """Returns the signatures that take texts or words."""
-        if not (self.settings.export_texts and is_supported(self.tokenizer)):
-            return {}
-        resources = tf.Module()
-        resources.tokenizer = GraphTokenizer(self.tokenizer)
-        resources.splitter = graph_words.WordSplitter()
-
-        def tag(model: Any, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            windows = graph_words.pack(resources.tokenizer, words, max_seq_length)
-            logits = graph_batches.compute(model, windows.batch)  # [N, S, K]
-            logits = tf.gather_nd(logits, windows.places)  # [T, K]
-            probabilities = tf.nn.softmax(logits)
-            labels = tf.gather(tf.constant(self.tags.labels), tf.argmax(logits, -1))  # [T]
-            scores = tf.reduce_max(probabilities, -1)  # [T]
-            return {
-                "labels": words.with_flat_values(labels).to_tensor(""),
-                "scores": words.with_flat_values(scores).to_tensor(0.0),
-                "probabilities": words.with_flat_values(probabilities).to_tensor(0.0),
-            }
-
-        def tag_texts(model: Any, texts: tf.Tensor) -> dict[str, tf.Tensor]:
-            words, begins, ends = resources.splitter.split(texts)
-            places = {"begins": begins.to_tensor(-1), "ends": ends.to_tensor(-1)}
-            return tag(model, words) | places | {"words": words.to_tensor("")}
-
-        def tag_words(model: Any, words: tf.Tensor) -> dict[str, tf.Tensor]:
-            return tag(model, tf.RaggedTensor.from_tensor(words, padding=""))
-
-        texts, words = saved_model.strings("texts"), saved_model.strings("words", rank=2)
-        signatures = {
-            WORD_SIGNATURE: saved_model.TextSignature((words,), resources, tag_words),
-        }
-        if self.tags.units == WORDS:  # as `WordSplitter` cuts texts
-            signatures[saved_model.TEXT_SIGNATURE] = saved_model.TextSignature(
-                (texts,), resources, tag_texts
-            )
-        return signatures
 
 
 def write_predictions(

@@ -16,12 +16,13 @@ import tensorflow as tf
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import cluster, installation, interruption
+from albert_tf.training import cluster, interruption
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
+_INSTALL_CUDA = "pip install 'tensorflow[and-cuda]~=2.20.0'"
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
 
 
@@ -114,14 +115,11 @@ def _warn_of_unused_gpus() -> None:
 def why_no_gpu() -> str:
     """Returns why TensorFlow finds no GPU, or what to check, and the command that repairs it."""
     if not tf.test.is_built_with_cuda():
-        return f"it is built without CUDA. Run: {installation.INSTALL_CUDA}"
+        return f"it is built without CUDA. Run: {_INSTALL_CUDA}"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and hidden.strip() in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES={hidden!r} hides them"
-    return (
-        "check the driver with nvidia-smi, and install the CUDA libraries with "
-        f"{installation.INSTALL_CUDA}"
-    )
+    return f"check the driver with nvidia-smi, and install the CUDA libraries with {_INSTALL_CUDA}"
 
 
 def _split_cpu(count: int) -> None:
@@ -186,9 +184,10 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, tf.errors.OpError) as error:
+        reason = str(error).partition("\n")[0]  # a listing may follow
         raise ValueError(
-            f"--use_tpu: cannot connect to the TPU --tpu_name={name} ({error}). From another "
-            "machine than the TPU's, set --tpu_name, --tpu_zone and --gcp_project."
+            f"--use_tpu: cannot initialize the TPU --tpu_name={name}: {reason}\n"
+            "docs/tpu.md has the packages that a TPU needs, and the flags of a remote one."
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 

@@ -1,4 +1,4 @@
-"""Tests of the tables that benchmarks write into docs/results.md."""
+"""Tests of the tables that benchmarks write into docs/notebook/speed.md."""
 
 import argparse
 
@@ -145,12 +145,12 @@ def test_the_table_of_steps_compares_with_the_first_contender_and_lists_who_was_
 
 
 def test_only_changes_of_other_files_make_a_tree_dirty(monkeypatch, tmp_path):
-    changed = ["docs/results.md"]
+    changed = ["docs/notebook/speed.md"]
     monkeypatch.setattr(reporting, "_git", lambda *_: "".join(f"{name}\n" for name in changed))
-    assert not reporting._has_changes(f"{reporting.ROOT}/docs/results.md")
+    assert not reporting._has_changes(f"{reporting.ROOT}/docs/notebook/speed.md")
     assert reporting._has_changes(str(tmp_path / "RESULTS.md"))
     changed.append("albert_tf/modeling.py")
-    assert reporting._has_changes(f"{reporting.ROOT}/docs/results.md")
+    assert reporting._has_changes(f"{reporting.ROOT}/docs/notebook/speed.md")
 
 
 def test_the_processor_is_read_from_linux(monkeypatch):

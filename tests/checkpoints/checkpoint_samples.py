@@ -15,7 +15,6 @@ from tests.conftest import TINY_SHAPE
 GOOGLE = AlbertConfig(**TINY_SHAPE)
 SHARED = dataclasses.replace(GOOGLE, num_hidden_groups=1)
 SQUARE = dataclasses.replace(SHARED, embedding_size=12)
-UNSHARED_SQUARE = dataclasses.replace(SQUARE, num_hidden_layers=3, num_hidden_groups=3)
 INNER = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=3, inner_group_num=2)
 ALBERT_ZH = dataclasses.replace(SHARED, layout="albert_zh")
 PRE_LN = dataclasses.replace(ALBERT_ZH, ln_type="preln")
@@ -63,12 +62,3 @@ def as_model_garden(weights, config):
         split[name] = value
     known = name_map("model_garden").keys()
     return renamed({n: x for n, x in split.items() if n in known}, "model_garden", config)
-
-
-def as_kamalkraj(weights, config):
-    """The arrays of kamalkraj's HDF5 files."""
-    names = renamed(weights, "kamalkraj", config)
-    return {
-        (f"albert_model/{n}:0" if not n.startswith("cls/") else f"{n}:0"): x
-        for n, x in names.items()
-    }

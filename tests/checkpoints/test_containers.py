@@ -8,7 +8,6 @@ import struct
 import sys
 import types
 
-import h5py
 import ml_dtypes
 import numpy as np
 import pytest
@@ -225,83 +224,6 @@ def test_the_error_without_safetensors_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
         open_weights(str(path))
-
-
-def write_hdf5(path, arrays):
-    """Writes weights like Keras' save_weights: a group per layer, with the names of its weights."""
-    with h5py.File(path, "w") as opened:
-        group = opened.create_group("albert_model")
-        group.attrs["weight_names"] = [name.encode() for name in arrays]
-        for name, value in arrays.items():
-            group.create_dataset(name, data=value)
-
-
-def test_keras_weights_are_read_by_name(tmp_path):
-    path = str(tmp_path / "tf2_model.h5")
-    write_hdf5(path, ARRAYS)
-    assert_holds(open_weights(path), ARRAYS)
-
-
-def test_damaged_hdf5_is_reported(tmp_path):
-    path = tmp_path / "tf2_model.h5"
-    write_hdf5(path, ARRAYS)
-    path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5"):
-        open_weights(str(path))
-
-
-@pytest.mark.parametrize("layout", ["fill value", "compressed"])
-def test_hdf5_that_claims_an_impossible_size_is_rejected(tmp_path, layout):
-    path = tmp_path / "tf2_model.h5"
-    options = {"chunks": (2**20,), "compression": "gzip"} if layout == "compressed" else {}
-    with h5py.File(path, "w") as opened:
-        opened.attrs["weight_names"] = [b"a"]
-        opened.create_dataset("a", (10**11,), np.float32, **options)
-    assert path.stat().st_size < 10_000
-    with pytest.raises(ValueError, match=r"tf2_model.h5: .*'a' would take 373 GiB unpacked"):
-        open_weights(str(path))
-
-
-@pytest.mark.parametrize("way", ["link", "storage", "virtual"])
-def test_hdf5_that_refers_to_another_file_is_rejected(tmp_path, way):
-    secret, path, value = tmp_path / "secret.h5", tmp_path / "tf2_model.h5", ARRAYS["bert/b/bias"]
-    write_hdf5(secret, {"a": value})
-    value.tofile(tmp_path / "secret.bin")
-    layout = h5py.VirtualLayout(value.shape, value.dtype)
-    layout[:] = h5py.VirtualSource(str(secret), "albert_model/a", value.shape)
-    with h5py.File(path, "w") as opened:
-        opened.attrs["weight_names"] = [b"a"]
-        if way == "link":
-            opened["a"] = h5py.ExternalLink(str(secret), "albert_model/a")
-        elif way == "storage":
-            parts = [(str(tmp_path / "secret.bin"), 0, value.nbytes)]
-            opened.create_dataset("a", value.shape, value.dtype, external=parts)
-        else:
-            opened.create_virtual_dataset("a", layout)
-    with pytest.raises(ValueError, match=r"tf2_model.h5: .*'a' is in another file"):
-        open_weights(str(path))
-
-
-@pytest.mark.parametrize(
-    "names", [5, np.float32(0.5), [1, 2], h5py.Empty("f"), "a", [b"\xff"], [b"texts"], [b"layer"]]
-)
-def test_hdf5_with_invalid_weight_names_is_rejected(tmp_path, names):
-    path = tmp_path / "tf2_model.h5"
-    with h5py.File(path, "w") as opened:
-        opened.create_group("layer")
-        opened.create_dataset("texts", data=[b"no", b"numbers"])
-        opened.attrs["weight_names"] = names
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5 weight file"):
-        open_weights(str(path))
-
-
-def test_hdf5_that_is_damaged_after_opening_is_rejected(tmp_path):
-    path = tmp_path / "tf2_model.h5"
-    write_hdf5(path, ARRAYS)
-    weights = open_weights(str(path))
-    path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(ValueError, match=r"tf2_model.h5: damaged or not a Keras HDF5"):
-        weights.read(next(iter(ARRAYS)))
 
 
 class Bomb:

@@ -72,7 +72,7 @@ def test_several_checkpoints_of_a_folder_are_listed(tmp_path):
 
 
 def test_safetensors_is_preferred_to_other_formats_of_a_model(tmp_path):
-    path = make(tmp_path, "model.safetensors", "pytorch_model.bin", "tf_model.h5")
+    path = make(tmp_path, "model.safetensors", "pytorch_model.bin")
     assert find_checkpoint(str(tmp_path)) == path
 
 

@@ -12,12 +12,12 @@ from albert_tf.checkpoints.names import (
     part_of,
     unwrap,
 )
-from tests.checkpoints.checkpoint_samples import INNER, SHARED, UNSHARED_SQUARE, shapes_of
+from tests.checkpoints.checkpoint_samples import INNER, SHARED, SQUARE, shapes_of
 
 
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_no_two_weights_have_the_same_name(family):
-    groups, inner = {"bert": (3, 1), "hugging_face": (3, 2)}.get(family, (1, 1))
+    groups, inner = {"hugging_face": (3, 2)}.get(family, (1, 1))
     names = name_map(family, groups, inner)
     assert len(set(names.values())) == len(names)
 
@@ -26,8 +26,7 @@ def test_no_two_weights_have_the_same_name(family):
     ("family", "config", "lacking"),
     [
         ("hugging_face", INNER, set()),
-        ("bert", UNSHARED_SQUARE, set()),
-        ("kamalkraj", SHARED, set()),
+        ("albert_zh", SQUARE, set()),
         (
             "model_garden",
             SHARED,
@@ -50,19 +49,15 @@ def test_names_match_the_other_programs():
     assert names["cls/seq_relationship/output_weights"] == "sop_classifier.classifier.weight"
     assert names["cls/predictions/output_bias"] == "predictions.bias"
     assert names["output_bias"] == "classifier.bias"
-    for family, scope in (
-        ("model_garden", "transformer/"),
-        ("kamalkraj", "encoder/shared_layer/"),
-    ):
-        names = name_map(family)
-        first = "bert/encoder/transformer/group_0/inner_group_0/"
-        assert names[first + "LayerNorm/beta"] == scope + "self_attention_layer_norm/beta"
-        assert names[first + "LayerNorm_1/beta"] == scope + "output_layer_norm/beta"
-        assert names[first + "ffn_1/intermediate/dense/kernel"] == scope + "intermediate/kernel"
-        assert names[first + "ffn_1/intermediate/output/dense/bias"] == scope + "output/bias"
-        assert names["bert/pooler/dense/bias"] == "pooler_transform/bias"
-    names = name_map("bert", 2)
-    layer = "bert/encoder/layer_1/"
+    block, scope = "bert/encoder/transformer/group_0/inner_group_0/", "transformer/"
+    names = name_map("model_garden")
+    assert names[block + "LayerNorm/beta"] == scope + "self_attention_layer_norm/beta"
+    assert names[block + "LayerNorm_1/beta"] == scope + "output_layer_norm/beta"
+    assert names[block + "ffn_1/intermediate/dense/kernel"] == scope + "intermediate/kernel"
+    assert names[block + "ffn_1/intermediate/output/dense/bias"] == scope + "output/bias"
+    assert names["bert/pooler/dense/bias"] == "pooler_transform/bias"
+    names = name_map("albert_zh")
+    layer = "bert/encoder/layer_shared/"
     assert names[block + "LayerNorm/gamma"] == layer + "attention/output/LayerNorm/gamma"
     assert names[block + "attention_1/self/key/bias"] == layer + "attention/self/key/bias"
 
@@ -95,8 +90,6 @@ def test_weights_are_not_bookkeeping(name):
 
 def test_wrapping_prefixes_are_removed():
     assert unwrap("module/bert/pooler/dense/bias") == "bert/pooler/dense/bias"
-    assert unwrap("albert_model/pooler_transform/bias:0") == "pooler_transform/bias"
-    assert unwrap("a/albert_model/encoder/shared_layer/x:0") == "encoder/shared_layer/x"
     assert unwrap("encoder.albert_layer_groups.0.x") == "albert.encoder.albert_layer_groups.0.x"
     assert unwrap("encoder/layer_1") == "encoder/layer_1"
 

@@ -9,14 +9,13 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import model_garden, tf_hub
-from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
+from albert_tf.checkpoints import tf_hub
+from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import (
     SHARED,
-    as_model_garden,
     random_weights,
 )
 
@@ -180,22 +179,3 @@ def test_tensorflow_hub_fine_tunes_it_as_a_layer(module, tiny_batch):
         for variable, value in zip(encoder.trainable_variables, before, strict=True)
     ]
     assert sum(changed) >= 24  # the gradient of the key bias is zero, except for rounding
-
-
-@pytest.mark.slow
-def test_the_model_gardens_encoder_can_be_loaded_with_the_same_outputs(tiny_batch, tmp_path):
-    """Tests a checkpoint and a SavedModel of official.nlp, with other names and split heads."""
-    encoder = model_garden.make_encoder(SHARED)
-    arrays = as_model_garden(random_weights(SHARED), SHARED)
-    for variable in encoder.variables:
-        variable.assign(arrays[variable_name(variable)])
-    checkpoint = tf.train.Checkpoint(encoder=encoder).save(str(tmp_path / "ckpt"))
-    tf.saved_model.save(encoder, str(tmp_path / "hub"))
-    expected = encoder(hub_inputs(tiny_batch))
-    for path in (checkpoint, str(tmp_path / "hub")):
-        model = AlbertForPretraining(SHARED)
-        report = load_checkpoint(model, path)
-        assert report.title.startswith("ALBERT of the TensorFlow Model Garden")
-        outputs = model(tiny_batch) | model.encoder(tiny_batch)
-        for name in ("sequence_output", "pooled_output"):
-            np.testing.assert_allclose(outputs[name], expected[name], rtol=0, atol=1e-5)

@@ -148,7 +148,7 @@ SQUAD = Row(
     write_answerable,
     (
         *("--max_seq_length=53", "--max_query_length=17", "--doc_stride=13", "--num_workers=1"),
-        *("--train_batch_size=3", "--noexport_texts"),
+        "--train_batch_size=3",
     ),
     ("--do_train", "--do_predict", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"),
     ("f1", "exact_match"),

@@ -51,15 +51,3 @@ def test_the_exported_model_predicts_like_the_best_checkpoint(tagger, tmp_path):
     found = [labels[number] for number in windows.at_tokens(served["predictions"].numpy())]
     assert found == [row[2] for row in columns(finished / "dev_predictions.tsv")]
     assert served["probabilities"].shape == (len(windows), 17, 3)
-    words = tf.ragged.constant([sentence.tokens for sentence in data.examples])
-    by_words = signatures["words"](words=words.to_tensor(""))
-    assert [label.decode() for label in by_words["labels"].numpy().ravel() if label] == found
-    expected = windows.at_tokens(served["probabilities"].numpy())
-    is_word = by_words["labels"].numpy() != b""
-    np.testing.assert_allclose(by_words["probabilities"].numpy()[is_word], expected, atol=1e-6)
-    texts = tf.strings.reduce_join(words, axis=1, separator=" ")
-    by_texts = signatures["texts"](texts=texts)
-    for name in ("labels", "scores", "probabilities"):
-        np.testing.assert_array_equal(by_texts[name], by_words[name], name)
-    begin, end = by_texts["begins"][0, 1].numpy(), by_texts["ends"][0, 1].numpy()
-    assert texts[0].numpy()[begin:end].decode() == data.examples[0].tokens[1]

@@ -1,178 +1,168 @@
-"""The corpus of the demo: sentences of documentation, some modules held out."""
+"""The corpus of the demo: sentences of documentation, some packages held out."""
 
 from __future__ import annotations
 
-import itertools
+import random
 
-import installed_documentation
 import make_corpus
 import pytest
+from make_corpus import Document
 
-pytestmark = pytest.mark.ci
-
-DOCSTRING = """Opens the door of the old mill.
-
-A wrapped sentence goes on
-in the next line, e.g. Here it does. Is this one its own sentence?
-
-- The first item of a list reads well.
-- The second item of it does too.
-
-    code = indented("and left out.")
-
->>> an_example("that is left out.")
-
-Short one.
-x = [(1, 2), (3, 4), (5, 6), (7, 8)] and so on.
-"""
+WORDS = [first + second for first in "bcdfghklmn" for second in ("ame", "ill", "ore", "ust")]
+MODULE = '''"""The mill grinds corn all day long."""
 
 
-def test_running_text_becomes_sentences():
-    assert make_corpus.sentences_of(DOCSTRING) == [
-        "Opens the door of the old mill.",
-        "A wrapped sentence goes on in the next line, e.g. Here it does.",
-        "Is this one its own sentence?",
-        "The first item of a list reads well.",
-        "The second item of it does too.",
-    ]
+class Mill:
+    """The stones of the mill are old."""
+
+    def grind(self):
+        """The corn becomes flour by and by."""
 
 
-def test_an_empty_docstring_has_no_sentence():
-    assert make_corpus.sentences_of("\n  \n\n") == []
+def stop():
+    "no docstring to keep"
+'''
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Too short.",
-        "no end of a sentence is here",
-        "a = b[c] + (d * {e}) != f().",
-        "Ein Ding für euch.",
-    ],
-)
-def test_what_is_no_english_prose_is_left_out(text):
-    assert not make_corpus.is_sentence(text)
-
-
-def test_the_modules_of_a_package_stay_together():
-    for package in ("json", "email", "asyncio", "xml"):
-        inside = {make_corpus.is_held_out(f"{package}.{part}") for part in ("", "a", "b.c")}
-        assert inside == {make_corpus.is_held_out(package)}
-
-
-@pytest.fixture(scope="module", name="_documents")
-def read_documents_once():
-    """The standard library is read once for the corpus and the task."""
-    found = list(make_corpus._documents())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_corpus, "_documents", lambda: iter(found))
-        yield
+def sentences(count, seed):
+    """Returns sentences that do not resemble one another."""
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=9)).capitalize() + "." for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
-def corpus(_documents, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    paths = make_corpus.write_corpus(str(folder))
-    texts = []
-    for path in paths:
-        with open(path, encoding="utf-8") as stream:
-            texts.append(stream.read())
-    return texts
+def documents():
+    """A large package and 60 small ones, which repeat sentences of the large one."""
+    shared = sentences(8, seed=1000)
+    large = [Document("large", sentences(6, seed=2000 + seed)) for seed in range(60)]
+    small = [
+        Document(f"small{index:02}", found)
+        for index in range(60)
+        for found in (sentences(5, index), [*shared, *sentences(4, 100 + index)])
+    ]
+    return [Document("large", shared), *large, *small]
 
 
-def test_documents_are_parted_by_one_blank_line(corpus):
-    for text in corpus:
-        documents = text.removesuffix("\n").split("\n\n")
-        assert len(documents) > 10
-        assert all(len(document.splitlines()) > 1 for document in documents)
-        assert all(line == line.strip() != "" for doc in documents for line in doc.splitlines())
+@pytest.fixture(scope="module")
+def corpus(documents):
+    return make_corpus.select(documents)
 
 
-def test_no_sentence_occurs_twice_and_nothing_held_out_was_seen(corpus):
-    lines = [line for text in corpus for line in text.splitlines() if line]
-    assert len(lines) == len(set(lines))
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The sources of site-packages with two packages."""
+    root = tmp_path_factory.mktemp("site-packages")
+    package = root / "mill"
+    (package / "tests").mkdir(parents=True)
+    (package / "__init__.py").write_text(MODULE)
+    (package / "broken.py").write_text('"""A docstring before what cannot be parsed."""\n%%%\n')
+    (package / "README.md").write_text("The readme tells what the mill is for.\n")
+    (package / "LICENSE.txt").write_text("Everybody may use the mill at their own risk.\n")
+    (package / "tests" / "test_mill.py").write_text('"""The tests are no documentation at all."""')
+    metadata = root / "mill-1.2.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: mill\n\nThe description tells how to grind corn.\n")
+    (metadata / "RECORD").write_text("mill/__init__.py,,\n")
+    (root / "single.py").write_text('"""One module is a package of its own."""')
+    return make_corpus.find_sources([str(root)])
 
 
-def test_a_small_part_is_held_out(corpus):
-    train, held_out = (len(text) for text in corpus)
-    assert 0.02 < held_out / (train + held_out) < 0.25
-    assert train > 500_000
+def test_packages_and_their_descriptions_are_found(sources):
+    assert [(package, path.rsplit("/", 1)[1]) for package, path in sources] == [
+        ("mill", "METADATA"),
+        ("mill", "README.md"),
+        ("mill", "__init__.py"),
+        ("mill", "broken.py"),
+        ("single", "single.py"),
+    ]
 
 
-@pytest.mark.usefixtures("_documents")
+def test_processes_read_what_each_file_documents(sources):
+    assert make_corpus.read_all(sources, 2) == [
+        Document("mill", ["The description tells how to grind corn."]),
+        Document("mill", ["The readme tells what the mill is for."]),
+        Document("mill", ["The mill grinds corn all day long."]),
+        Document("mill", ["The stones of the mill are old."]),
+        Document("mill", ["The corn becomes flour by and by."]),
+        Document("single", ["One module is a package of its own."]),
+    ]
+
+
+@pytest.mark.ci
+def test_the_running_interpreter_has_its_packages_and_library():
+    found = make_corpus.find_sources(make_corpus.source_folders(make_corpus.PACKAGES))
+    assert {"numpy", "json"} <= {package for package, _ in found}
+    found = make_corpus.find_sources(make_corpus.source_folders(make_corpus.STANDARD_LIBRARY))
+    assert {package for package, _ in found} & {"numpy", "json"} == {"json"}
+
+
+def test_a_twentieth_is_held_out_in_whole_packages(corpus):
+    train, held_out = ({one.package for one in part} for part in (corpus.train, corpus.held_out))
+    assert "large" in train
+    assert not train & held_out
+    train, held_out = (
+        sum(len(one.sentences) for one in part) for part in (corpus.train, corpus.held_out)
+    )
+    assert 0.03 < held_out / (train + held_out) < 0.08
+
+
+def test_the_same_packages_are_held_out_whatever_the_order_of_the_files(corpus, documents):
+    again = make_corpus.select(documents[::-1])
+    assert {one.package for one in again.held_out} == {one.package for one in corpus.held_out}
+
+
+def test_repeated_sentences_and_short_documents_are_left_out(corpus, documents):
+    parts = [corpus.train, corpus.held_out]
+    found = [sentence for part in parts for one in part for sentence in one.sentences]
+    assert len(found) == len(set(found))
+    first = sentences(4, seed=5001)
+    numbered = ["The mill has 12 stones.", "The mill has 7 stones!"]
+    some = [
+        Document("a", [*first, numbered[0]]),
+        Document("a", sentences(3, seed=5003)),
+        Document("b", [first[2].upper(), numbered[1], *sentences(4, seed=5004)]),
+    ]
+    corpus = make_corpus.select([*documents, *some])
+    own = [one for one in (*corpus.train, *corpus.held_out) if one.package in "ab"]
+    assert sorted(own) == [("a", [*first, numbered[0]]), ("b", sentences(4, seed=5004))]
+
+
+def test_too_little_documentation_is_refused():
+    with pytest.raises(ValueError, match="1 documents of 1 packages: expected enough to hold out"):
+        make_corpus.select([Document("only", sentences(5, seed=1))])
+
+
+def test_documents_are_written_with_one_blank_line_between_them(corpus, tmp_path, capsys):
+    make_corpus.write_corpus(corpus, str(tmp_path))
+    assert f"train.txt: {len(corpus.train)} documents" in capsys.readouterr().out
+    for name, documents in (("train", corpus.train), ("held_out", corpus.held_out)):
+        text = (tmp_path / f"{name}.txt").read_text()
+        blocks = [block.splitlines() for block in text.removesuffix("\n").split("\n\n")]
+        assert blocks == [document.sentences for document in documents]
+
+
 def test_the_task_has_the_same_packages_in_both_parts_and_no_sentence_twice(tmp_path):
-    paths = make_corpus.write_task(str(tmp_path / "task"))
+    documents = [
+        Document(package, sentences(200 - number, seed=number))
+        for number, package in enumerate(WORDS[: make_corpus.TASK_PACKAGES + 2])
+    ]
+    make_corpus.write_task(str(tmp_path), documents)
     parts = []
-    for path in paths:
-        with open(path, encoding="utf-8") as stream:
-            header, *rows = [line.rstrip("\n").split("\t") for line in stream]
-        assert header == ["sentence", "label"]
-        assert all(len(row) == 2 for row in rows)
-        parts.append(rows)
+    for name in ("train.tsv", "dev.tsv"):
+        header, *rows = (tmp_path / name).read_text().splitlines()
+        assert header == "sentence\tlabel"
+        parts.append([row.split("\t") for row in rows])
     train, dev = parts
     packages = {label for _, label in train}
-    assert packages == {label for _, label in dev}
-    assert len(packages) == make_corpus.TASK_PACKAGES
-    assert not any(make_corpus.is_held_out(package) for package in packages)
-    sentences = [sentence for sentence, _ in train + dev]
-    assert len(sentences) == len(set(sentences))
-    assert 0.15 < len(dev) / len(sentences) < 0.25
+    assert packages == {label for _, label in dev} == set(WORDS[: make_corpus.TASK_PACKAGES])
+    found = [sentence for sentence, _ in train + dev]
+    assert len(found) == len(set(found))
+    assert 0.15 < len(dev) / len(found) < 0.25
 
 
 def test_the_share_of_the_dev_set_can_be_chosen():
-    documents = [
-        (package, [f"Sentence {number} is about {package}." for number in range(500)])
-        for package in WORDS[: make_corpus.TASK_PACKAGES]
-    ]
+    documents = [Document(package, sentences(500, seed=7)) for package in WORDS[:6]]
     for one_in in (2, 20):
         train, dev = make_corpus.collect_task(documents, one_in)
         assert len(train) + len(dev) == 3000
-        assert 0.8 < one_in * len(dev) / 3000 < 1.2
-
-
-@pytest.fixture
-def _two_packages(tmp_path, monkeypatch):
-    """Two packages are installed on this machine, of which one is held out, and a manual page."""
-    for name, verb, count in (("mill", "grinds", 200), ("door", "opens", 4)):
-        text = " ".join(f"The {name} {verb} {word} slowly." for word in WORDS[:count])
-        (tmp_path / "packages").mkdir(exist_ok=True)
-        (tmp_path / "packages" / f"{name}.py").write_text(f'"""{text}"""')
-    (tmp_path / "man" / "man1").mkdir(parents=True)
-    page = "\n".join(f"This page {word} describes a mill." for word in WORDS[:200])
-    (tmp_path / "man" / "man1" / "mill.1").write_text(page)
-    find = installed_documentation.find_sources
-    folders = [str(tmp_path / "packages")]
-    monkeypatch.setattr(
-        installed_documentation, "find_sources", lambda manual_folder: find(folders, manual_folder)
-    )
-    monkeypatch.setattr(installed_documentation, "MANUAL_PAGES", str(tmp_path / "man"))
-
-
-WORDS = ["".join(letters) for letters in itertools.product("bdfgkl", "aeiou", "mnprst", "aei")]
-
-
-@pytest.mark.usefixtures("_two_packages")
-@pytest.mark.parametrize("manual_pages", [True, False])
-def test_the_corpus_of_packages_has_manual_pages_if_wanted(tmp_path, capsys, manual_pages):
-    folder = tmp_path / "corpus"
-    train = make_corpus.write_package_corpus(str(folder), manual_pages)
-    packages = {document.package for document in train}
-    assert packages == ({"mill", "man:mill"} if manual_pages else {"mill"})
-    assert "door opens" in (folder / "held_out.txt").read_text()
-    assert (folder / "report.md").is_file()
-    assert "no manual pages" not in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("_two_packages")
-def test_a_machine_without_manual_pages_is_told_so(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(installed_documentation, "MANUAL_PAGES", str(tmp_path / "none"))
-    make_corpus.write_package_corpus(str(tmp_path / "corpus"))
-    assert "none: no manual pages here; the corpus is made of packages only" in (
-        capsys.readouterr().out
-    )
-
-
-@pytest.mark.usefixtures("_two_packages")
-def test_a_corpus_of_manual_pages_has_no_packages(tmp_path):
-    with pytest.raises(ValueError, match="of 1 packages: expected enough of them"):
-        make_corpus.write_package_corpus(str(tmp_path / "corpus"), packages=False)
+        assert 0.7 < one_in * len(dev) / 3000 < 1.3

@@ -194,7 +194,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
 
 @pytest.mark.ci
 def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch, tmp_path):
-    task = make_task(tiny_config, export_texts=False)
+    task = make_task(tiny_config)
     model = task.build_model()
     task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, "")
     (path,) = tmp_path.iterdir()
@@ -214,25 +214,3 @@ def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch
         flat = {name: value.reshape(5, -1) for name, value in batch.items()}
         again = loaded.signatures["examples"](tf.constant(encode_examples(flat)))
         np.testing.assert_allclose(again["probabilities"], found["probabilities"], atol=1e-6)
-
-
-@pytest.mark.slow
-def test_an_export_takes_texts_and_returns_choices(tiny_config, tokenizer, tmp_path):
-    task = make_task(tiny_config, tokenizer, max_seq_length=12, max_qa_length=5)
-    model = task.build_model()
-    task.export(model, str(tmp_path), 12, {}, "")
-    (path,) = tmp_path.iterdir()
-    questions = [make_question(), make_question("what ?", ("1", "ok"), 0, passage="d e")]
-    rows = [(*question.options, "", "")[:4] for question in questions]
-    served = tf.saved_model.load(str(path)).signatures["texts"](
-        context=tf.constant([question.passage for question in questions]),
-        question=tf.constant([question.question for question in questions]),
-        choices=tf.constant(rows),
-    )
-    features = race.make_features(make_set(*questions), tokenizer, 12, 5)
-    logits = model(features.batch(np.arange(2), 12), training=False)
-    np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(logits), atol=1e-6)
-    best = np.argmax(logits, axis=1)
-    np.testing.assert_array_equal(served["predictions"], best)
-    answers = [text.decode() for text in served["answers"].numpy()]
-    assert answers == [row[number] for row, number in zip(rows, best, strict=True)]

@@ -71,20 +71,13 @@ def test_unsupported_operations_are_reported():
         )
 
 
-def test_conversions_are_not_reported(step, monkeypatch):
-    pytest.importorskip("openvino", reason="openvino is an extra")
-    telemetry = pytest.importorskip("openvino_telemetry")
-    monkeypatch.setattr(telemetry.Telemetry, "send_event", lambda *_: pytest.fail("reported"))
-    openvino_engine.compile_step(step, SIGNATURE)
-
-
 NEW_PROCESS = """
 import logging, signal, sys, threading, absl.logging, tensorflow as tf
 from albert_tf.serving import openvino_engine
 absl.logging.use_absl_handler()
 handlers = list(logging.getLogger().handlers)
 steps = [openvino_engine.compile_step(lambda batch: batch, {"x": tf.TensorSpec([None])})]
-print("openvino_telemetry" in sys.modules, logging.getLogger().handlers == handlers)
+print(sys.modules.get("openvino_telemetry"), logging.getLogger().handlers == handlers)
 thread = threading.Thread(target=steps.clear)
 thread.start()
 thread.join()
@@ -98,7 +91,7 @@ def test_openvino_leaves_the_process_as_it_is():
     """It reports nothing to its makers, the log continues, and a released step can be forgotten."""
     pytest.importorskip("openvino", reason="openvino is an extra")
     done = subprocess.run([sys.executable, "-c", NEW_PROCESS], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "False True\nsignal handled\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "None True\nsignal handled\n"), done.stderr
 
 
 def test_shared_weights_are_stored_once():

@@ -27,7 +27,7 @@ def make_folder(tmp_path_factory, config_file, toy_spm_model):
 def load_signatures(folder, tmp_path_factory):
     model, tokenizer = from_pretrained(folder, "pretraining")
     target = str(tmp_path_factory.mktemp("saved_model"))
-    pretrained_model.save_pretrained(target, model, tokenizer, 61, True, True, 3)
+    pretrained_model.save_pretrained(target, model, tokenizer, 61, True, True)
     return tf.saved_model.load(target).signatures
 
 
@@ -48,18 +48,8 @@ def test_embeddings_of_ids_are_the_same(folder, signatures):
     np.testing.assert_allclose(found["mean"], embed(PAIRS), atol=1e-5)
 
 
-def test_words_for_masks_match_the_predictor(folder, signatures):
-    texts = ["The [MASK] carries the rain.", "[MASK] boat [MASK]"]
-    found = signatures["fill_mask"](texts=tf.constant(texts))
-    expected = load_predictor(folder, "fill_mask", top_k=3)(texts)
-    filled = [text.decode() for text in found["filled"].numpy()]
-    assert filled == [result["text"] for result in expected]
-    scores = [[word["score"] for word in mask] for mask in expected[1]["masks"]]
-    np.testing.assert_allclose(found["scores"][1], scores, atol=1e-6)
-
-
 def test_without_a_head_or_a_vocabulary_there_are_fewer_signatures(folder, tmp_path):
     model, _ = from_pretrained(folder, "pretraining")
-    pretrained_model.save_pretrained(str(tmp_path), model, None, 61, False, False, 3)
+    pretrained_model.save_pretrained(str(tmp_path), model, None, 61, False, False)
     loaded = tf.saved_model.load(str(tmp_path))
     assert set(loaded.signatures) == {"serving_default", "examples"}

@@ -2,15 +2,14 @@
 
 A small model is trained, exported and loaded without this library. For 500 rows, its answers are
 compared with the files that the program wrote, and its numbers with those of the predictor, also
-for empty, very long and invalid texts. Regression and tags have no reference data, so their labels
-are computed from real text.
+for empty, very long and invalid texts. Regression has no reference data, so its labels are computed
+from real text.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +17,10 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf import classification, race, squad, token_classification
+from albert_tf import classification
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.tasks import find_task
 from albert_tf.config import AlbertConfig
-from albert_tf.race.reading import read_race
-from albert_tf.squad.reading import read_squad
-from albert_tf.tokenization import find_words
 from tests.serving.fresh_process import serve
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,14 +29,6 @@ TOLERANCE = 1e-5
 ODD = ["", "😀 👩‍👩‍👧 e\u0301", "the river " * 1000, "\ufffd\ufffdriver and the boat"]
 INVALID = b"\xff\xferiver and the boat".decode("utf-8", "surrogateescape")
 RAW_ODD = [*ODD[:-1], INVALID]  # the same texts in bytes
-# A context is skipped if under 80 % of its characters are in its pieces, which the program and the
-# export count differently: the text of emoji above lies between.
-ODD_CONTEXTS = [
-    ODD[0],
-    "The boat 😀 waits at the 👩‍👩‍👧 old landing of the town, e\u0301",
-    *ODD[2:],
-]
-RAW_CONTEXTS = [*ODD_CONTEXTS[:-1], INVALID]
 ENGLISH, CHINESE = ("spm_model_file", "30k-clean.model"), ("vocab_file", "vocab_chinese.txt")
 SHAPE = {
     "embedding_size": 32,
@@ -58,13 +46,11 @@ class Case:
 
     Attributes:
         export: the folder of the SavedModel.
-        signature: the signature to call.
         columns: input name → rows.
         expected: output name → rows; of each served row, as much as is expected is compared.
     """
 
     export: Any
-    signature: str
     columns: dict[str, list]
     expected: dict[str, list]
 
@@ -97,8 +83,8 @@ class Workplace:
             **changes,
         }
 
-    def export(self, below=""):
-        (folder,) = (self.folder / "export" / below).iterdir()
+    def export(self):
+        (folder,) = (self.folder / "export").iterdir()
         return folder
 
 
@@ -135,7 +121,7 @@ def run_classifier(place, task, data_dir):
         expected = {"probabilities": numbers, "labels": [result["label"] for result in results]}
     np.testing.assert_allclose(written, numbers[: len(pairs)], atol=TOLERANCE)
     first, second = ([pair[part] for pair in pairs] + RAW_ODD for part in (0, 1))
-    return Case(place.export(), "texts", {"text_a": first, "text_b": second}, expected)
+    return Case(place.export(), {"text_a": first, "text_b": second}, expected)
 
 
 def regression(shared, folder):
@@ -154,133 +140,6 @@ def regression(shared, folder):
             rows.append("\t".join([*cells, f"{score:.3f}"] if name == "train" else cells))
         (target / f"{name}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return run_classifier(place, "sts-b", str(folder / "data"))
-
-
-def spans(shared, folder, source, vocabulary):
-    place = Workplace(shared, folder, vocabulary)
-    content = json.loads((place.data / source).read_text("utf-8-sig"))
-    path = folder / "questions.json"
-    path.write_text(json.dumps(first_questions(content, NUM_ROWS), ensure_ascii=False), "utf-8")
-    settings = place.always(
-        train_file=str(path),
-        predict_file=str(path),
-        max_seq_length=128,
-        doc_stride=48,
-        max_query_length=32,
-        num_workers=1,
-        num_train_epochs=1.0,
-        version_2_with_negative="v2" in source,
-    )
-    del settings["train_step"]
-    squad.run(squad.Settings(**settings))
-    examples = read_squad(str(path), False).examples
-    assert len(examples) == NUM_ROWS
-    asked = [(example.question, example.context) for example in examples]
-    odd = [("Who waits?", text) for text in ODD_CONTEXTS]
-    results = albert_tf.load_predictor(place.output, top_k=20).answer([*asked, *odd])
-    with open(f"{place.output}/predictions.json", encoding="utf-8") as stream:
-        written = json.load(stream)
-    answers = [result["answer"] for result in results]
-    assert [written[example.qas_id] for example in examples] == answers[:NUM_ROWS]
-    columns = {
-        "question": [question for question, _ in [*asked, *odd]],
-        "context": [context for _, context in asked] + RAW_CONTEXTS,
-    }
-    names = ["answer", "score", "begin", "end", *(["null_odds"] if "v2" in source else [])]
-    expected = {name: [result.get(name) for result in results] for name in names}
-    return Case(place.export("saved_model"), "texts", columns, expected)
-
-
-def first_questions(content, count):
-    """The first questions of a file in SQuAD's format."""
-    articles, missing = [], count
-    for article in content["data"]:
-        paragraphs = []
-        for paragraph in article["paragraphs"]:
-            questions = paragraph["qas"][:missing]
-            missing -= len(questions)
-            paragraphs.append(paragraph | {"qas": questions})
-            if not missing:
-                return content | {"data": [*articles, article | {"paragraphs": paragraphs}]}
-        articles.append(article | {"paragraphs": paragraphs})
-    raise ValueError(f"{missing} questions are missing")
-
-
-def choices(shared, folder):
-    place = Workplace(shared, folder, ENGLISH)
-    for split, level, source, count in (
-        ("train", "middle", "train", 10),
-        ("test", "middle", "dev", None),
-        ("test", "high", "dev", None),
-        ("test", "middle", "train", None),
-    ):
-        target = folder / "RACE" / split / level
-        target.mkdir(parents=True, exist_ok=True)
-        paths = sorted((place.data / "race" / "RACE" / source / level).iterdir())
-        for path in paths[:count]:
-            (target / f"{source}-{path.name}").symlink_to(path)
-    settings = place.always(max_seq_length=128, max_qa_length=48, train_batch_size=4)
-    settings |= {"data_dir": str(folder / "RACE"), "do_predict": False, "train_step": 5}
-    race.run(race.Settings(task_name="race", **settings))
-    questions = read_race(str(folder / "RACE"), "test").examples[:NUM_ROWS]
-    odd = [dataclasses.replace(questions[0], passage=text) for text in ODD]
-    results = albert_tf.load_predictor(place.output).choose([*questions, *odd])
-    columns = {
-        "context": [question.passage for question in questions] + RAW_ODD,
-        "question": [question.question for question in [*questions, *odd]],
-        "choices": [list(question.options) for question in [*questions, *odd]],
-    }
-    # After a few steps, two options may be equally likely, so their order is not compared.
-    expected = {"probabilities": [result["probabilities"] for result in results]}
-    return Case(place.export(), "texts", columns, expected)
-
-
-def tags(shared, folder, source, vocabulary):
-    """The answers to the questions about a text, as spans of its words."""
-    place = Workplace(shared, folder, vocabulary)
-    texts, sentences = [], []
-    for text, answers in contexts(place.data / source):
-        words = find_words(text)
-        labels = ["O"] * len(words)
-        for begin, end in answers:
-            inside = [place for place, (_, first) in enumerate(words) if begin <= first < end]
-            for number, word in enumerate(inside):
-                labels[word] = "I-ANSWER" if number else "B-ANSWER"
-        texts.append(text)
-        sentences.append("".join(f"{w}\t{t}\n" for (w, _), t in zip(words, labels, strict=True)))
-    assert len(texts) >= NUM_ROWS
-    for name, rows in (("train", sentences), ("test", sentences[:NUM_ROWS])):
-        (folder / f"{name}.txt").write_text("\n".join(rows), encoding="utf-8")
-    settings = place.always(max_seq_length=64, data_dir=str(folder))
-    token_classification.run(token_classification.Settings(**settings))
-    results = albert_tf.load_predictor(place.output)([*texts[:NUM_ROWS], *ODD])
-    with open(f"{place.output}/test_predictions.tsv", encoding="utf-8") as stream:
-        blocks = stream.read().rstrip("\n").split("\n\n")
-    written = [[line.split("\t")[2] for line in block.split("\n")] for block in blocks]
-    assert written == [result["labels"] for result in results[:NUM_ROWS]]
-    columns = {"texts": texts[:NUM_ROWS] + RAW_ODD}
-    expected = {
-        name: [result[ours] for result in results]
-        for name, ours in (("words", "tokens"), ("labels", "labels"), ("scores", "scores"))
-    }
-    return Case(place.export(), "texts", columns, expected)
-
-
-def contexts(path):
-    """Yields sentences with the places [begin, end) of answers, from a file in SQuAD's format."""
-    for article in json.loads(path.read_text("utf-8-sig"))["data"]:
-        for paragraph in article["paragraphs"]:
-            answers = [a for question in paragraph["qas"] for a in question["answers"]]
-            text, begin = paragraph["context"], 0
-            for sentence in text.replace("。", "。\0").replace(". ", ". \0").split("\0"):
-                if find_words(sentence):
-                    places = {
-                        (found - begin, found - begin + len(answer["text"]))
-                        for answer in answers
-                        if (found := text.find(answer["text"])) >= begin
-                    }
-                    yield sentence, sorted(places)
-                begin += len(sentence)
 
 
 def pretrained(shared, folder, vocabulary):
@@ -320,23 +179,7 @@ def embeddings(shared, folder, vocabulary):
         pooling: albert_tf.load_predictor(str(export), pooling=pooling)([*texts, *ODD]).tolist()
         for pooling in ("mean", "mean_last_4", "pooled")
     }
-    return Case(export, "texts", columns, expected)
-
-
-def masks(shared, folder, vocabulary):
-    export, texts = pretrained(shared, folder, vocabulary)
-
-    def mask(text):
-        middle = len(text) // 2
-        return f"{text[:middle]}[MASK]{text[middle + 1 :]}"
-
-    results = albert_tf.load_predictor(str(export), "fill_mask")([*map(mask, [*texts, *ODD])])
-    expected = {
-        "filled": [result["text"] for result in results],
-        "scores": [[[w["score"] for w in found] for found in r["masks"]] for r in results],
-        "tokens": [[[w["token"] for w in found] for found in r["masks"]] for r in results],
-    }
-    return Case(export, "fill_mask", {"texts": [*map(mask, [*texts, *RAW_ODD])]}, expected)
+    return Case(export, columns, expected)
 
 
 CASES: dict[str, Callable[..., Case]] = {
@@ -344,16 +187,8 @@ CASES: dict[str, Callable[..., Case]] = {
     "pairs": lambda *at: classify(*at, "mrpc", "glue/MRPC", ENGLISH),
     "Chinese pairs": lambda *at: classify(*at, "lcqmc", "lcqmc", CHINESE),
     "regression": regression,
-    "spans": lambda *at: spans(*at, "squad/dev-v1.1-part.json", ENGLISH),
-    "spans or none": lambda *at: spans(*at, "squad/dev-v2.0-part.json", ENGLISH),
-    "Chinese spans": lambda *at: spans(*at, "cmrc2018/cmrc2018_trial.json", CHINESE),
-    "choices": choices,
-    "tags": lambda *at: tags(*at, "squad/dev-v1.1-part.json", ENGLISH),
-    "Chinese tags": lambda *at: tags(*at, "cmrc2018/cmrc2018_trial.json", CHINESE),
     "embeddings": lambda *at: embeddings(*at, ENGLISH),
     "Chinese embeddings": lambda *at: embeddings(*at, CHINESE),
-    "masks": lambda *at: masks(*at, ENGLISH),
-    "Chinese masks": lambda *at: masks(*at, CHINESE),
 }
 
 
@@ -371,7 +206,7 @@ def assert_close(found, expected, place):
 @pytest.mark.parametrize("kind", CASES)
 def test_an_export_answers_real_texts_as_the_program_does(kind, shared, tmp_path):
     case = CASES[kind](shared, tmp_path)
-    found = serve(case.export, case.signature, **case.columns)
+    found = serve(case.export, **case.columns)
     for name, rows in case.expected.items():
         assert len(found[name]) == len(rows) >= NUM_ROWS
         assert_close(found[name], rows, name)

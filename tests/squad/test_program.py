@@ -91,7 +91,7 @@ def test_exports_compute_in_float32_and_leave_the_session_unchanged(config, fold
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         # Its tokenizer is none.
-        run = make_run(config, folder, version_2, ("test",), export_texts=False)
+        run = make_run(config, folder, version_2, ("test",))
         run.export(str(folder / "export"))
         assert tf_keras.mixed_precision.global_policy().name == "mixed_bfloat16"
     finally:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.training import cluster, devices, installation
+from albert_tf.training import cluster, devices
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -70,7 +70,7 @@ def test_requested_gpus_must_exist(no_gpu, monkeypatch):
 @pytest.mark.parametrize(
     ("has_cuda", "visible", "reason"),
     [
-        (False, "", f"it is built without CUDA. Run: {installation.INSTALL_CUDA}"),
+        (False, "", "it is built without CUDA. Run: pip install 'tensorflow[and-cuda]"),
         (True, "-1", "CUDA_VISIBLE_DEVICES='-1' hides them"),
         (True, "", "CUDA_VISIBLE_DEVICES='' hides them"),
         (True, "0", "check the driver with nvidia-smi, and"),
@@ -150,9 +150,8 @@ def test_a_missing_tpu_is_reported(monkeypatch):
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find_nothing)
     settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
-    with pytest.raises(
-        ValueError, match=r"cannot connect to the TPU --tpu_name=mine \(no such host\)"
-    ):
+    message = r"initialize the TPU --tpu_name=mine: no such host\ndocs/tpu\.md has the packages"
+    with pytest.raises(ValueError, match=message):
         devices.make_strategy(settings)
 
 
