@@ -46,7 +46,6 @@ if [[ $own_vocabulary == false ]]; then
       --input_file="$root/data/sample_zh.txt" \
       --output_prefix="$root/data/vocab_sample_zh" \
       --vocab_size=21128 \
-      --nohard_vocab_limit \
       --character_coverage=1.0 \
       --overwrite \
       ${case_flags[@]+"${case_flags[@]}"}

@@ -9,7 +9,7 @@ writes vocabulary/30k.model (for --spm_model_file) and vocabulary/30k.vocab. For
 published Chinese models (characters, and pieces of Latin words and numbers):
 
     albert train-vocabulary --type=wordpiece --input_file=data/sample_zh.txt \
-        --vocab_size=21128 --nohard_vocab_limit --output_prefix=vocabulary/zh
+        --vocab_size=21128 --output_prefix=vocabulary/zh
 
 writes vocabulary/zh.txt (for --vocab_file). The input is UTF-8 text with one sentence per line, as
 for create_pretraining_data.py, and is normalized in the same way: pass the same --do_lower_case to
@@ -19,12 +19,11 @@ both programs. Training is deterministic.
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import io
 import itertools
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from albert_tf import files
@@ -34,18 +33,16 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tokenization import (
-    MAX_INPUT_CHARS_PER_WORD,
     SPECIAL_TOKENS,
     BasicTokenizer,
     FullTokenizer,
-    is_punctuation,
     preprocess_text,
 )
 
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
 # Rounding depends on the number of threads; a fixed number makes results equal on all machines.
 TRAINING_THREADS = 16
-MIN_PAIR_COUNT = 2  # a model learns nothing from a piece that occurs once
+MIN_PIECE_COUNT = 2  # a model learns nothing from a piece that occurs once
 TOO_LARGE = (
     "--vocab_size={} is too large for this text: the maximum is {}. Lower it, add more text, or "
     "pass --nohard_vocab_limit to accept a smaller vocabulary."
@@ -63,13 +60,7 @@ SUMMARY_IDS = 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpmTrainSettings(SettingsGroup):
-    """Flags of spm_train that the command in Google's README uses.
-
-    Most accept only one value, because ALBERT's programs rely on it.
-
-    Raises:
-        ValueError: the control symbols are not ALBERT's, or in a different order.
-    """
+    """Flags of spm_train that the command in Google's README uses."""
 
     GROUP = "text"
 
@@ -78,41 +69,11 @@ class SpmTrainSettings(SettingsGroup):
         "Pieces that are always in a SentencePiece vocabulary, with the ids from 5 on, separated "
         "by commas.",
     )
-    control_symbols: tuple[str, ...] = setting(
-        SPECIAL_TOKENS, "Only [CLS],[SEP],[MASK] is supported.", group="compatibility"
-    )
-    model_type: str = setting(
-        "unigram", "Only unigram is supported.", choices=("unigram",), group="compatibility"
-    )
     shuffle_input_sentence: bool = setting(
         True,
         "Sample input_sentence_size lines at random for SentencePiece, instead of taking the "
         "first ones.",
     )
-    pad_id: int = setting(0, "Only 0 is supported.", minimum=0, maximum=0, group="compatibility")
-    unk_id: int = setting(1, "Only 1 is supported.", minimum=1, maximum=1, group="compatibility")
-    bos_id: int = setting(
-        -1,
-        "Only -1 is supported, which means no such piece.",
-        minimum=-1,
-        maximum=-1,
-        group="compatibility",
-    )
-    eos_id: int = setting(
-        -1,
-        "Only -1 is supported, which means no such piece.",
-        minimum=-1,
-        maximum=-1,
-        group="compatibility",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.control_symbols != SPECIAL_TOKENS:
-            raise ValueError(
-                f"--control_symbols: expected {','.join(SPECIAL_TOKENS)} in this order, as ALBERT "
-                f"requires, got {','.join(self.control_symbols)}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +94,7 @@ class Settings(SpmTrainSettings, TextSettings):
     hard_vocab_limit: bool = setting(
         True,
         "Fail if the text has too few pieces for vocab_size, instead of writing a smaller "
-        "vocabulary.",
+        "SentencePiece vocabulary; one of WordPieces may always be smaller.",
     )
     do_lower_case: bool = setting(
         True, "Lower-case the text, and for WordPiece strip accents as well."
@@ -156,6 +117,9 @@ class Settings(SpmTrainSettings, TextSettings):
 
 # The flags of spm_train.
 flags.ALIASES[Settings] = {"input": "input_file", "model_prefix": "output_prefix"}
+flags.IGNORED[Settings] = dict.fromkeys(
+    ("model_type", "control_symbols", "pad_id", "unk_id", "bos_id", "eos_id"), str
+)
 
 
 def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
@@ -211,11 +175,11 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
             shuffle_input_sentence=settings.shuffle_input_sentence,
             max_sentence_length=settings.max_sentence_length,
             num_threads=TRAINING_THREADS,
-            pad_id=settings.pad_id,
-            unk_id=settings.unk_id,
-            bos_id=settings.bos_id,
-            eos_id=settings.eos_id,
-            control_symbols=list(settings.control_symbols),
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,  # none
+            eos_id=-1,
+            control_symbols=list(SPECIAL_TOKENS),
             user_defined_symbols=list(settings.user_defined_symbols),
             minloglevel=2,
         )
@@ -244,98 +208,36 @@ def _explain_sentencepiece(message: str, vocab_size: int) -> str:
 def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     """Returns a BERT-style vocabulary for the words of `BasicTokenizer` and their counts.
 
-    The order is: special symbols; characters, most frequent first; the same characters with the
-    prefix "##" (except punctuation, which BERT never joins to a word); pieces of words with several
-    characters (Latin words, numbers), in the order in which they were learned.
+    The pieces are learned by TensorFlow Text: special symbols first, then the characters that cover
+    the text, alone and with the prefix "##", and pieces of words, at most `vocab_size` in all.
 
     Raises:
-        ValueError: `vocab_size` cannot be reached, or is too small for the characters.
+        ValueError: `vocab_size` is too small for the characters.
     """
-    characters = _covering_characters(word_counts, settings.character_coverage)
-    twins = ["##" + char for char in characters if not is_punctuation(char)]
-    vocabulary = list(dict.fromkeys([*WORDPIECE_SYMBOLS, *characters, *twins]))
+    # Imported late: needs TensorFlow. Not `bert_vocab_from_dataset`, because its words differ from
+    # those that `FullTokenizer` splits.
+    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
+
+    vocabulary: list[str] = wordpiece_tokenizer_learner_lib.learn(
+        word_counts,
+        settings.vocab_size,
+        WORDPIECE_SYMBOLS,
+        lower_thresh=MIN_PIECE_COUNT,
+        max_unique_chars=_count_covering(word_counts, settings.character_coverage),
+    )
     if len(vocabulary) > settings.vocab_size:
         raise ValueError(TOO_SMALL.format(settings.vocab_size, len(vocabulary)))
-    alphabet = set(characters)
-    words = {
-        word: count
-        for word, count in word_counts.items()
-        # WordpieceTokenizer maps longer words to [UNK].
-        if 1 < len(word) <= MAX_INPUT_CHARS_PER_WORD and alphabet.issuperset(word)
-    }
-    vocabulary += learn_pieces(words, settings.vocab_size - len(vocabulary))
-    if len(vocabulary) < settings.vocab_size and settings.hard_vocab_limit:
-        raise ValueError(TOO_LARGE.format(settings.vocab_size, len(vocabulary)))
     return vocabulary
 
 
-def _covering_characters(word_counts: Counter[str], coverage: float) -> list[str]:
+def _count_covering(word_counts: Counter[str], coverage: float) -> int:
+    """Returns how many of the most frequent characters are that fraction of the text."""
     counts: Counter[str] = Counter()
     for word, count in word_counts.items():
         for char in word:
             counts[char] += count
-    needed = coverage * counts.total()
-    kept: list[str] = []
-    covered = 0
-    for char, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= needed:
-            break
-        kept.append(char)
-        covered += count
-    return kept
-
-
-def learn_pieces(word_counts: dict[str, int], room: int) -> list[str]:
-    """Learns at most `room` pieces by repeatedly merging the most frequent pair of adjacent pieces.
-
-    This is byte-pair encoding of words in WordPiece's notation. Ties are broken by sort order.
-    TensorFlow Text's `wordpiece_tokenizer_learner_lib` is not used: it takes ten to thirty times as
-    long for vocabularies that are about as good, and its sizes are above or below `vocab_size`.
-    """
-    words = [([word[0], *("##" + char for char in word[1:])], n) for word, n in word_counts.items()]
-    pair_counts: Counter[tuple[str, str]] = Counter()
-    words_with = defaultdict(set)
-    for index, (pieces, count) in enumerate(words):
-        for pair in itertools.pairwise(pieces):
-            pair_counts[pair] += count
-            words_with[pair].add(index)
-    queue = [(-count, pair) for pair, count in pair_counts.items()]
-    heapq.heapify(queue)
-    learned: dict[str, None] = {}
-    while queue and len(learned) < room:
-        count, pair = heapq.heappop(queue)
-        if -count != pair_counts[pair]:  # stale: another entry has the current count
-            continue
-        if -count < MIN_PAIR_COUNT:
-            break
-        joined = pair[0] + pair[1].removeprefix("##")
-        learned[joined] = None
-        changed = set()
-        for index in words_with.pop(pair):
-            pieces, word_count = words[index]
-            merged = _join(pieces, pair, joined)
-            for change, old_or_new in ((-word_count, pieces), (word_count, merged)):
-                for other in itertools.pairwise(old_or_new):
-                    pair_counts[other] += change
-                    changed.add(other)
-                    words_with[other].add(index)
-            words[index] = (merged, word_count)
-        for other in changed:
-            heapq.heappush(queue, (-pair_counts[other], other))
-    return list(learned)
-
-
-def _join(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
-    result: list[str] = []
-    index = 0
-    while index < len(pieces):
-        if tuple(pieces[index : index + 2]) == pair:
-            result.append(joined)
-            index += 2
-        else:
-            result.append(pieces[index])
-            index += 1
-    return result
+    covered = itertools.accumulate((count for _, count in counts.most_common()), initial=0)
+    return sum(count < coverage * counts.total() for count in covered)
 
 
 def _write_sentencepiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:

@@ -217,7 +217,7 @@ def test_help_shows_groups_meanings_and_defaults():
 
 def test_defaults_with_several_values_are_shown_as_on_the_command_line():
     text = flags.help_text(settings_of("train_vocabulary"), "")
-    assert "--control_symbols=STR,...  (default: [CLS],[SEP],[MASK])\n" in text
+    assert '--user_defined_symbols=STR,...  (default: (,),",-,.,–,£,€)\n' in text
 
 
 @pytest.mark.parametrize(
