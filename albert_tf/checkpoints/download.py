@@ -37,6 +37,7 @@ from albert_tf.checkpoints.releases import Release
 
 BASE_URL = "ALBERT_BASE_URL"  # environment variable: the address of a mirror
 _ATTEMPTS = 5  # to continue after the connection was cut
+_READ_SECONDS = 30  # without receiving a byte
 _PAUSE_SECONDS = 2
 _BLOCK_BYTES = 1 << 18
 # HTTP status codes.
@@ -169,7 +170,7 @@ def _receive(url: str, path: str, name: str) -> None:
     start = os.path.getsize(path) if os.path.exists(path) else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
-        response = urllib.request.urlopen(request, timeout=files.READ_SECONDS)
+        response = urllib.request.urlopen(request, timeout=_READ_SECONDS)
     except urllib.error.HTTPError as error:
         if error.code != _NOT_SATISFIABLE or not start:
             raise

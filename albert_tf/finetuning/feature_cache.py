@@ -76,7 +76,7 @@ def _load(path: str, wanted: Mapping[str, Any], kind: type[Kind]) -> Kind | None
             # NumPy may stop before the end of an array if its header is corrupt, and so before
             # the CRC check.
             is_damaged = bool(opened.zip.testzip())
-        made_of = files.parse_own_json(str(arrays.pop(_MADE_OF)), {}, path)
+        made_of = files.parse_json(str(arrays.pop(_MADE_OF)), path)
         names = made_of.pop(_ARRAYS, None)
         if made_of == wanted:
             if is_damaged or names != sorted(arrays):

@@ -41,7 +41,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from albert_tf import files
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.inference import program, reading
@@ -260,7 +259,7 @@ class _Pages:
 def _parse_json(body: bytes) -> object:
     """Returns the JSON value in the body of a request, which is not an empty array."""
     try:
-        content = files.decode_json(body)
+        content = json.loads(body)
     except ValueError as error:
         what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise HTTPException(

@@ -41,18 +41,21 @@ def made(output_dir: str, is_shared: bool = False) -> Iterator[None]:
     Raises:
         ValueError: the directory cannot be created or written to.
     """
-    if is_shared:
-        files.make_directory(output_dir, "--output_dir")
+    missing = []
+    folder = files.real_path(output_dir)
+    while not (is_shared or files.is_remote(folder) or os.path.exists(folder)):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    files.make_directory(output_dir, "--output_dir")
+    try:
         yield
-        return
-    with files.made_directory(output_dir, "--output_dir") as is_new:
-        try:
-            yield
-        except BaseException:
-            if is_new:
-                with contextlib.suppress(OSError):
-                    _remove_free_lock(output_dir)
-            raise
+    except BaseException:
+        with contextlib.suppress(OSError):  # a folder is not empty
+            if missing:
+                _remove_free_lock(output_dir)
+            for folder in missing:  # the longest path first
+                os.rmdir(folder)
+        raise
 
 
 def _remove_free_lock(directory: str) -> None:
