@@ -14,7 +14,6 @@ import time
 import fsspec
 import pytest
 
-from albert_tf import files
 from tests.conftest import free_ports
 
 # The emulator has no gRPC, by which gcsfs asks for the kind of a bucket; read when it is imported.
@@ -106,7 +105,6 @@ def forget():
     for scheme in ("s3", "gs"):
         with contextlib.suppress(ImportError):
             fsspec.get_filesystem_class(scheme).clear_instance_cache()
-    files._may_have_google_credentials.cache_clear()
 
 
 def file_system(scheme):

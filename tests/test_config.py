@@ -229,14 +229,10 @@ def test_invalid_values_are_rejected_with_the_value(values, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"broken\.json: Expecting property name"),
+        ("{", r"broken\.json: not JSON: Expecting property name"),
         ("[1]", r"broken\.json: expected a JSON object, got list"),
         ('{"vocab_size": 0}', r"broken\.json: vocab_size=0"),
         ('{"vocab_size": 9, "x": 1}', r"broken\.json: unknown key"),
-        (
-            '{"vocab_size": 9, "vocab_size": 97}',
-            r"broken\.json: the key 'vocab_size' occurs twice",
-        ),
         ('{"vocab_size": 9, "initializer_range": NaN}', r"broken\.json: initializer_range=nan"),
         (
             '{"vocab_size": 9, "hidden_size": 1000000000}',

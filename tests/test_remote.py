@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import glob
-import http.server
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+from fsspec.registry import known_implementations
 
 from albert_tf import files
 from tests import object_stores
@@ -24,19 +22,15 @@ def write(path, content):
         stream.write(content)
 
 
-def test_the_error_for_a_missing_package_names_its_extra(monkeypatch):
-    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
-    files.check_path("file:///a")
-    for scheme, package, extra in (("s3", "s3fs", "s3"), ("gs", "gcsfs", "gcs")):
-        message = rf"^--x: {scheme}://b/a: {scheme}:// requires {package}: pip .*\[{extra}\]'$"
-        with pytest.raises(ValueError, match=message):
-            files.check_path(f"{scheme}://b/a", "--x")
+UNKNOWN = "zz", {"class": "no_such_package.Files", "err": "pip install zz"}
 
 
-def test_the_error_without_hadoop_is_one_line():
-    with pytest.raises(OSError, match=r"lib(jvm|hdfs).*: 'hdfs://host:9000/a'$") as caught:
-        files.exists("hdfs://host:9000/a")
-    assert len(str(caught.value)) < 400
+def test_an_unknown_scheme_and_a_missing_package_are_named(monkeypatch):
+    with pytest.raises(ValueError, match=r"^nfs://a/b: Protocol not known: nfs"):
+        files.open_binary("nfs://a/b")
+    monkeypatch.setitem(known_implementations, *UNKNOWN)
+    with pytest.raises(ValueError, match=r"^zz://a/b: pip install zz"):
+        files.open_binary("zz://a/b")
 
 
 def test_an_uploaded_folder_is_complete_or_absent(tmp_path):
@@ -100,14 +94,13 @@ def test_objects_behave_like_files(bucket, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_missing_bucket_is_named(scheme):
-    message = rf"--x: '{scheme}://none/\*' matches no file \({scheme}://none does not exist\)\."
-    with pytest.raises(ValueError, match=message):
+def test_a_missing_bucket_is_an_error(scheme):
+    with pytest.raises((ValueError, FileNotFoundError), match="none"):
         files.expand_patterns(f"{scheme}://none/*", "--x")
-    with pytest.raises(ValueError, match=rf"^--x: cannot write to '{scheme}://none/o': .*bucket"):
-        files.make_directory(f"{scheme}://none/o", "--x")
-    with pytest.raises(FileNotFoundError, match=rf"^{scheme}://none/a: no such file$"):
+    with pytest.raises(FileNotFoundError, match=rf"^{scheme}://none/a: no such file"):
         files.open_binary(f"{scheme}://none/a")
+    with pytest.raises(FileNotFoundError):
+        write(f"{scheme}://none/a", b"")
 
 
 @pytest.mark.slow
@@ -136,112 +129,6 @@ def test_a_killed_upload_leaves_the_old_file(tmp_path):
             assert stream.read() == b"old"
 
 
-@pytest.fixture(name="short_limits")
-def shorten(monkeypatch):
-    monkeypatch.setattr(files, "CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(files, "READ_SECONDS", 0.5)
-    object_stores.forget()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_limits")
-def test_a_server_that_ends_or_hangs_in_the_middle_is_reported():
-    with object_stores.s3_server() as server:
-        write("s3://bucket/a", bytes(20 << 20))
-        with files.open_binary("s3://bucket/a") as stream:
-            assert stream.read(1) == b"\0"
-            server.send_signal(signal.SIGSTOP)
-            with pytest.raises(OSError, match=r"(?i)timeout.*: 's3://bucket/a'$"):
-                stream.read()
-            server.send_signal(signal.SIGCONT)
-            server.kill()
-            server.wait()
-            with pytest.raises(OSError, match=r"connect.*run the same command.*: 's3://bucket/a'$"):
-                stream.read()
-        with pytest.raises(
-            ValueError, match=r"^--output_dir: cannot write to 's3://bucket': .*conn"
-        ):
-            files.make_directory("s3://bucket", "--output_dir")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_limits")
-def test_a_server_that_never_answers_is_reported():
-    object_stores.require("s3fs")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with object_stores.environment(object_stores.S3_KEYS | {"AWS_ENDPOINT_URL": url}):
-            begin = time.monotonic()
-            with pytest.raises(OSError, match=r"(?i)timeout.*network.*: 's3://bucket/a'$"):
-                files.exists("s3://bucket/a")
-            assert time.monotonic() - begin < 60
-
-
-@pytest.mark.slow
-def test_missing_credentials_are_reported(tmp_path):
-    object_stores.require("s3fs")
-    nowhere = {
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "no"),
-        "AWS_CONFIG_FILE": str(tmp_path / "no"),
-        "AWS_ACCESS_KEY_ID": "",
-        "AWS_SECRET_ACCESS_KEY": "",
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
-    }
-    message = r"credentials.*AWS_ACCESS_KEY_ID.*s3://b/a'$"
-    with object_stores.environment(nowhere), pytest.raises(PermissionError, match=message):
-        files.exists("s3://b/a")
-
-
-class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers like Google Cloud Storage to a request without credentials."""
-
-    def do_GET(self):
-        content = b'{"error": {"code": 401, "message": "Anonymous caller has no access"}}'
-        self.send_response(401)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.mark.slow
-def test_missing_google_credentials_are_reported_at_once(tmp_path, monkeypatch):
-    object_stores.require("gcsfs")
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "NO_GCE_CHECK"):
-        monkeypatch.delenv(name, raising=False)
-    message = r"Anonymous caller.*, and log in with `gcloud .*: 'gs://bucket/a'$"
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as store,
-    ):
-        threading.Thread(target=store.serve_forever, daemon=True).start()
-        nowhere = {
-            "HOME": str(tmp_path),
-            "CLOUDSDK_CONFIG": str(tmp_path),
-            "GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}",
-            "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{store.server_port}",
-        }
-        with object_stores.environment(nowhere):
-            begin = time.monotonic()
-            with pytest.raises(PermissionError, match=message):
-                files.exists("gs://bucket/a")
-            assert time.monotonic() - begin < 10
-        store.shutdown()
-
-
-@pytest.mark.slow
-def test_a_wrong_key_is_reported(monkeypatch):
-    monkeypatch.setenv("INITIAL_NO_AUTH_ACTION_COUNT", "0")  # moto checks keys
-    with object_stores.s3_server(buckets=()):
-        with pytest.raises(PermissionError, match=r"Forbidden.*Check that you may .*s3://bucket/a"):
-            files.exists("s3://bucket/a")
-        with pytest.raises(ValueError, match=r"^--x: cannot write to 's3://bucket/o': .*Access"):
-            files.make_directory("s3://bucket/o", "--x")
-
-
 def test_a_forked_process_connects_anew(tmp_path):
     files.copy(__file__, f"file://{tmp_path}/a")
     pid = os.fork()
@@ -264,9 +151,3 @@ def test_threads_read_at_the_same_time(tmp_path):
     for thread in threads:
         thread.join()
     assert found == [b"x" * 1000] * 3
-
-
-def test_errors_of_the_file_system_name_the_path(tmp_path):
-    with pytest.raises(OSError, match=f"No such file.*: 'file://{tmp_path}/none'$") as caught:
-        files.remove(f"file://{tmp_path}/none")
-    assert caught.value.errno == errno.ENOENT

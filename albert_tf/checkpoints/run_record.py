@@ -162,7 +162,7 @@ def content(folder: str) -> dict[str, Any]:
     entries = dict(own)
     path = os.path.join(folder, _EARLIER_FILE)
     if IDENTITY not in entries and files.exists(path):
-        entries |= files.read_own_json(path, typing.get_type_hints(TrainedWith))
+        entries |= files.read_json(path, typing.get_type_hints(TrainedWith))
     for name in (TASK, REPORTING):
         if value := _find_entry(folder, name, own)[0]:
             entries[name] = value
@@ -201,9 +201,9 @@ def _read_own(folder: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
     text = files.read_text(path)
-    entries = files.parse_own_json(text, {}, path)
+    entries = files.parse_json(text, path)
     kinds = {name: kind for name, kind in _KINDS.items() if name in entries}
-    return files.parse_own_json(text, kinds, path)
+    return files.parse_json(text, path, kinds)
 
 
 def _find_entry(
@@ -219,7 +219,7 @@ def _find_entry(
     if name in own:
         return own[name], os.path.join(folder, FILE)
     path = os.path.join(folder, f"{name}.json")
-    return (files.read_own_json(path, {}) if files.exists(path) else None), path
+    return (files.read_json(path, {}) if files.exists(path) else None), path
 
 
 def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -227,7 +227,7 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
 
     Args:
         folder: folder of the run.
-        fields: name → type of required values, as in `files.parse_own_json`.
+        fields: name → type of required values, as in `files.parse_json`.
 
     Returns:
         The entry, and the path for messages; the entry is {} if there is none.
@@ -240,7 +240,7 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
         theirs = content(folder).get(TASK, {})
         path = os.path.join(folder, _HUGGING_FACE_FILE) if theirs else path
         return (theirs if fields.keys() <= theirs.keys() else {}), path  # {}: of another task
-    return files.parse_own_json(json.dumps(entry), fields, path), path
+    return files.parse_json(json.dumps(entry), path, fields), path
 
 
 def read_reporting(folder: str, name: str, kind: type) -> Any:
@@ -257,7 +257,7 @@ def read_reporting(folder: str, name: str, kind: type) -> Any:
     entry, path = _find_entry(folder, REPORTING, _read_own(folder))
     if entry is None or name not in entry:
         return None
-    return files.parse_own_json(json.dumps(entry), {name: kind}, path)[name]
+    return files.parse_json(json.dumps(entry), path, {name: kind})[name]
 
 
 def read(folder: str) -> TrainedWith | None:
@@ -499,7 +499,7 @@ def read_results(output_dir: str) -> dict[str, dict[str, Any]]:
     path = os.path.join(output_dir, RESULTS_FILE)
     if not files.exists(path):
         return {}
-    results = files.read_own_json(path, dict.fromkeys(PHASES, dict | None))
+    results = files.read_json(path, dict.fromkeys(PHASES, dict | None))
     return {phase: results[phase] for phase in PHASES if results.get(phase) is not None}
 
 

@@ -126,7 +126,7 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     _check_paths(settings, sources, outputs)
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
-            stack.enter_context(files.made_directory(folder, "--output_file"))
+            files.make_directory(folder, "--output_file")
         metadata = _describe(settings)
         stack.enter_context(lock_outputs(outputs.stems))
         finished = settings.resume and _find_finished(outputs, metadata)

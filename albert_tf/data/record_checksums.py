@@ -51,7 +51,7 @@ def find(path: str) -> str | None:
     """
     if not files.exists(path_of(path)):
         return None
-    return valid(path, files.read_own_json(path_of(path), FIELDS))
+    return valid(path, files.read_json(path_of(path), FIELDS))
 
 
 def valid(path: str, entry: dict[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ sentences, with an empty string between documents.
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterable, Iterator
 
@@ -108,7 +109,7 @@ def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> st
         return ValueError(f"{part.path}, line {part.first_line + number}: {reason}")
 
     try:
-        record = files.decode_json(line, strict=False)  # tolerates raw tabs and NUL bytes
+        record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
     except ValueError as cause:
         raise error(f"expected a JSON object: {cause}") from None
     if not isinstance(record, dict):

@@ -205,7 +205,7 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
             by another process, or contains unrelated files.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(files.made_directory(path, "--work_dir"))
+        files.make_directory(path, "--work_dir")
         names = os.listdir(path)
         if _RUN not in names and not all(map(_OURS.fullmatch, names)):
             raise ValueError(

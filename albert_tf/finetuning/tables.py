@@ -155,7 +155,7 @@ def _not_utf8(text: str) -> BadRowError:
 
 def _json_row(line: str) -> Row | BadRowError:
     try:
-        return json_row(files.decode_json(line))
+        return json_row(json.loads(line))
     except ValueError as error:
         if line.lstrip().startswith("[") or line.strip() == "{":
             return _not_json_lines("JSON over several lines")

@@ -353,7 +353,7 @@ class Checksums:
         self._path = os.path.join(output_dir, CHECKSUMS_FILE)
         self._kept: dict[str, dict[str, Any]] = {}  # absolute path → entry
         if files.exists(self._path):
-            self._kept = files.read_own_json(self._path, {FILES: dict[str, dict]})[FILES]
+            self._kept = files.read_json(self._path, {FILES: dict[str, dict]})[FILES]
         self._found: dict[str, str] = {}  # path → checksum
 
     def of(self, record_files: Sequence[RecordFile]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -163,7 +164,7 @@ def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
         return
     for path in _text_files(folder):
         try:
-            yield os.path.basename(path), files.decode_json(files.read_text(path))
+            yield os.path.basename(path), json.loads(files.read_text(path))
         except ValueError as error:
             yield os.path.basename(path), BadRowError(f"expected a JSON object: {error}")
 

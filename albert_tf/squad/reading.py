@@ -98,7 +98,7 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     """
     text = files.read_text(path)
     try:
-        root = files.decode_json(text)
+        root = json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
     questions = list(_questions(_Place(root, path), is_training))

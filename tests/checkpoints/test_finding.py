@@ -82,8 +82,6 @@ def test_the_error_without_a_checkpoint_lists_the_accepted_formats(tmp_path):
         find_checkpoint(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
         find_checkpoint(str(tmp_path / "model.ckpt-9"))
-    with pytest.raises(ValueError, match=r"https://host/model.ckpt: https:// is not supported"):
-        find_checkpoint("https://host/model.ckpt")
 
 
 def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):

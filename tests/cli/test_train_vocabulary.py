@@ -238,7 +238,7 @@ def test_pipes_are_neither_read_nor_replaced(english, tmp_path):
     pipe = str(tmp_path / "v.txt")
     with pytest.raises(FileNotFoundError, match=r"v\.txt: expected a file, but this is a pipe"):
         train_vocabulary.run(Settings(pipe, str(tmp_path / "new")))
-    with pytest.raises(ValueError, match=r"v\.txt: cannot write a file here, this is a pipe"):
+    with pytest.raises(ValueError, match=r"v\.txt: cannot write a file here"):
         train_vocabulary.run(Settings(english, pipe.removesuffix(".txt"), "wordpiece"))
 
 

