@@ -78,12 +78,8 @@ class AlbertConfig:
             modeling head is also tied to it.
         ln_type: "postln" as in the paper, or "preln" (only with the layout "albert_zh").
         share: which layers share their attention and feed-forward modules: "groups" (Google's
-            `num_hidden_groups`), "all", "attention", "ffn", "none", "cyclic" (layer i uses module
-            i mod `num_hidden_groups`), "sandwich" (all but the first and the last layer); a number
-            for each layer, as in `(0, 0, 1, 1)`; or a dict of "attention" and "ffn" to one of
-            these. Values that Google's groups can express are stored as "groups". See `sharing`.
-        adapter_rank: rank of a low-rank adapter that every layer adds to each of its kernels, so
-            that layers with shared weights can differ; 0, as in ALBERT, for none.
+            `num_hidden_groups`), "all", "attention", "ffn" or "none". What Google's groups can
+            express is stored as "groups". See `sharing`.
 
     >>> config = AlbertConfig.from_json_file("albert_config.json")
     >>> config.num_hidden_layers, config.num_hidden_groups
@@ -106,12 +102,11 @@ class AlbertConfig:
     initializer_range: float = 0.02
     layout: str = "google"
     ln_type: str = "postln"
-    share: sharing.Share = dataclasses.field(default=sharing.GROUPS, hash=False)
-    adapter_rank: int = 0
+    share: str = sharing.GROUPS
 
     def __post_init__(self) -> None:
         self._check_types()
-        share, groups = sharing.canonical(
+        share, groups = sharing.as_google(
             self.share, self.num_hidden_layers, self.num_hidden_groups
         )
         object.__setattr__(self, "share", share)
@@ -147,12 +142,9 @@ class AlbertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                least = 0 if field.name == "adapter_rank" else 1
-                if type(value) is not int or value < least:
+                if type(value) is not int or value < 1:
                     shown = files.shown(value)
-                    raise ValueError(
-                        f"{field.name}={shown}: expected an integer of {least} or more"
-                    )
+                    raise ValueError(f"{field.name}={shown}: expected an integer of 1 or more")
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
@@ -227,8 +219,6 @@ class AlbertConfig:
             del values["layout"], values["num_hidden_groups"], values["inner_group_num"]
         if self.share == sharing.GROUPS:
             del values["share"]
-        if not self.adapter_rank:
-            del values["adapter_rank"]
         return values
 
     def to_json_file(self, path: str) -> None:
@@ -360,7 +350,6 @@ def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
     attention = 4 * dense + 2 * hidden
     ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
     counts = sharing.count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
-    blocks = c.num_hidden_layers * c.inner_group_num
     return {
         "word embeddings": c.vocab_size * c.embedding_size,
         # And those of segments, and LayerNorm.
@@ -368,8 +357,6 @@ def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
         "embedding projection": projection,
         "attention": counts[0] * attention * c.inner_group_num,
         "feed-forward": counts[1] * ffn * c.inner_group_num,
-        # An adapter of a kernel [n, m] has the kernels [n, r] and [r, m].
-        "adapters": blocks * (10 * hidden + 2 * inner) * c.adapter_rank,
         "pooler": dense,
     }
 

@@ -1,4 +1,4 @@
-"""The Keras layers that ALBERT is built from: dense layers, low-rank adapters, LayerNorm, logits.
+"""The Keras layers that ALBERT is built from: dense layers, LayerNorm, logits.
 
 Constructors create all weights, under the names used in Google's checkpoints, so a checkpoint is
 simply a mapping from names to arrays.
@@ -108,34 +108,6 @@ class Linear(AlbertLayer):
 
     def call(self, x):
         return ops.dense(x, self.kernel, self.bias)  # [..., output_size]
-
-
-@register
-class Adapted(AlbertLayer):
-    """Low-rank adapter: a dense layer's output plus x · down · up, which is 0 at the start.
-
-    Layers that share a dense layer can differ by their adapters (Bae et al., arXiv 2410.20672).
-
-    Args:
-        config: the model configuration, with `adapter_rank`.
-        linear: the dense layer.
-        scope: variable scope; the weights are `scope`/down and `scope`/up.
-    """
-
-    down = Weight()
-    up = Weight()
-
-    def __init__(self, config: AlbertConfig, linear: Linear, scope: str, **kwargs: Any) -> None:
-        super().__init__(config, **kwargs)
-        self.linear = linear
-        self.scope = scope
-        self.down = self.add_kernel(f"{scope}/down", linear.input_size, config.adapter_rank)
-        shape = config.adapter_rank, linear.output_size
-        self.up = self.add_weight(f"{scope}/up", shape, initializer="zeros")
-
-    def call(self, x):
-        low = ops.matmul(x, self.down)  # [..., adapter_rank]
-        return self.linear(x) + ops.matmul(low, self.up)  # [..., output_size]
 
 
 def call_layer(layer, x, size):

@@ -51,7 +51,6 @@ from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
 from albert_tf.config import AlbertConfig
 from albert_tf.inputs import one_of, read_inputs
 from albert_tf.layers import (
-    Adapted,
     AddAndNorm,
     AlbertLayer,
     Configured,
@@ -154,39 +153,22 @@ class Sublayer(AlbertLayer):
         config: the model configuration.
         group: number of this module in the variable scopes, Google's hidden group.
         inner: index of the block within its layer.
-        shared: a module whose layers this one uses, its dense layers each with an adapter of the
-            rank `config.adapter_rank`; None for layers of its own.
-        adapter_scope: prefix of the variable scopes of the adapters.
     """
 
-    def __init__(
-        self,
-        config: AlbertConfig,
-        group: int = 0,
-        inner: int = 0,
-        shared: Any = None,
-        adapter_scope: str = "",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.group, self.inner = group, inner
-        self.shared, self.adapter_scope = shared, adapter_scope
         self.block_scope = BLOCK_SCOPES[config.layout].format(group=group, inner=inner)
         self.is_pre_ln = config.ln_type == "preln"
 
-    def make_linear(self, name: str, scope: str, input_size: int, output_size: int) -> AlbertLayer:
-        """Returns a new dense layer, or that of `shared` with an adapter."""
+    def make_linear(self, name: str, scope: str, input_size: int, output_size: int) -> Linear:
+        """Returns a new dense layer."""
+        scope = f"{self.block_scope}/{scope}"
         options = {"name": name, "dtype": self.dtype_policy}
-        if self.shared is None:
-            scope = f"{self.block_scope}/{scope}"
-            return Linear(self.config, scope, input_size, output_size, **options)
-        scope = f"{self.adapter_scope}/{name}"
-        return Adapted(self.config, getattr(self.shared, name), scope, **options)
+        return Linear(self.config, scope, input_size, output_size, **options)
 
     def make_norm(self, scope: str) -> LayerNorm:
-        """Returns a new LayerNorm, or that of `shared`."""
-        if self.shared is not None:
-            return self.shared.norm
+        """Returns a new LayerNorm."""
         make, scope = LayerNorm if self.is_pre_ln else AddAndNorm, f"{self.block_scope}/{scope}"
         return make(self.config, scope, self.config.hidden_size, name="norm")
 
@@ -433,25 +415,24 @@ class AlbertEncoder(Saved, AlbertLayer):
         config, dtype = self.config, self.dtype_policy
 
         @functools.cache
-        def module(kind: str, group: int, n: int, layer: int | None = None) -> Sublayer:
-            """Returns the module of a group; for a layer, that module with adapters."""
-            make = SelfAttention if kind == "attention" else FeedForward
-            options: dict[str, Any] = {"name": f"{kind}_{group}_{n}", "dtype": dtype}
-            if layer is not None:
-                options["shared"] = module(kind, group, n)
-                options["adapter_scope"] = f"adapters/layer_{layer}/block_{n}/{kind}"
-            return make(config, group, n, **options)
+        def module(make: type[Sublayer], kind: str, group: int, n: int) -> Sublayer:
+            """Returns the module of a group, the same object for the same group."""
+            return make(config, group, n, name=f"{kind}_{group}_{n}", dtype=dtype)
 
         @functools.cache
-        def block(attention: int, ffn: int, n: int, layer: int | None) -> TransformerBlock:
+        def block(attention: int, ffn: int, n: int) -> TransformerBlock:
             """Returns a pair of modules, the same object for the same pair."""
-            pair = module("attention", attention, n, layer), module("feed_forward", ffn, n, layer)
-            name = f"block_{attention}_{ffn}_{n}"
-            return TransformerBlock(config, *pair, name=name, dtype=dtype)
+            return TransformerBlock(
+                config,
+                module(SelfAttention, "attention", attention, n),
+                module(FeedForward, "feed_forward", ffn, n),
+                name=f"block_{attention}_{ffn}_{n}",
+                dtype=dtype,
+            )
 
         return [
-            block(attention, ffn, n, layer if config.adapter_rank else None)
-            for layer, (attention, ffn) in enumerate(zip(*config.modules_of_layers(), strict=True))
+            block(attention, ffn, n)
+            for attention, ffn in zip(*config.modules_of_layers(), strict=True)
             for n in range(config.inner_group_num)
         ]
 

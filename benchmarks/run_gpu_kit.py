@@ -52,7 +52,7 @@ COPIED_VALUES = 2**30
 SMALLEST_MATMUL = 1024  # on a CPU
 REASON_LENGTH = 500
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # ours → Hugging Face's
-OURS_ONLY = ("layout", "ln_type", "share", "adapter_rank")  # keys of the config
+OURS_ONLY = ("layout", "ln_type", "share")  # keys of the config
 
 Entry = dict[str, Any]
 

@@ -65,11 +65,8 @@ class NumpyAlbert:
             return x
         return np.where(next(self.keeps), x / (1 - rate), 0)
 
-    def dense(self, x, scope, adapter=""):
-        y = x @ self.weights[f"{scope}/kernel"] + self.weights[f"{scope}/bias"]
-        if f"{adapter}/down" in self.weights:
-            y = y + x @ (self.weights[f"{adapter}/down"] @ self.weights[f"{adapter}/up"])
-        return y
+    def dense(self, x, scope):
+        return x @ self.weights[f"{scope}/kernel"] + self.weights[f"{scope}/bias"]
 
     def norm(self, x, scope):
         x = x - x.mean(-1, keepdims=True)
@@ -87,11 +84,11 @@ class NumpyAlbert:
         mapping = "bert/encoder/embedding_hidden_mapping_in"
         return self.dense(x, mapping) if f"{mapping}/kernel" in self.weights else x  # [B, S, H]
 
-    def attention(self, x, queries, input_mask, scope, adapter):
+    def attention(self, x, queries, input_mask, scope):
         heads = self.config.num_attention_heads
 
         def project(x, name):  # [B, S, H] → [B, A, S, D]
-            x = self.dense(x, f"{scope}/{name}", f"{adapter}/{name}")
+            x = self.dense(x, f"{scope}/{name}")
             return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
         query, key, value = project(queries, "query"), project(x, "key"), project(x, "value")
@@ -117,29 +114,25 @@ class NumpyAlbert:
             f"{blocks[number // 3]}/{scope}"
             for number, scope in enumerate(SCOPES[self.config.layout])
         )
-        adapters = [
-            f"adapters/layer_{layer}/block_{inner}/{x}" for x in ("attention", "feed_forward")
-        ]
 
         def take(x):
             return np.take_along_axis(x, rows[..., None], axis=1)  # [B, Q, H]
 
-        def dropped_dense(x, scope, adapter):
-            y = self.dense(x, scope, f"{adapter}/projection")
-            return self.dropout(y, self.config.hidden_dropout_prob)
+        def dropped_dense(x, scope):
+            return self.dropout(self.dense(x, scope), self.config.hidden_dropout_prob)
 
         def hidden(x):
-            return activation(self.dense(x, ffn, f"{adapters[1]}/intermediate"))
+            return activation(self.dense(x, ffn))
 
         activation = ACTIVATIONS[self.config.hidden_act]
         if self.config.ln_type == "preln":
             normal = self.norm(x, norm)
-            y = self.attention(normal, take(normal), input_mask, attention, adapters[0])
-            x = take(x) + dropped_dense(y, output, adapters[0])
-            return x + dropped_dense(hidden(self.norm(x, ffn_norm)), ffn_output, adapters[1])
-        y = self.attention(x, take(x), input_mask, attention, adapters[0])
-        x = self.norm(take(x) + dropped_dense(y, output, adapters[0]), norm)
-        return self.norm(x + dropped_dense(hidden(x), ffn_output, adapters[1]), ffn_norm)
+            y = self.attention(normal, take(normal), input_mask, attention)
+            x = take(x) + dropped_dense(y, output)
+            return x + dropped_dense(hidden(self.norm(x, ffn_norm)), ffn_output)
+        y = self.attention(x, take(x), input_mask, attention)
+        x = self.norm(take(x) + dropped_dense(y, output), norm)
+        return self.norm(x + dropped_dense(hidden(x), ffn_output), ffn_norm)
 
     def encode(self, input_ids, input_mask, segment_ids, positions=None):
         """Returns the last layer, [B, S, H], and the pooled output, [B, H].

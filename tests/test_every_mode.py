@@ -162,7 +162,6 @@ def draw_config(draws, layers, is_released):
         return AlbertConfig(**TINY_SHAPE | changes)
     changes["hidden_act"] = draws.choice(ACTIVATIONS)
     changes["layout"] = draws.choice(("google", "albert_zh"))
-    changes["adapter_rank"] = draws.choice((0, 2))
     if changes["layout"] == "albert_zh":
         changes["ln_type"] = draws.choice(("postln", "preln"))
     else:

@@ -24,7 +24,6 @@ PRE_LN = dataclasses.replace(ZH, ln_type="preln")
 WITH_DROPOUT = dataclasses.replace(
     CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
 )
-ADAPTED = dataclasses.replace(CONFIG, adapter_rank=2)
 MODELS = {
     "pretraining": lambda config, **kwargs: modeling.AlbertForPretraining(config, **kwargs),
     "classification": lambda config, **kwargs: heads.AlbertForClassification(config, 3, **kwargs),
@@ -36,16 +35,12 @@ MODELS = {
 }
 LAYERS = {
     "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3),
-    "adapted": lambda: modeling.Adapted(ADAPTED, modeling.Linear(CONFIG, "a/b", 7, 3), "adapter"),
     "norm": lambda: modeling.LayerNorm(CONFIG, "some/LayerNorm", 7),
     "add and norm": lambda: modeling.AddAndNorm(CONFIG, "some/LayerNorm", 7),
     "feed_forward": lambda: modeling.FeedForward(CONFIG, 1),
     "output": lambda: modeling.OutputLayer(CONFIG, "some/", 3, 0.1),
     "embeddings": lambda: modeling.Embeddings(CONFIG),
     "attention": lambda: modeling.SelfAttention(CONFIG),
-    "attention with adapters": lambda: modeling.SelfAttention(
-        ADAPTED, shared=modeling.SelfAttention(CONFIG), adapter_scope="adapters/layer_0"
-    ),
     "block": lambda: modeling.TransformerBlock(CONFIG, modeling.SelfAttention(CONFIG, 1)),
     "encoder": lambda: modeling.AlbertEncoder(CONFIG, recompute=True),
     "masked_lm": lambda: modeling.MaskedLMHead(CONFIG),

@@ -285,7 +285,7 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
 
     Raises:
         ValueError: the model has albert_zh's layout (the message says how to convert it), or
-            shares its weights in a way that Google's hidden groups cannot express, or adapters.
+            shares its weights in a way that Google's hidden groups cannot express.
     """
     if config.layout != "google":
         raise ValueError(
@@ -293,10 +293,9 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
             "`albert convert` converts albert_zh's post-LN models to "
             "it, with E = H"
         )
-    if config.share != GROUPS or config.adapter_rank:
+    if config.share != GROUPS:
         raise ValueError(
-            f"{whose} ALBERT has hidden groups only, and no adapters: this model has "
-            f"share={config.share!r}, adapter_rank={config.adapter_rank}"
+            f"{whose} ALBERT has hidden groups only: this model has share={config.share!r}"
         )
 
 

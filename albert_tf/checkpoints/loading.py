@@ -32,7 +32,6 @@ from albert_tf.checkpoints.names import (
 )
 from albert_tf.config import AlbertConfig
 from albert_tf.sentence_objectives import SCOPE
-from albert_tf.sharing import GROUPS
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
@@ -360,7 +359,6 @@ def _compare(
     obstacles, notes = _remarks(recognized, entries, model)
     if model is not None and not init_from_group0:
         beside = _config_beside(weights.path)
-        obstacles += _other_sharing(beside, getattr(model, "config", None))
         notes += _unseen_differences(beside, getattr(model, "config", None))
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
@@ -434,26 +432,6 @@ def _unseen_differences(theirs: AlbertConfig | None, config: Any) -> list[str]:
         "outputs are not those that it was trained for"
         for key, (before, now) in pairs.items()
         if before != now
-    ]
-
-
-def _other_sharing(theirs: AlbertConfig | None, config: Any) -> list[str]:
-    """Returns how the sharing of a checkpoint differs from the model's, by the config beside it.
-
-    Patterns such as (0, 0, 1, 1) and (0, 1, 0, 1) have the same weights, so only the config tells
-    them apart.
-    """
-    if theirs is None or not isinstance(config, AlbertConfig):
-        return []
-    if theirs.share == config.share == GROUPS:
-        return []
-    is_same_depth = theirs.num_hidden_layers == config.num_hidden_layers
-    if not is_same_depth or theirs.modules_of_layers() == config.modules_of_layers():
-        return []
-    return [
-        f"share is {theirs.share!r} in the config beside the checkpoint (num_hidden_groups="
-        f"{theirs.num_hidden_groups}), {config.share!r} in the model's "
-        f"(num_hidden_groups={config.num_hidden_groups}): the layers would use other modules"
     ]
 
 

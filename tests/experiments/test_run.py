@@ -43,7 +43,7 @@ def test_every_row_of_a_table_can_be_run(name, tmp_path):
 
 
 def test_an_unknown_table_is_refused_with_those_that_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"--table=shares: .*one of adapters, .*, width"):
+    with pytest.raises(ValueError, match=r"--table=shares: .*one of depth, .*, width"):
         report.read_table("shares")
     path = tmp_path / "mine.json"
     path.write_text('{"title": "x", "lines": {}}')
