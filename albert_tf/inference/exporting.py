@@ -19,7 +19,7 @@ def export_saved_model(
     """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
 
     Its signatures take raw strings, serialized examples and tensors (docs/serving.md). Its weights
-    are float32. TensorFlow Serving can serve it, and `run_predict.py --model_dir` and
+    are float32. TensorFlow Serving can serve it, and `albert predict --model_dir` and
     `load_predictor` accept its folder.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
