@@ -4,7 +4,7 @@
         tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification, Predictor)
     )
 
-`from_pretrained`, `load_predictor`, `run_predict.py` and its web page get everything that they know
+`from_pretrained`, `load_predictor`, `albert predict` and its web page get everything that they know
 about a task from its row. A run records the name of the row with its checkpoints. Rows of this
 package refer to classes and functions by "module:name", which are imported on first use.
 """
@@ -228,7 +228,7 @@ def get(name: str) -> TaskSpec:
     if spec is None:
         raise ValueError(
             f"task={name!r}: expected one of {', '.join(map(repr, (*_rows, *_ALIASES)))}. If it is "
-            "a task of your own, import the file that registers it (run_predict.py: --task_module)"
+            "a task of your own, import the file that registers it (albert predict: --task_module)"
         )
     return spec
 

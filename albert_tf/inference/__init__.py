@@ -19,7 +19,7 @@ __all__ = ["Settings", "run", "serve"]
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yields a JSON object for each input, in input order, as `run_predict.py` prints them.
+    """Yields a JSON object for each input, in input order, as `albert predict` prints them.
 
     Args:
         settings: the settings, which correspond to the flags of that program.

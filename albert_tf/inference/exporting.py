@@ -20,7 +20,7 @@ def export_saved_model(
 
     Its signatures take serialized examples, tensors and, to classify or embed texts, raw strings
     (docs/serving.md). Its weights are float32. TensorFlow Serving can serve it, and
-    `run_predict.py --model_dir` and `load_predictor` accept its folder.
+    `albert predict --model_dir` and `load_predictor` accept its folder.
 
     >>> model, tokenizer = albert_tf.from_pretrained(
     ...     "albert_tiny/", "classification", num_labels=2

@@ -1,4 +1,4 @@
-"""Implements run_predict.py: predicts from a text or a file, given the settings."""
+"""Implements `albert predict`: predicts from a text or a file, given the settings."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def save_pretrained(
 
     The folder contains `albert_config.json`, `model.ckpt-best` with Google's variable names, the
     vocabulary, and `run.json` with the task and the labels. `from_pretrained`, `load_predictor`,
-    `run_predict.py --model_dir` and `--init_checkpoint` of the programs accept it.
+    `albert predict --model_dir` and `--init_checkpoint` of the programs accept it.
     `albert convert` converts it for Hugging Face's transformers. A model that was
     saved there before is replaced: a kill leaves the old one or the new one, whole. Other files in
     the folder are left alone.

@@ -1,4 +1,4 @@
-"""Settings of run_predict.py. This module does not import TensorFlow."""
+"""Settings of `albert predict`. This module does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class WebSettings(SettingsGroup):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
-    """All settings of run_predict.py."""
+    """All settings of `albert predict`."""
 
     GROUP = "output and resources"
     ESSENTIAL = (

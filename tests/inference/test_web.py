@@ -155,6 +155,7 @@ def test_a_page_has_a_form_for_each_task(pretrained_dir, classifier_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_program_serves_on_the_loopback_interface(classifier_dir):
     from gradio_client import Client
 
