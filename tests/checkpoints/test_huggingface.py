@@ -14,7 +14,7 @@ import tensorflow as tf
 from safetensors import safe_open
 
 from albert_tf import ops
-from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints import huggingface, tokenizer_json
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
     save_hugging_face,
@@ -109,8 +109,9 @@ def test_unsupported_heads_are_reported(caplog):
     assert "not written: start_logits/dense/kernel" in caplog.text
 
 
-def test_the_error_without_safetensors_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+@pytest.mark.parametrize("package", ["safetensors.numpy", "tokenizers"])
+def test_the_error_without_the_extra_says_what_to_install(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
         save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED)
     assert not list(tmp_path.iterdir())
@@ -142,7 +143,7 @@ def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
     def refuse(tokenizer):
         raise ValueError("tokenizer.json cannot hold it")
 
-    monkeypatch.setattr(huggingface.tokenizer_json, "tokenizer_json", refuse)
+    monkeypatch.setattr(tokenizer_json, "tokenizer_json", refuse)
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
     assert not (tmp_path / "tokenizer.json").exists()
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
