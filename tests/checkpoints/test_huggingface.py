@@ -305,7 +305,7 @@ def test_their_pipelines_produce_our_scores_and_names(transformers_python, tmp_p
     save_hugging_face(str(pretrained), weights, ROOMY, spm_model_file=toy_spm_model)
     weights = {n: x for n, x in weights.items() if n.startswith("bert/")} | head
     save_hugging_face(str(classifier), weights, ROOMY, None, toy_spm_model, True, task)
-    (classifier / "task.json").write_text(json.dumps(task))
+    (classifier / "run.json").write_text(json.dumps({"task": task}))
 
     texts = ["The river froze in 1999, near the boat.", "a café"]
     masked = ["The [MASK] froze.", "A boat near the [MASK].", "[MASK] sea"]

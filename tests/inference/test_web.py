@@ -261,9 +261,8 @@ def choices_dir(tmp_path_factory, config_file, toy_spm_model):
 def tags_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, 12), "output_bias": (3,)}
     folder = tmp_path_factory.mktemp("tags")
-    (folder / "task.json").write_text(
-        json.dumps({"token_labels": ["B-<b>LOC", "I-<b>LOC", "B-<b>PER"], "tag_scheme": "iob2"})
-    )
+    task = {"token_labels": ["B-<b>LOC", "I-<b>LOC", "B-<b>PER"], "tag_scheme": "iob2"}
+    (folder / "run.json").write_text(json.dumps({"task": task}))
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 

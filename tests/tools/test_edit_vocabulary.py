@@ -275,9 +275,9 @@ def make_classifier(tmp_path, toy_spm_model):
         "flags": {"spm_model_file": "old.model", "vocab_file": None, "max_seq_length": 13},
         "directory": str(tmp_path),
         "config": {"vocab_size": 97},
+        "task": task,
     }
     folder = write_model(tmp_path / "run", toy_spm_model, weights)
-    (folder / "task.json").write_text(json.dumps(task))
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "cola_dev.npz").write_bytes(b"cache of old ids")
     return folder
