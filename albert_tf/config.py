@@ -6,7 +6,6 @@ albert_zh's configs and Hugging Face's `config.json` can be read as well.
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -22,10 +21,6 @@ LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
 
 _LARGEST_SIZE = 2**31 - 1  # limit of all integers, because token ids are int32
-_BLOCK_BYTES = 100_000  # measured size of a training graph for each application of a block
-_FLOAT_BYTES = 4
-_TRAINING_COPIES = 4  # weights, gradients and two moments
-_GIB = 2**30
 
 # Keys of Google's configs that its model ignores.
 HISTORIC_KEYS = frozenset(
@@ -200,13 +195,11 @@ class AlbertConfig:
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: the file is not a JSON object, or `from_dict` or `check_memory` rejects it.
+            ValueError: the file is not a JSON object, or `from_dict` rejects it.
         """
         values = files.read_json(included.config_file(path))
         try:
-            config = cls.from_dict(values)
-            config.check_memory()
-            return config
+            return cls.from_dict(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -235,39 +228,6 @@ class AlbertConfig:
             raise ValueError(
                 f"--max_seq_length={max_seq_length} is larger than the model's "
                 f"max_position_embeddings={self.max_position_embeddings}"
-            )
-
-    def check_memory(self) -> None:
-        """Checks that the encoder fits into this machine's memory.
-
-        Logs a warning if the weights fit, but not together with gradients and optimizer moments.
-
-        Raises:
-            ValueError: the weights and the graph of the layers do not fit. The message names the
-                key that contributes most.
-        """
-        available = _memory_of_machine()
-        sizes = dataclasses.asdict(self)
-        needed = _least_bytes(sizes)
-        if needed > available:
-            # The key that would make the model smallest if it were 1.
-            whole_numbers = {name for name, value in sizes.items() if type(value) is int}
-            if self.share != sharing.GROUPS:  # which depends on the numbers of layers and groups
-                whole_numbers -= {"num_hidden_layers", "num_hidden_groups"}
-            name = min(whole_numbers, key=lambda name: _least_bytes(sizes | {name: 1}))
-            raise ValueError(
-                f"{name}={sizes[name]}: a model of this size needs at least "
-                f"{needed / _GIB:,.0f} GiB of memory; this machine has {available / _GIB:,.0f} GiB"
-            )
-        training = _TRAINING_COPIES * _FLOAT_BYTES * sum(_count_weights(sizes).values())
-        if training > available:
-            logging.log_first_n(
-                logging.WARNING,
-                "Training this model needs more than %.0f GiB for weights, gradients and moments; "
-                "this machine has %.0f GiB of memory.",
-                1,
-                training / _GIB,
-                available / _GIB,
             )
 
     def modules_of_layers(self) -> tuple[sharing.Pattern, sharing.Pattern]:
@@ -359,14 +319,3 @@ def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
         "feed-forward": counts[1] * ffn * c.inner_group_num,
         "pooler": dense,
     }
-
-
-def _least_bytes(sizes: dict[str, Any]) -> int:
-    """Returns the size of an encoder's weights and the graph of its layers in bytes."""
-    blocks: int = sizes["num_hidden_layers"] * sizes["inner_group_num"]
-    return _FLOAT_BYTES * sum(_count_weights(sizes).values()) + _BLOCK_BYTES * blocks
-
-
-def _memory_of_machine() -> int:
-    """Returns the size of this machine's memory in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -391,7 +391,6 @@ class AlbertEncoder(Saved, AlbertLayer):
         add_pooling_layer: bool = True,
         **kwargs: Any,
     ) -> None:
-        config.check_memory()
         super().__init__(config, **kwargs)
         self.recompute, self.add_pooling_layer = recompute, add_pooling_layer
         H, dtype = config.hidden_size, self.dtype_policy

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from albert_tf import config as config_module
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
@@ -289,37 +288,3 @@ def test_a_sequence_longer_than_the_position_embeddings_is_rejected():
     config.check_length(11)
     with pytest.raises(ValueError, match=r"--max_seq_length=12 is larger than the model.s max_"):
         config.check_length(12)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "vocab_size",
-        "embedding_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "intermediate_size",
-        "inner_group_num",
-        "max_position_embeddings",
-        "type_vocab_size",
-    ],
-)
-def test_a_size_too_large_for_memory_is_reported_by_name(name):
-    config = AlbertConfig(**TINY_SHAPE | {name: 2 * 10**9})
-    with pytest.raises(ValueError, match=rf"^{name}=2000000000: .* needs at least [\d,]+ GiB "):
-        config.check_memory()
-
-
-def test_a_model_too_large_for_training_causes_a_warning(monkeypatch, tiny_config, caplog):
-    weights = tiny_config.num_weights
-    graph = config_module._BLOCK_BYTES * tiny_config.num_hidden_layers
-    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 4 * weights + graph - 1)
-    with pytest.raises(ValueError, match="num_hidden_layers=3: a model of this size needs"):
-        tiny_config.check_memory()
-    monkeypatch.setattr(config_module, "_BLOCK_BYTES", 0)
-    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 16 * weights)
-    tiny_config.check_memory()
-    assert "gradients and moments" not in caplog.text
-    monkeypatch.setattr(config_module, "_memory_of_machine", lambda: 16 * weights - 1)
-    tiny_config.check_memory()
-    assert "more than 0 GiB for weights, gradients and moments" in caplog.text

@@ -588,8 +588,6 @@ EVALUATION = {"metrics": {"f1": 0.5}, "checkpoint": "ab" * 8, "measured_on": "cd
 EVALUATIONS = [json.dumps({"step": step, **EVALUATION}) for step in (0, 2, 4)]
 METRICS = [json.dumps({"step": step, "loss": 1.5, "learning_rate": 0.1}) for step in (2, 4, 6)]
 TASK = {"task_name": "tsv", "folder": "", "labels": ["a", "b"], "is_regression": False}
-TAGS = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-EARLIER = {"identity": {"optimizer": "lamb"}, "paths": {}, "others": {"log_steps": "100"}}
 RESULTS = {"train": {"step": 6, "loss": 1.5}, "eval": {"f1": 0.5, "global_step": 4}}
 
 
@@ -622,24 +620,6 @@ def read_record(path):
     found = run_record.read(folder) or run_record.TrainedWith({})
     steps = metrics_log.ReportInterval(folder, 0).steps
     return dataclasses.astuple(found), custom.remembered_labels(folder), steps
-
-
-@kind("trained_with.json", write_lines("trained_with.json", json.dumps(EARLIER)), damage_json)
-def read_trained_with(path):
-    return dataclasses.astuple(run_record.read(str(path.parent)))
-
-
-@kind("task.json of a classifier", write_lines("task.json", json.dumps(TASK)), damage_json)
-def read_task(path):
-    task = dataclasses.replace(tasks.find_task("cola"), labels=("a", "b"), folder="")
-    custom.check_task(str(path.parent), task, is_training=True)
-    return custom.remembered_labels(str(path.parent))
-
-
-@kind("task.json of tags", write_lines("task.json", json.dumps(TAGS)), damage_json)
-def read_tags(path):
-    tags = tokens.remembered_tags(str(path.parent))
-    return dataclasses.astuple(tags), tokens.find_spans(tags.labels, tags.scheme)
 
 
 @kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_json)

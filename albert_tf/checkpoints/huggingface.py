@@ -7,7 +7,6 @@ exists even if E = H, and "gelu" is the exact function with erf; Google's is cal
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface_tasks, tokenizer_json
+from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
 from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
@@ -116,15 +115,17 @@ def save_hugging_face(
         task_name: as in `config_to_hugging_face`.
 
     Raises:
-        ValueError: Hugging Face's ALBERT does not support this model, safetensors is not installed,
-            or the vocabulary is invalid.
+        ValueError: Hugging Face's ALBERT does not support this model, safetensors or tokenizers is
+            not installed, or the vocabulary is invalid.
     """
     weights = to_hugging_face(tensors, config)
     try:
+        import tokenizers  # noqa: F401 - is it installed?
         from safetensors.numpy import save
     except ImportError:
         raise ValueError(
-            "writing model.safetensors requires safetensors: pip install 'albert-tf2[hf]'"
+            "writing a Hugging Face model requires safetensors and tokenizers: pip install "
+            "'albert-tf2[hf]'"
         ) from None
     values = config_to_hugging_face(config, tensors, task, task_name)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
@@ -142,11 +143,13 @@ def save_hugging_face(
 
 def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
     """Writes the vocabulary, `tokenizer.json` and `tokenizer_config.json`."""
+    from albert_tf.checkpoints.tokenizer_json import tokenizer_json
+
     name = SENTENCEPIECE_NAME if tokenizer.is_sentencepiece else WORDPIECE_NAME
     files.copy(source, os.path.join(directory, name))
     tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
     try:
-        content = json.dumps(tokenizer_json.tokenizer_json(tokenizer), ensure_ascii=False)
+        content = tokenizer_json(tokenizer)
         with files.write_atomically(os.path.join(directory, TOKENIZER_FILE)) as stream:
             stream.write(content)
     except ValueError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, included, tasks
+from albert_tf import included, tasks
 from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.loading import load_checkpoint
@@ -85,11 +85,7 @@ class ModelSource:
         Raises:
             FileNotFoundError, ValueError: there is no config, or it is invalid.
         """
-        values = files.read_json(self.config_file)
-        try:
-            return AlbertConfig.from_dict(values)
-        except ValueError as error:
-            raise ValueError(f"{self.config_file}: {error}") from None
+        return AlbertConfig.from_json_file(self.config_file)
 
     @functools.cached_property
     def vocabulary(self) -> tuple[str | None, str | None]:

@@ -3,7 +3,7 @@
 Its entries are
 
 * the last start that trained: `started`, `command`, `directory`, `flags` (all settings), `config`,
-  `versions`, `source`, `host`, `platform` and `device`;
+  `versions`, `platform` and `device`;
 * `identity` and `paths`: everything that the result of the training depends on. They are written
   with the first checkpoint, and compared when the run is resumed or its model is used, because a
   model only works with the vocabulary and the order of labels it was trained with, and others of
@@ -14,9 +14,7 @@ Its entries are
 Converted checkpoints keep what is known of task and vocabulary. Other starts, such as evaluations,
 leave a `run.json` of a training as it is. `runs.jsonl` has a line for every start, and
 `results.json` the final metrics. In a folder of Hugging Face, `config.json` says which task and
-labels the model has, if no record does. Earlier versions kept three of the entries in
-`trained_with.json`, `task.json` and `reporting.json`, which are read where `run.json` does not have
-them.
+labels the model has, if no record does.
 
 TensorFlow is not imported here, so that programs know a run's settings at once.
 """
@@ -29,9 +27,6 @@ import hashlib
 import json
 import os
 import platform
-import socket
-import subprocess
-import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +37,7 @@ from albert_tf import files
 from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
-from albert_tf.settings import SettingsGroup, describe, from_text, with_current_names
+from albert_tf.settings import SettingsGroup, describe, from_text
 from albert_tf.tokenization import Tokenizer
 
 FILE = "run.json"
@@ -50,20 +45,17 @@ RUNS_FILE = "runs.jsonl"
 RESULTS_FILE = "results.json"
 PHASES = ("train", "eval", "test")
 _HUGGING_FACE_FILE = "config.json"
-_EARLIER_FILE = "trained_with.json"  # with `identity`, `paths` and `others`, settings as texts
-# Entries that a new start leaves as they are. Earlier versions kept the last two in files of their
-# own, such as task.json.
+# Entries that a new start leaves as they are.
 IDENTITY = "identity"
 PATHS = "paths"
-OTHERS = "others"
 TASK = "task"
 REPORTING = "reporting"
-_OF_CHECKPOINTS = (IDENTITY, PATHS, OTHERS, TASK, REPORTING)
+_OF_CHECKPOINTS = (IDENTITY, PATHS, TASK, REPORTING)
 _KINDS = {
     "flags": dict,
     "config": dict,
     "directory": str,
-    **dict.fromkeys((IDENTITY, PATHS, OTHERS), dict[str, str]),
+    **dict.fromkeys((IDENTITY, PATHS), dict[str, str]),
     **dict.fromkeys((TASK, REPORTING), dict),
 }
 
@@ -83,7 +75,6 @@ OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # names that tokenization depends
 _DECIDE_START = {"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT}
 _DIGEST_LENGTH = 16
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
-_GIT_SECONDS = 10
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
@@ -158,14 +149,7 @@ def content(folder: str) -> dict[str, Any]:
     Raises:
         ValueError: a file of the run is damaged.
     """
-    own = _read_own(folder)
-    entries = dict(own)
-    path = os.path.join(folder, _EARLIER_FILE)
-    if IDENTITY not in entries and files.exists(path):
-        entries |= files.read_json(path, typing.get_type_hints(TrainedWith))
-    for name in (TASK, REPORTING):
-        if value := _find_entry(folder, name, own)[0]:
-            entries[name] = value
+    entries = _read_own(folder)
     identity = entries.get(IDENTITY, {})
     if TASK in entries or TASK in identity:
         return entries
@@ -206,22 +190,6 @@ def _read_own(folder: str) -> dict[str, Any]:
     return files.parse_json(text, path, kinds)
 
 
-def _find_entry(
-    folder: str, name: str, own: Mapping[str, Any]
-) -> tuple[dict[str, Any] | None, str]:
-    """Returns an entry, None if there is none, and the path of the file that it is in.
-
-    Args:
-        folder: folder of the run.
-        name: name of the entry.
-        own: the content of its `run.json`.
-    """
-    if name in own:
-        return own[name], os.path.join(folder, FILE)
-    path = os.path.join(folder, f"{name}.json")
-    return (files.read_json(path, {}) if files.exists(path) else None), path
-
-
 def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Returns the entry `TASK`, and the path of the file that it is in.
 
@@ -235,12 +203,12 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
     Raises:
         ValueError: the file is damaged or was written by another program.
     """
-    entry, path = _find_entry(folder, TASK, _read_own(folder))
-    if entry is None:
+    own, path = _read_own(folder), os.path.join(folder, FILE)
+    if TASK not in own:
         theirs = content(folder).get(TASK, {})
         path = os.path.join(folder, _HUGGING_FACE_FILE) if theirs else path
         return (theirs if fields.keys() <= theirs.keys() else {}), path  # {}: of another task
-    return files.parse_json(json.dumps(entry), path, fields), path
+    return files.parse_json(json.dumps(own[TASK]), path, fields), path
 
 
 def read_reporting(folder: str, name: str, kind: type) -> Any:
@@ -254,9 +222,10 @@ def read_reporting(folder: str, name: str, kind: type) -> Any:
     Raises:
         ValueError: the file is damaged, or the value has another type.
     """
-    entry, path = _find_entry(folder, REPORTING, _read_own(folder))
-    if entry is None or name not in entry:
+    entry = _read_own(folder).get(REPORTING, {})
+    if name not in entry:
         return None
+    path = os.path.join(folder, FILE)
     return files.parse_json(json.dumps(entry), path, {name: kind})[name]
 
 
@@ -270,11 +239,7 @@ def read(folder: str) -> TrainedWith | None:
     if IDENTITY not in entries:
         return None
     flags = {name: _as_text(value) for name, value in entries.get("flags", {}).items()}
-    return TrainedWith(
-        with_current_names(entries[IDENTITY]),
-        entries.get(PATHS, {}),
-        with_current_names(entries.get(OTHERS, flags)),
-    )
+    return TrainedWith(entries[IDENTITY], entries.get(PATHS, {}), flags)
 
 
 def _as_text(value: Any) -> str:
@@ -285,13 +250,11 @@ def _as_text(value: Any) -> str:
 def read_flags(folder: str) -> tuple[dict[str, Any], str]:
     """Returns the settings of the run in a folder, and its working directory; {} and "" if unknown.
 
-    Settings that have since been renamed have their current names.
-
     Raises:
         ValueError: a file of the run is damaged.
     """
     entries = _read_own(folder)
-    return with_current_names(entries.get("flags", {})), entries.get("directory", "")
+    return entries.get("flags", {}), entries.get("directory", "")
 
 
 def read_settings(folder: str) -> dict[str, str]:
@@ -362,9 +325,8 @@ def write_content(folder: str, entries: Mapping[str, Any]) -> None:
 
 def write(folder: str, trained_with: TrainedWith) -> None:
     """Records what the checkpoints in a folder are trained with."""
-    entries = content(folder) | {IDENTITY: trained_with.identity, PATHS: trained_with.paths}
-    entries.pop(OTHERS, None)  # of an earlier training
-    write_content(folder, entries)
+    entry = {IDENTITY: trained_with.identity, PATHS: trained_with.paths}
+    write_content(folder, content(folder) | entry)
 
 
 def write_entry(folder: str, name: str, values: Mapping[str, Any]) -> None:
@@ -415,9 +377,8 @@ def describe_start(
             that the user accepted; "changed_settings" in the file.
 
     Returns:
-        An entry for each argument, and `started` (UTC), the working `directory`, `host`,
-        `platform`, `versions`, and `source`, the git commit of this package and whether files
-        differ from it, or None outside a git repository.
+        An entry for each argument, and `started` (UTC), the working `directory`, `platform` and
+        `versions`.
     """
     entry = {
         "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -426,8 +387,6 @@ def describe_start(
         "flags": dict(settings),
         "config": dict(config),
         "versions": _versions(),
-        "source": _source(),
-        "host": socket.gethostname(),
         "platform": platform.platform(),
         "device": dict(device),
     }
@@ -450,25 +409,6 @@ def _versions() -> dict[str, str]:
         "tf_keras": tf_keras.__version__,
         "numpy": np.__version__,
     }
-
-
-def _source() -> dict[str, Any] | None:
-    """Returns the commit of the git repository that contains this package, or None."""
-    try:
-        # Fails if the package is installed inside an unrelated repository that does not track it.
-        _git("ls-files", "--error-unmatch", os.path.basename(__file__))
-        commit = _git("rev-parse", "HEAD")
-        changes = _git("status", "--porcelain", "-uno")
-    except (OSError, subprocess.SubprocessError):  # git is not installed, or fails
-        return None
-    return {"commit": commit, "dirty": bool(changes)}
-
-
-def _git(*arguments: str) -> str:
-    """Returns the output of git, run in the package's folder."""
-    command = ["git", "-C", os.path.dirname(os.path.abspath(__file__)), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS)
-    return done.stdout.strip()
 
 
 def record_results(output_dir: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,237 +1,148 @@
-"""Writes `tokenizer.json`, a tokenizer in the format of Hugging Face's `tokenizers`.
+"""Puts together a tokenizer of Hugging Face's library `tokenizers`, and writes it as JSON.
 
-The file describes the pipeline from text to ids, which follows `tokenization`: normalization with
-regular expressions that use Python's character classes, then SentencePiece's unigram model or
-WordPiece. Writing the file needs no additional package, and `transformers` can read it without
-protobuf or tiktoken. The ids equal those of `FullTokenizer`, except for the differences listed in
-docs/differences.md.
+Normalization, in part by regular expressions with Python's character classes, is followed by
+SentencePiece's unigram model or WordPiece, as in `tokenization`. `transformers` reads the result
+without protobuf or tiktoken. The ids equal those of `FullTokenizer`, except for the differences
+listed in docs/differences.md.
 
 The normalizers process a text in parts, split at special tokens such as `[MASK]`.
 """
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from typing import Any
 
 import sentencepiece
+import tokenizers
+from absl import logging
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from albert_tf import tokenization
-from albert_tf.huggingface_tokenizer import TOKENIZER_FILE
 from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
 
 _UNIGRAM = 1  # SentencePiece's model type
-_FINAL_SIGMA = "\u03c2"
-_SIGMA = "\u03a3"
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))  # code points of control characters
+_FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
 _MARGIN = 0.01  # by which the score of a suppressed piece is lower than that of its parts
 
-Step = dict[str, Any]  # a component of the pipeline: its "type" and arguments
 
-
-def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
+def tokenizer_json(tokenizer: FullTokenizer) -> str:
     """Returns the content of `tokenizer.json` for a vocabulary.
 
     Raises:
-        ValueError: the format does not support the SentencePiece model. The message says why.
+        ValueError: the library does not support the SentencePiece model. The message says why.
     """
-    steps = _sentencepiece_steps(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": _special_symbols(tokenizer),
-        **steps,
-        "post_processor": _special_ids_around_texts(tokenizer),
-    }
+    theirs = _unigram(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
+    cls, sep = tokenizer.cls_id, tokenizer.sep_id
+    for number in sorted({tokenizer.pad_id, tokenizer.unk_id, cls, sep, tokenizer.mask_id}):
+        # With SentencePiece, a space before [MASK] is part of the masked word.
+        takes_space = tokenizer.is_sentencepiece and number == tokenizer.mask_id
+        symbol = tokenizer.pieces[number]
+        token = tokenizers.AddedToken(symbol, lstrip=takes_space, normalized=False)
+        theirs.add_special_tokens([token])
+    names = tokenizer.pieces[cls], tokenizer.pieces[sep]
+    single = "{}:0 $A:0 {}:0".format(*names)
+    theirs.post_processor = processors.TemplateProcessing(
+        single, f"{single} $B:1 {names[1]}:1", list(zip(names, (cls, sep), strict=True))
+    )
+    return str(theirs.to_str())
 
 
-def _special_symbols(tokenizer: FullTokenizer) -> list[dict[str, Any]]:
-    """Returns the special tokens, which are recognized in texts, as required for `[MASK]`."""
-    ids = {tokenizer.pad_id, tokenizer.unk_id}
-    ids |= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
-    return [
-        {
-            "id": token_id,
-            "content": tokenizer.pieces[token_id],
-            "single_word": False,
-            # A space before [MASK] is part of the masked word.
-            "lstrip": tokenizer.is_sentencepiece and token_id == tokenizer.mask_id,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for token_id in sorted(ids)
-    ]
+def _replace(pattern: str, content: str) -> Any:
+    return normalizers.Replace(tokenizers.Regex(pattern), content)
 
 
-def _special_ids_around_texts(tokenizer: FullTokenizer) -> Step:
-    """Returns the post-processor that adds special tokens: `[CLS] a [SEP]`, `… b [SEP]`."""
-    ids = {tokenizer.pieces[i]: i for i in (tokenizer.cls_id, tokenizer.sep_id)}
-    cls, sep = ids
-
-    def symbol(name: str, segment: int) -> Step:
-        return {"SpecialToken": {"id": name, "type_id": segment}}
-
-    first = [symbol(cls, 0), {"Sequence": {"id": "A", "type_id": 0}}, symbol(sep, 0)]
-    second = [{"Sequence": {"id": "B", "type_id": 1}}, symbol(sep, 1)]
-    return {
-        "type": "TemplateProcessing",
-        "single": first,
-        "pair": first + second,
-        "special_tokens": {
-            name: {"id": name, "ids": [token_id], "tokens": [name]}
-            for name, token_id in ids.items()
-        },
-    }
-
-
-def _replace(pattern: str, content: str) -> Step:
-    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
-
-
-def _split(pattern: str, behavior: str) -> Step:
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
-
-
-def _in_sequence(normalizers: list[Step], pre_tokenizers: list[Step]) -> dict[str, Step]:
-    return {
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
-    }
-
-
-def _is_cased(char: str) -> bool:
-    return (char + _SIGMA).lower().endswith(_FINAL_SIGMA)
-
-
-def _is_case_ignorable(char: str) -> bool:
-    return ("A" + char + _SIGMA).lower().endswith(_FINAL_SIGMA) and not _is_cased(char)
-
-
-def _lower() -> list[Step]:
+def _lower() -> list[Any]:
     """Returns the steps of `str.lower`; `Lowercase` by itself ignores the context of Σ."""
-    cased = character_class(_is_cased)
-    ignored = character_class(_is_case_ignorable)
+
+    def is_cased(char: str) -> bool:
+        return (char + _SIGMA).lower().endswith(_FINAL_SIGMA)
+
+    def is_ignorable(char: str) -> bool:
+        return ("A" + char + _SIGMA).lower().endswith(_FINAL_SIGMA) and not is_cased(char)
+
+    cased, ignored = map(character_class, (is_cased, is_ignorable))
     is_final = f"(?<={cased}|{cased}{ignored}){_SIGMA}(?!{ignored}*{cased})"
-    return [_replace(is_final, _FINAL_SIGMA), {"type": "Lowercase"}]
+    return [_replace(is_final, _FINAL_SIGMA), normalizers.Lowercase()]
 
 
-def _wordpiece(tokenizer: FullTokenizer) -> dict[str, Step]:
+def _wordpiece(tokenizer: FullTokenizer) -> Any:
     """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
-    normalizers = [_replace(character_class(tokenization.is_dropped), "")]
+    unknown, longest = tokenization.UNKNOWN_TOKEN, tokenization.MAX_INPUT_CHARS_PER_WORD
+    model = models.WordPiece(tokenizer.vocab, unk_token=unknown, max_input_chars_per_word=longest)
+    theirs = tokenizers.Tokenizer(model)
+    # By Python's classes of characters: those of `BertNormalizer` are of another Unicode version.
+    steps = [_replace(character_class(tokenization.is_dropped), "")]
     if tokenizer.do_lower_case:
-        marks = character_class(tokenization.is_mark)
-        normalizers += [*_lower(), {"type": "NFD"}, _replace(marks, "")]
-    return {
-        **_in_sequence(
-            normalizers,
-            [
-                _split(character_class(str.isspace) + "+", "Removed"),
-                _split(character_class(tokenization.is_cjk), "Isolated"),
-                _split(character_class(tokenization.is_punctuation), "Isolated"),
-            ],
-        ),
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": tokenization.UNKNOWN_TOKEN,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": tokenization.MAX_INPUT_CHARS_PER_WORD,
-            "vocab": tokenizer.vocab,
-        },
-    }
+        marks = _replace(character_class(tokenization.is_mark), "")
+        steps += [*_lower(), normalizers.NFD(), marks]
+    theirs.normalizer = normalizers.Sequence(steps)
+    words = character_class(str.isspace) + "+"
+    alone = map(character_class, (tokenization.is_cjk, tokenization.is_punctuation))
+    splits = [(words, "removed"), *((symbols, "isolated") for symbols in alone)]
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(tokenizers.Regex(symbols), how) for symbols, how in splits]
+    )
+    theirs.decoder = tokenizers.decoders.WordPiece()
+    return theirs
 
 
-def _sentencepiece_steps(tokenizer: FullTokenizer) -> dict[str, Step]:
+def _unigram(tokenizer: FullTokenizer) -> Any:
     """Returns the steps of `preprocess_text`, of SentencePiece and of `encode_pieces`."""
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
-    _check_sentencepiece(model)
-    vocabulary, numbers = _scores(tokenizer, model)
-    # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
-    underlines = {
-        "type": "Metaspace",
-        "replacement": SPIECE_UNDERLINE,
-        "prepend_scheme": "first",
-        "split": True,
-    }
-    pre_tokenizers = [underlines]
-    if numbers:
-        words = "|".join(map(re.escape, numbers))
-        pre_tokenizers.append(_split(rf"^{SPIECE_UNDERLINE}(?:{words}),(?!\d)", "Isolated"))
-    return {
-        **_in_sequence(_sentencepiece_normalizers(tokenizer, model), pre_tokenizers),
-        "decoder": underlines,
-        "model": {
-            "type": "Unigram",
-            "unk_id": tokenizer.unk_id,
-            "vocab": vocabulary,
-            "byte_fallback": False,
-        },
-    }
-
-
-def _check_sentencepiece(model: Any) -> None:
-    trainer = model.trainer_spec
-    normalizer = model.normalizer_spec
-    conditions = {
-        "it is not a unigram model": trainer.model_type == _UNIGRAM,
-        "it uses byte fallback": not trainer.byte_fallback,
-        'it appends "▁" to words': not trainer.treat_whitespace_as_suffix,
-        "it does not collapse spaces": normalizer.remove_extra_whitespaces,
-        'it does not prepend "▁" to texts': normalizer.add_dummy_prefix,
-        'it does not replace spaces by "▁"': normalizer.escape_whitespaces,
-    }
-    for obstacle, is_fulfilled in conditions.items():
-        if not is_fulfilled:
-            raise ValueError(
-                f"{TOKENIZER_FILE} does not support this SentencePiece model: {obstacle}"
-            )
-
-
-def _sentencepiece_normalizers(tokenizer: FullTokenizer, model: Any) -> list[Step]:
-    """Returns the steps of `preprocess_text` and of the model's own normalization."""
+    proto = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
+    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
+    replaces = normalizer.remove_extra_whitespaces and normalizer.escape_whitespaces
+    is_before = normalizer.add_dummy_prefix and not trainer.treat_whitespace_as_suffix
+    if trainer.model_type != _UNIGRAM or trainer.byte_fallback or not (replaces and is_before):
+        raise ValueError(
+            "tokenizer.json requires a SentencePiece model of the type unigram, without byte "
+            'fallback, that replaces spaces by one "▁" before each word'
+        )
+    scores, numbers = _scores(tokenizer, proto)
+    theirs = tokenizers.Tokenizer(models.Unigram(scores, tokenizer.unk_id, False))
     combining = character_class(tokenization.is_combining)
-    steps = [
-        _replace(character_class(str.isspace) + "+", " "),
-        {"type": "NFKD"},
-        # "▁" is prepended to the first character of a text, which may be removed: a space replaces
-        # it.
-        _replace(f"^{combining}+", " "),
-        _replace(combining, ""),
-    ]
-    if tokenizer.do_lower_case:
-        steps += _lower()
-    normalization = model.normalizer_spec.precompiled_charsmap
-    if normalization:
-        sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
-        dropped = "".join(rf"\x{{{code:x}}}" for code in _CONTROLS if not sp.encode(chr(code)))
-        if dropped:
-            steps.append(_replace(f"^[{dropped}]+", " "))
+    steps = [_replace(character_class(str.isspace) + "+", " "), normalizers.NFKD()]
+    # "▁" is prepended to the first character, which may be removed: a space replaces it.
+    steps += [_replace(f"^{combining}+", " "), _replace(combining, "")]
+    steps += _lower() if tokenizer.do_lower_case else []
+    if charsmap := normalizer.precompiled_charsmap:
         # NFC first, because `Precompiled` does not compose Hangul syllables.
-        charsmap = base64.b64encode(normalization).decode()
-        steps += [{"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": charsmap}]
-    return [*steps, _replace(" {2,}", " "), _replace(" +$", "")]
+        steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
+    steps += [_replace(" {2,}", " "), _replace(" +$", "")]
+    theirs.normalizer = normalizers.Sequence(steps)
+    # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
+    splits: list[Any] = [pre_tokenizers.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")]
+    if numbers:
+        number = f"^{SPIECE_UNDERLINE}(?:{'|'.join(map(re.escape, numbers))}),(?!\\d)"
+        splits.append(pre_tokenizers.Split(tokenizers.Regex(number), "isolated"))
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    theirs.decoder = tokenizers.decoders.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")
+    return theirs
 
 
-def _scores(tokenizer: FullTokenizer, model: Any) -> tuple[list[list[Any]], list[str]]:
+def _scores(tokenizer: FullTokenizer, proto: Any) -> tuple[list[tuple[str, float]], list[str]]:
     """Returns the pieces with their scores, and the numbers that are split from a comma.
 
     `encode_pieces` splits pieces such as "▁1999,", so they get a score too low to be selected.
     Where the model would select such a piece, the text is split after the comma, unless a digit
-    follows: then another piece such as "▁10,000" may have the better score.
+    follows: then another piece such as "▁10,000" may have the better score. Inside words,
+    `encode_pieces` begins the number with "▁", which cannot be expressed: a warning lists these.
     """
     sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
-    scores = {piece.piece: float(piece.score) for piece in model.pieces}
-    numbers = []
+    scores = {piece.piece: float(piece.score) for piece in proto.pieces}
+    numbers, inside = [], []
     for piece in filter(tokenization.has_number_comma, tokenizer.pieces):
         body = piece[:-1].replace(SPIECE_UNDERLINE, "")
         apart = math.fsum([*map(sp.get_score, sp.encode(body)), scores.get(",", 0.0)])
-        if scores[piece] > apart and piece.startswith(SPIECE_UNDERLINE):
+        if not piece.startswith(SPIECE_UNDERLINE):
+            inside.append(piece)
+        elif scores[piece] > apart:
             numbers.append(body)
         scores[piece] = min(scores[piece], apart - _MARGIN)
-    return [[piece, scores[piece]] for piece in tokenizer.pieces], sorted(numbers)
+    if inside:
+        text = "%d pieces have other ids inside of words in tokenizer.json: %s"
+        logging.warning(text, len(inside), " ".join(inside))
+    return [(piece, scores[piece]) for piece in tokenizer.pieces], sorted(numbers)

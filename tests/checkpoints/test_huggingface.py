@@ -14,7 +14,7 @@ import tensorflow as tf
 from safetensors import safe_open
 
 from albert_tf import ops
-from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints import huggingface, tokenizer_json
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
     save_hugging_face,
@@ -109,8 +109,9 @@ def test_unsupported_heads_are_reported(caplog):
     assert "not written: start_logits/dense/kernel" in caplog.text
 
 
-def test_the_error_without_safetensors_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+@pytest.mark.parametrize("package", ["safetensors.numpy", "tokenizers"])
+def test_the_error_without_the_extra_says_what_to_install(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
         save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED)
     assert not list(tmp_path.iterdir())
@@ -142,7 +143,7 @@ def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
     def refuse(tokenizer):
         raise ValueError("tokenizer.json cannot hold it")
 
-    monkeypatch.setattr(huggingface.tokenizer_json, "tokenizer_json", refuse)
+    monkeypatch.setattr(tokenizer_json, "tokenizer_json", refuse)
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
     assert not (tmp_path / "tokenizer.json").exists()
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -304,7 +305,7 @@ def test_their_pipelines_produce_our_scores_and_names(transformers_python, tmp_p
     save_hugging_face(str(pretrained), weights, ROOMY, spm_model_file=toy_spm_model)
     weights = {n: x for n, x in weights.items() if n.startswith("bert/")} | head
     save_hugging_face(str(classifier), weights, ROOMY, None, toy_spm_model, True, task)
-    (classifier / "task.json").write_text(json.dumps(task))
+    (classifier / "run.json").write_text(json.dumps({"task": task}))
 
     texts = ["The river froze in 1999, near the boat.", "a café"]
     masked = ["The [MASK] froze.", "A boat near the [MASK].", "[MASK] sea"]

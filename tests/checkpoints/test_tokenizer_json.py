@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 import sentencepiece
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 from albert_tf.tokenization import FullTokenizer
@@ -37,25 +40,24 @@ def make_writer(tmp_path):
 
 
 def load(tokenizer):
-    tokenizers = pytest.importorskip("tokenizers", reason="reads tokenizer.json; not installed")
-    return tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer)))
+    return tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))
 
 
 def test_a_word_piece_vocabulary_keeps_its_ids_and_symbols(write_vocabulary):
-    content = tokenizer_json(FullTokenizer(write_vocabulary(WORDS)))
+    content = json.loads(tokenizer_json(FullTokenizer(write_vocabulary(WORDS))))
     assert content["model"]["vocab"] == {word: number for number, word in enumerate(WORDS)}
     assert content["model"]["max_input_chars_per_word"] == 200
     assert [token["id"] for token in content["added_tokens"]] == [0, 1, 2, 3, 4]
     assert [token["content"] for token in content["added_tokens"]] == WORDS[:5]
     lower = {"type": "Lowercase"}
     assert lower in content["normalizer"]["normalizers"]
-    cased = tokenizer_json(FullTokenizer(write_vocabulary(WORDS), do_lower_case=False))
+    cased = json.loads(tokenizer_json(FullTokenizer(write_vocabulary(WORDS), False)))
     assert lower not in cased["normalizer"]["normalizers"]
 
 
 def test_a_sentencepiece_model_keeps_its_pieces_and_scores(toy_spm_model):
     tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
-    content = tokenizer_json(tokenizer)
+    content = json.loads(tokenizer_json(tokenizer))
     sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
     model = content["model"]
     assert [piece for piece, _ in model["vocab"]] == tokenizer.pieces
@@ -64,6 +66,17 @@ def test_a_sentencepiece_model_keeps_its_pieces_and_scores(toy_spm_model):
     assert model["unk_id"] == tokenizer.unk_id
     mask = next(t for t in content["added_tokens"] if t["content"] == "[MASK]")
     assert mask["lstrip"], "the space before [MASK] is the masked word's"
+
+
+def test_pieces_that_have_other_ids_inside_words_are_listed(tmp_path, toy_spm_model, caplog):
+    proto = sentencepiece_model_pb2.ModelProto.FromString(pathlib.Path(toy_spm_model).read_bytes())
+    for piece, text in zip(proto.pieces[-3:], ("\u258119,", "12,", "7,"), strict=True):
+        piece.piece = text
+    path = tmp_path / "numbers.model"
+    path.write_bytes(proto.SerializeToString())
+    tokenizer_json(FullTokenizer(spm_model_file=str(path)))
+    (line,) = caplog.messages
+    assert line == "2 pieces have other ids inside of words in tokenizer.json: 12, 7,"
 
 
 def test_unsupported_models_are_rejected(tmp_path):
@@ -78,7 +91,7 @@ def test_unsupported_models_are_rejected(tmp_path):
         minloglevel=2,
     )
     tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "bpe.model"))
-    with pytest.raises(ValueError, match="SentencePiece model: it is not a unigram model"):
+    with pytest.raises(ValueError, match="requires a SentencePiece model of the type unigram"):
         tokenizer_json(tokenizer)
 
 

@@ -192,8 +192,8 @@ def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
 
 
 def test_an_error_names_a_damaged_task_file(tmp_path):
-    (tmp_path / "task.json").write_text('{"labels": 3}')
-    with pytest.raises(ValueError, match=r"task\.json: "):
+    (tmp_path / "run.json").write_text('{"task": {"labels": 3}}')
+    with pytest.raises(ValueError, match=r"run\.json: "):
         custom.remembered_labels(str(tmp_path))
 
 

@@ -50,14 +50,13 @@ def make_google(tmp_path):
 
 
 def fine_tuned(folder, labels, task=None, flags=None):
-    """The folder of a run: a checkpoint with a classifier, task.json and run.json."""
+    """The folder of a run: a checkpoint with a classifier, and run.json."""
     head = random_arrays({"output_weights": (labels, 12), "output_bias": (labels,)})
     weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head
     source = make_input(folder, weights, SHORT)
-    if task:
-        (folder / "task.json").write_text(json.dumps(task))
-    if flags:
-        (folder / "run.json").write_text(json.dumps({"flags": flags, "directory": str(folder)}))
+    entries = {"task": task, "flags": flags, "directory": str(folder)}
+    entries = {name: entry for name, entry in entries.items() if entry}
+    (folder / "run.json").write_text(json.dumps(entries))
     return source
 
 

@@ -29,7 +29,7 @@ def make_model_dir(tmp_path_factory):
     SHARED.to_json_file(str(folder / "albert_config.json"))
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
     task = {"task_name": "own", "folder": "", "labels": ["no", "yes"], "is_regression": False}
-    (folder / "task.json").write_text(json.dumps(task))
+    (folder / "run.json").write_text(json.dumps({"task": task}))
     return str(folder)
 
 

@@ -32,12 +32,16 @@ SIZE = 12
         ),
         (
             {"output_weights": (1, SIZE), "output_bias": (1,)},
-            {"task.json": {"task_name": "x", "folder": "", "labels": [], "is_regression": True}},
+            {
+                "run.json": {
+                    "task": {"task_name": "x", "folder": "", "labels": [], "is_regression": True}
+                }
+            },
             "regression",
         ),
         (
             {"output_weights": (2, SIZE), "output_bias": (2,)},
-            {"task.json": {"token_labels": ["B-X", "O"], "tag_scheme": "iob2"}},
+            {"run.json": {"task": {"token_labels": ["B-X", "O"], "tag_scheme": "iob2"}}},
             "token_classification",
         ),
         ({"cls/squad/output_weights": (2, SIZE), "cls/squad/output_bias": (2,)}, {}, "spans"),
@@ -114,7 +118,7 @@ def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
     assert found.classification_task("classification").labels == ("0", "1", "2")
     task = {"task_name": "x", "folder": "", "labels": ["n", "y"], "is_regression": False}
-    (tmp_path / "task.json").write_text(json.dumps(task))
+    (tmp_path / "run.json").write_text(json.dumps({"task": task}))
     with pytest.raises(ValueError, match="lists 2 labels, and the model has 3 outputs"):
         found.classification_task("classification")
 

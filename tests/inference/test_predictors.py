@@ -169,7 +169,7 @@ def tag_dir(tmp_path_factory, config_file, toy_spm_model):
     folder = tmp_path_factory.mktemp("tags")
     write_folder(folder, config_file, toy_spm_model, heads)
     task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-    (folder / "task.json").write_text(json.dumps(task))
+    (folder / "run.json").write_text(json.dumps({"task": task}))
     return folder
 
 
@@ -196,7 +196,8 @@ def test_tokens_have_labels_and_spans_have_offsets(tag):
 def test_a_tagger_of_characters_tags_the_characters_of_raw_text(tag_dir, tmp_path):
     folder = shutil.copytree(tag_dir, tmp_path / "characters")
     task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-    (folder / "task.json").write_text(json.dumps(task | {"token_units": "characters"}))
+    task["token_units"] = "characters"
+    (folder / "run.json").write_text(json.dumps({"task": task}))
     tag = albert_tf.load_predictor(str(folder))
     text = "at 1987 abf"
     result = tag(text)

@@ -228,10 +228,12 @@ def test_unknown_labels_are_an_error(tmp_path):
         task.find_tags(settings_for(tmp_path), ["model", "out"])
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"labels": ["0", "1"], "is_regression": false}'])
-def test_a_task_file_that_is_damaged_or_foreign_is_rejected(tmp_path, text):
-    (tmp_path / "task.json").write_text(text)
-    with pytest.raises(ValueError, match=r"task\.json: "):
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"task": {"labels": ["0", "1"], "is_regression": false}}']
+)
+def test_a_record_that_is_damaged_or_foreign_is_rejected(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(ValueError, match=r"run\.json: "):
         task.remembered_tags(str(tmp_path))
 
 

@@ -263,8 +263,8 @@ def test_what_was_chosen_stays(tmp_path):
 
 @pytest.mark.parametrize("value", ["null", '"10"', "2.5", "true"])
 def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
-    (tmp_path / "reporting.json").write_text(f'{{"log_steps": {value}, "wandb": "a1"}}')
-    with pytest.raises(ValueError, match=r"reporting\.json: 'log_steps' is .* int"):
+    (tmp_path / "run.json").write_text(f'{{"reporting": {{"log_steps": {value}}}}}')
+    with pytest.raises(ValueError, match=r"run\.json: 'log_steps' is .* int"):
         ReportInterval(str(tmp_path), None)
     assert ReportInterval(str(tmp_path), 7).steps == 7
 
