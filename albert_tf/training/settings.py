@@ -245,25 +245,21 @@ class LoggingSettings(SettingsGroup):
         minimum=1,
         is_optional=True,
     )
-    report_to: tuple[str, ...] = setting(
-        ("tensorboard",),
-        "Where metrics and settings are reported besides the log and metrics.jsonl, separated by "
-        "commas: tensorboard, wandb (Weights & Biases) and mlflow, or none.",
-        choices=("tensorboard", "wandb", "mlflow", "none"),
+    report_to: str = setting(
+        "tensorboard",
+        "Where metrics and settings are reported besides the log and metrics.jsonl: to "
+        "TensorBoard, or by its files also to Weights & Biases (wandb).",
+        choices=("tensorboard", "wandb"),
     )
     plots: bool = setting(True, "Plot the results at the end.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if "none" in self.report_to and len(self.report_to) > 1:
-            raise ValueError(f"report_to={','.join(self.report_to)}: none stands alone")
-        for name in [name for name in ("wandb", "mlflow") if name in self.report_to]:
-            module_spec = importlib.util.find_spec(name)
+        if self.report_to == "wandb":
+            module_spec = importlib.util.find_spec("wandb")
             # A spec without origin is a mere folder, such as that of wandb's logs.
             if module_spec is None or module_spec.origin is None:
-                raise ValueError(
-                    f"report_to={name} requires {name}: pip install 'albert-tf2[{name}]'"
-                )
+                raise ValueError("report_to=wandb requires wandb: pip install 'albert-tf2[wandb]'")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -169,7 +169,7 @@ def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeyp
         files, "write_atomically", lambda path: (done.append("all"), write(path))[1]
     )
     monkeypatch.setattr(os, "fsync", lambda stream: (done.append("sync"), sync(stream))[1])
-    curves = Curves(str(tmp_path), 0, Reports(str(tmp_path), ("none",)))
+    curves = Curves(str(tmp_path), 0, Reports(str(tmp_path)))
     for step in range(1, 9):
         curves.add_training(step, {"loss": 2.0})
         curves.set_evaluations({number: {"loss": 1.5} for number in range(step + 1)})
@@ -179,7 +179,7 @@ def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeyp
     assert done == ["all", "sync", "sync"]
     expected = (tmp_path / "metrics.jsonl").read_text()
     assert [json.loads(text)["step"] for text in expected.splitlines()][:4] == [0, 1, 1, 2]
-    again = Curves(str(tmp_path), 8, Reports(str(tmp_path), ("none",)))
+    again = Curves(str(tmp_path), 8, Reports(str(tmp_path)))
     again.set_evaluations({number: {"loss": 1.5} for number in range(9)})
     again.add_training(9, {"loss": 2.0})
     assert done == ["all", "sync", "sync"]
@@ -193,7 +193,7 @@ def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
     path.write_text(lines[0] + lines[1][:size])
     is_whole = size >= len(lines[1]) - 1
     assert (read_means(str(tmp_path), 4) is not None) == is_whole
-    curves = Curves(str(tmp_path), 4, Reports(str(tmp_path), ("none",)))
+    curves = Curves(str(tmp_path), 4, Reports(str(tmp_path)))
     assert len(curves.lines) == 1 + is_whole
     curves.add_training(4, {"loss": 1.5})
     curves.add_training(6, {"loss": 1.25})
@@ -202,7 +202,7 @@ def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
 
 def test_in_a_remote_folder_the_lines_are_written_with_checkpoints_and_at_the_end(tmp_path):
     folder = f"file://{tmp_path}"
-    log = MetricsLog(folder, 0, 7, 5, Reports(folder, ("none",)))
+    log = MetricsLog(folder, 0, 7, 5)
     log.write(2, {"loss": 2.5}, 0.1)
     assert not list(tmp_path.iterdir())
     log.curves.sync()  # a checkpoint of step 2 follows

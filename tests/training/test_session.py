@@ -131,27 +131,6 @@ def test_accepted_changes_are_recorded(settings, task, tmp_path):
     assert [run.get("changed_settings") for run in runs] == [None, changes]
 
 
-def test_workers_compare_versions_and_identities(settings, task):
-    class Workers:
-        def __init__(self):
-            self.agreed = []
-
-        def agree(self, texts, shown=None):
-            self.agreed.append((texts, shown))
-
-    workers = Workers()
-    identity = TrainedWith({"seed": "5", "config": "sha256 a"}, {"config": "/a.json"})
-    with session.open_session(settings, task.config, workers) as opened:
-        (versions, _), *others = workers.agreed
-        assert versions["tensorflow"] == tf.__version__
-        assert not others
-        opened.agree(None)
-        opened.agree(identity)
-    _, (texts, shown) = workers.agreed
-    assert texts == identity.identity | {"devices of a worker": "1"}
-    assert shown == {"seed": "5", "config": "sha256 a (/a.json)"}
-
-
 def start(settings, task):
     with session.use_devices(settings) as (strategy, _):
         return session.make_trainer(settings, task, SCHEDULE, strategy)
