@@ -652,8 +652,7 @@ def read_evaluations(path):
 def read_record(path):
     folder = str(path.parent)
     found = run_record.read(folder) or run_record.TrainedWith({})
-    steps = metrics_log.ReportInterval(folder, 0).steps
-    return dataclasses.astuple(found), custom.remembered_labels(folder), steps
+    return dataclasses.astuple(found), custom.remembered_labels(folder)
 
 
 @kind("trained_with.json", write_lines("trained_with.json", json.dumps(EARLIER)), damage_json)
