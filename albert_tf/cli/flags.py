@@ -15,7 +15,7 @@ from absl import flags, logging
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
-from albert_tf.training.settings import DeviceSettings, ModelSettings
+from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
 # Aliases of flags in albert_zh and in some of Google's programs: settings class → alias → name of
 # the field.
@@ -30,6 +30,8 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
     squad.Settings: {"predict_feature_left_file": str, "use_einsum": bool},
+    TrainingSettings: {"save_checkpoints_secs": str, "max_batch_per_device": str},
+    FineTuningSettings: {"early_stopping_min_delta": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 # Flags that do not exist, and what to use in their place: settings class → name → advice.
