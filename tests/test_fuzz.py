@@ -618,8 +618,7 @@ def read_evaluations(path):
 def read_record(path):
     folder = str(path.parent)
     found = run_record.read(folder) or run_record.TrainedWith({})
-    steps = metrics_log.ReportInterval(folder, 0).steps
-    return dataclasses.astuple(found), custom.remembered_labels(folder), steps
+    return dataclasses.astuple(found), custom.remembered_labels(folder)
 
 
 @kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_json)

@@ -16,7 +16,7 @@ from albert_tf import classification, data, files, included, pretraining, race, 
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.inference.settings import WebSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
-from albert_tf.training.settings import DeviceSettings, ModelSettings
+from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
 # Aliases of flags in albert_zh and in some of Google's programs: settings class → alias → name of
 # the field.
@@ -39,6 +39,8 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
         "predict_feature_left_file": str,
         "use_einsum": bool,
     },
+    TrainingSettings: {"save_checkpoints_secs": str, "max_batch_per_device": str},
+    FineTuningSettings: {"early_stopping_min_delta": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 # Flags that do not exist, and what to use in their place: settings class → name → advice.

@@ -37,17 +37,6 @@ SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_l
 
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 _COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # maximum number of labels -> font size (pt)
-_CHINESE_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans SC",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "SimHei",
-    "Microsoft YaHei",
-    "PingFang SC",
-    "Arial Unicode MS",
-)
 _TRAIN_COLOR = "tab:blue"
 _DEV_COLOR = "tab:orange"
 
@@ -226,9 +215,9 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
     title = f"{hits} of {total} correct ({100 * hits / max(total, 1):.1f} %)"
     axes.set(xlabel="predicted label", ylabel="true label", title=title)
     if len(labels) <= MOST_NAMES:
-        names, fonts = _drawable_names(labels)
-        axes.set_xticks(range(len(labels)), names, rotation=90, fontfamily=fonts)
-        axes.set_yticks(range(len(labels)), names, fontfamily=fonts)
+        names = list(map(_drawable_name, labels))
+        axes.set_xticks(range(len(labels)), names, rotation=90)
+        axes.set_yticks(range(len(labels)), names)
         points = next(points for most, points in _COUNT_SIZES.items() if len(labels) <= most)
         style = {"fontsize": points, "ha": "center", "va": "center"}
         for (row, column), count in np.ndenumerate(matrix):
@@ -237,24 +226,9 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
     _save(figure, path)
 
 
-def _drawable_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns names that can be drawn, and the fonts for them.
-
-    A name with characters that no installed font has is replaced by its number.
-    """
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    fonts = ["DejaVu Sans", *(font for font in _CHINESE_FONTS if font in installed)]
-    characters: set[int] = set()
-    for font in fonts:
-        characters |= set(font_manager.get_font(font_manager.findfont(font)).get_charmap())
-    shown = []
-    for number, name in enumerate(names):
-        text = name if set(map(ord, name)) <= characters else f"label {number}"
-        text = text if len(text) <= 24 else text[:23] + "…"
-        shown.append(text.replace("$", r"\$"))  # matplotlib would read a dollar sign as math
-    return shown, fonts
+def _drawable_name(name: str) -> str:
+    """Returns a label, shortened, without the dollar signs that matplotlib reads as math."""
+    return (name if len(name) <= 24 else name[:23] + "…").replace("$", r"\$")
 
 
 # Figures

@@ -442,7 +442,7 @@ class FineTuningRun:
             task.selection_metric,
             task.measured_on(dev, predictor.batch_size, self.padding),
             task.write_evaluations,
-            EarlyStopping(settings.early_stopping_patience, settings.early_stopping_min_delta),
+            EarlyStopping(settings.early_stopping_patience),
             settings.official_order,
             self._reports,
             task.percentages,

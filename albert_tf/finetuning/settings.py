@@ -152,13 +152,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         minimum=0,
         decides=TRAINING,
     )
-    early_stopping_min_delta: float = setting(
-        0.0,
-        "Increase of the dev metric that is too small to count as an improvement for early "
-        "stopping; 0 counts any increase.",
-        minimum=0,
-        decides=TRAINING,
-    )
     export_dir: str | None = setting(
         None,
         "Folder to export the best checkpoint to as a SavedModel; if not given, nothing is "

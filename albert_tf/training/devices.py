@@ -218,16 +218,15 @@ def local_rows(strategy: tf.distribute.Strategy, batch_size: int) -> slice:
     return slice(first, first + num_local_replicas(strategy) * share)
 
 
-def count_micro_batches(
-    strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int, limit: int
-) -> int:
-    """Returns the number of micro-batches that each replica splits its part of a batch into.
+def check_batch_size(
+    strategy: tf.distribute.Strategy, batch_size: int, accumulation_steps: int
+) -> None:
+    """Checks that a batch can be divided among replicas and micro-batches.
 
     Args:
         strategy: a strategy of `make_strategy`.
         batch_size: the global batch size.
-        accumulation_steps: the minimum number of micro-batches.
-        limit: the maximum number of rows in a micro-batch; 0 for no limit.
+        accumulation_steps: the number of micro-batches of each replica.
 
     Raises:
         ValueError: the batch size is not divisible by replicas and accumulation steps.
@@ -238,11 +237,6 @@ def count_micro_batches(
             f"--train_batch_size={batch_size} is not a multiple of {replicas} device(s) x "
             f"--gradient_accumulation_steps={accumulation_steps}"
         )
-    share = batch_size // replicas
-    count = accumulation_steps
-    while limit and (share // count > limit or share % count):
-        count += 1
-    return count
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:

@@ -7,7 +7,6 @@ else that a step depends on (its records and dropout masks) is a function of the
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,15 +21,15 @@ from albert_tf.checkpoints import containers, loading, run_record, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.training import devices
-from albert_tf.training.background import BackgroundWork
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metrics_log import Curves, MetricsLog, ReportInterval, read_means
+from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
 from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import Batch, TrainStep
 
 # Even with the policy "skip", the run stops if this many steps contain no good one.
 MOST_SKIPPED_STEPS = 20
+LOG_STEPS = 100  # between two reports by default, unless the run has less than 10 times as many
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
 AfterSave = Callable[[str, Curves], Any]  # (checkpoint, curves) → True to stop training
@@ -79,7 +78,6 @@ class Trainer:
         self._is_one_of_many = devices.is_multi_worker(take_step.strategy)
         self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
         self._shapes: set[Any] = set()  # of the batches that a step has been compiled for
-        self._writing = BackgroundWork()  # of a checkpoint
 
     def state(self) -> dict[str, Any]:
         """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
@@ -138,47 +136,30 @@ class Trainer:
         self.optimizer.iterations.assign(step)
         return True
 
-    def save(self, waits: bool = True, is_regular: bool = True) -> str:
+    def save(self, is_regular: bool = True) -> str:
         """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix.
 
-        The state is copied before this returns, and written in the background. There is only one
-        copy at a time: if the previous checkpoint is still being written, this waits for it.
+        Old checkpoints are deleted; `checkpoint` lists the others.
 
         Args:
-            waits: whether to return only when the checkpoint is written.
             is_regular: whether the settings ask for a checkpoint at this step. Otherwise, it is
                 only there to resume from: it is called `model.ckpt-interrupted_<step>`, is not
                 evaluated, and is removed when the next one is written, so that a run which was
                 stopped ends with the same checkpoints as one that was not.
         """
-        self._writing.wait()
         directory = self.settings.output_dir
         if self._identity is not None:
             run_record.write(directory, self._identity)
             self._identity = None
         kind = "" if is_regular else "interrupted_"
         prefix = os.path.join(directory, f"model.ckpt-{kind}{self.step}")
-        # In the memory of this machine, where TensorFlow shares the buffer of a variable until the
-        # next update of the variable, which then writes to another buffer.
-        with tf.device("CPU"):
-            state = {
-                name: tf.identity(tf.convert_to_tensor(value))
-                for name, value in self.state().items()
-            }
-        self._writing.start(functools.partial(self._write, prefix, state))
-        if waits:
-            self._writing.wait()
-        return prefix
-
-    def _write(self, prefix: str, state: dict[str, Any]) -> None:
-        """Writes a checkpoint, deletes old ones, and lists the others in the file `checkpoint`."""
-        directory = self.settings.output_dir
-        store.save_checkpoint(prefix, state)
+        store.save_checkpoint(prefix, self.state())
         store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max, prefix)
         names = [os.path.basename(p) for p in store.list_resumable(directory).values()]
         with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
             stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
+        return prefix
 
     def train(self, batches_from: Batches, after_save: AfterSave | None = None) -> None:
         """Trains from the current step to `num_train_steps`.
@@ -186,8 +167,7 @@ class Trainer:
         Args:
             batches_from: step → the batches from that step on, with the rows of this process.
             after_save: called with the prefix of every checkpoint that is written and the open
-                curves of the run; training stops if it returns True. If None, training continues
-                while a checkpoint is being written.
+                curves of the run; training stops if it returns True.
 
         Raises:
             NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
@@ -199,7 +179,7 @@ class Trainer:
             logging.info("Training is already complete at step %d", self.step)
             self.complete_results()
             return
-        with StopRequest() as request, self._writing, contextlib.ExitStack() as stack:
+        with StopRequest() as request, contextlib.ExitStack() as stack:
             log = self._open_log()
             if log is not None:
                 stack.callback(log.close)
@@ -212,47 +192,40 @@ class Trainer:
         request: StopRequest,
         log: MetricsLog | None,
     ) -> None:
-        interval = ReportInterval(self.settings.output_dir, self.settings.log_steps)
+        tenth = max(1, self.num_train_steps // 10)
+        log_steps = self.settings.log_steps or min(LOG_STEPS, tenth)
         is_done = self.step == 0 and self._save(log, after_save)
-        saved_at = time.monotonic()
         batches = iter(batches_from(self.step))
         may_update = tf.constant(True)
         means = dict[str, float]()
         with self._progress_bar() as bar:
             while self.step < self.num_train_steps and not is_done:
-                self._writing.check()
                 result = self._take_step(batches, may_update, request.is_made, log)
                 if self.settings.nan_policy == "stop":
                     # The loop does not wait for the result of each step. After a bad step, this
                     # blocks all updates until the loop checks the results.
                     may_update = result["is_good"]
                 bar.update()
-                if log is not None and interval.is_time_to_measure(log.measure(self.step)[0]):
-                    bool(result["is_finite"])  # waits for the steps
-                    interval.choose(*log.measure(self.step))
                 request.log()
                 # Several workers have to stop at the same step.
                 stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
-                is_due = self._is_checkpoint_due(time.monotonic() - saved_at)
+                is_due = self._is_checkpoint_due()
                 is_saved = stops or is_due
-                if is_saved or interval.is_due(self.step):
-                    means = self._take_means(batches_from)
+                if is_saved or self.step % log_steps == 0:
+                    means = self._take_means()
                     tokens = means.pop(TOKENS, 0.0)
                     if log is not None:
                         rate = float(self.optimizer.learning_rate.numpy())
                         log.write(self.step, means, rate, tokens)
                 if is_saved:
-                    saved_at = time.monotonic()
                     is_done = self._save(log, None if stops else after_save, is_due)
                 if stops and self.step < self.num_train_steps:
-                    self._writing.wait()
                     raise InterruptedRunError(
                         f"stopped at step {self.step} of {self.num_train_steps} as requested, and "
                         f"saved it in {self.settings.output_dir}. Run the same command again to "
                         "resume."
                     )
         if log is not None:
-            self._writing.wait()
             self._record_results(means)
 
     def _take_step(
@@ -316,21 +289,17 @@ class Trainer:
         total = self.num_train_steps
         return tqdm(desc="training", total=total, initial=self.step, unit="step", disable=disable)
 
-    def _is_checkpoint_due(self, seconds: float) -> bool:
-        """Returns whether to save now, `seconds` after the last checkpoint."""
-        settings = self.settings
-        return (
-            self.step == self.num_train_steps
-            or self.step % settings.save_checkpoints_steps == 0
-            or 0 < settings.save_checkpoints_secs <= seconds
-        )
+    def _is_checkpoint_due(self) -> bool:
+        """Returns whether the settings ask for a checkpoint of this step."""
+        is_last = self.step == self.num_train_steps
+        return is_last or self.step % self.settings.save_checkpoints_steps == 0
 
     def _save(
         self, log: MetricsLog | None, after_save: AfterSave | None, is_regular: bool = True
     ) -> bool:
         """Saves a checkpoint if this process writes files; returns whether to stop training.
 
-        With `after_save`, this waits until the checkpoint is written. `is_regular` as in `save`.
+        `is_regular` as in `save`.
 
         Raises:
             NonFiniteLossError: a weight or moment is not finite.
@@ -339,7 +308,7 @@ class Trainer:
         if log is None:
             return False
         log.curves.sync()
-        prefix = self.save(waits=after_save is not None, is_regular=is_regular)
+        prefix = self.save(is_regular=is_regular)
         is_done = after_save is not None and after_save(prefix, log.curves) is True
         log.restart_clock(self.step)
         if is_done and self._is_one_of_many:
@@ -347,7 +316,7 @@ class Trainer:
             return False
         return is_done
 
-    def _take_means(self, batches_from: Batches) -> dict[str, float]:
+    def _take_means(self) -> dict[str, float]:
         """Returns the mean metrics of the good steps since the last call.
 
         Raises:
@@ -358,11 +327,11 @@ class Trainer:
         first_step = self.step - len(results)
         bad = [number for number, result in enumerate(results) if not result["is_good"]]
         if bad and self.settings.nan_policy == "stop":
-            self._fail(first_step + bad[0], batches_from)
+            self._fail(first_step + bad[0])
         good = [result for result in results if result["is_finite"]]
         skipped = len(results) - len(good)
         if skipped and not good and skipped >= MOST_SKIPPED_STEPS:
-            self._fail(first_step, batches_from)
+            self._fail(first_step)
         if not good:
             return {"skipped_steps": float(skipped)}
         means = {}
@@ -401,18 +370,13 @@ class Trainer:
         return [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
 
     def _last_checkpoint(self) -> str:
-        self._writing.settle()
         kept = list(store.list_resumable(self.settings.output_dir).values())
         return kept[-1] if kept else "(none)"
 
-    def _fail(self, step: int, batches_from: Batches) -> None:
-        """Raises NonFiniteLossError for a step, naming its first bad tensor."""
-        batch = next(iter(batches_from(step)))
-        self.optimizer.iterations.assign(step)  # reproduces the dropout of that step
-        bad_tensor = self.take_step.first_bad_tensor(batch)
+    def _fail(self, step: int) -> None:
+        """Raises NonFiniteLossError for a step."""
         raise NonFiniteLossError(
-            f"the loss or its gradient is not finite at step {step}; the first bad tensor is "
-            f"{bad_tensor}. Training has stopped; the last good checkpoint is "
-            f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, check the "
-            "data of that step, or skip such steps with --nan_policy=skip."
+            f"the loss or its gradient is not finite at step {step}; the last good checkpoint is "
+            f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, or skip such "
+            "steps with --nan_policy=skip. tf.debugging.enable_check_numerics() finds the tensor."
         )

@@ -1,4 +1,4 @@
-"""Reports metrics to TensorBoard, Weights & Biases and MLflow, in addition to `metrics.jsonl`."""
+"""Reports metrics to TensorBoard, and by its files to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -6,34 +6,18 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
-from albert_tf.training.settings import LoggingSettings, RunSettings
+from albert_tf.training.settings import RunSettings
 
-# Names in `--report_to`; the services are also those in run.json.
-_TENSORBOARD = "tensorboard"
-_WANDB = "wandb"
-_MLFLOW = "mlflow"
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
 Hyperparameters = dict[str, bool | int | float | str]
-
-
-class Reporter(Protocol):
-    """Interface of a metrics reporter, constructed from the output directory and the settings."""
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Reports the metrics of a step, under tags such as `train/loss`."""
-
-    def close(self, is_complete: bool) -> None:
-        """Ends reporting; `is_complete` tells whether the run ended without an error."""
 
 
 class TensorBoard:
@@ -71,7 +55,7 @@ class TensorBoard:
         if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
             self._upload()
 
-    def close(self, is_complete: bool) -> None:
+    def close(self) -> None:
         """Closes the summary file."""
         self._writer.close()
         if files.is_remote(self._output_dir):
@@ -96,97 +80,31 @@ class TensorBoard:
             raise OSError(f"{self._output_dir}: {reason} ({message})") from None
 
 
-class WeightsAndBiases:
-    """Reports to Weights & Biases; a resumed run continues the W&B run whose id it recorded."""
-
-    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
-        import wandb
-
-        recorded = run_record.read_reporting(output_dir, _WANDB, str)
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", _PROJECT),
-            name=os.environ.get("WANDB_NAME", _name(output_dir)),
-            id=recorded,
-            resume="allow",
-            dir=None if files.is_remote(output_dir) else output_dir,
-            config=settings,
-            allow_val_change=True,
-            settings=wandb.Settings(console="off"),  # the console belongs to the program
-        )
-        if recorded is None:
-            run_record.write_entry(output_dir, run_record.REPORTING, {_WANDB: self._run.id})
-        # W&B's own step counter can only increase, but a resumed run repeats some steps.
-        self._run.define_metric("step")
-        self._run.define_metric("*", step_metric="step")
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Logs the metrics."""
-        self._run.log({"step": step} | dict(values))
-
-    def close(self, is_complete: bool) -> None:
-        """Finishes the W&B run after uploading all logged metrics."""
-        self._run.finish(exit_code=0 if is_complete else 1)
-
-
-class MLflow:
-    """Reports to MLflow; a resumed run continues the MLflow run whose id it recorded."""
-
-    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
-        import mlflow
-
-        self._mlflow = mlflow
-        recorded = run_record.read_reporting(output_dir, _MLFLOW, str)
-        name = None if recorded else _name(output_dir)
-        run = mlflow.start_run(run_id=recorded, run_name=name, nested=True)
-        self._run_id = run.info.run_id
-        if recorded is None:
-            run_record.write_entry(output_dir, run_record.REPORTING, {_MLFLOW: self._run_id})
-            mlflow.log_params(settings)  # parameters cannot be changed later
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Logs the metrics."""
-        self._mlflow.log_metrics(dict(values), step=step, run_id=self._run_id)
-
-    def close(self, is_complete: bool) -> None:
-        """Ends the MLflow run."""
-        self._mlflow.end_run("FINISHED" if is_complete else "FAILED")
-
-
-_REPORTERS: dict[str, Callable[[str, Hyperparameters], Reporter]] = {
-    _TENSORBOARD: TensorBoard,
-    _WANDB: WeightsAndBiases,
-    _MLFLOW: MLflow,
-}
-
-
 class Reports:
-    """Context manager that reports the metrics of a run to each reporter in `--report_to`.
+    """Context manager that reports the metrics of a run, in addition to `metrics.jsonl`.
 
-    Reporters are opened when the first metrics are written. If a service fails, which is logged,
-    training continues without it. `metrics.jsonl` has all metrics.
+    Files are opened when the first metrics are written.
 
     Args:
         output_dir: the output directory of the run.
-        report_to: names of the reporters, as in `LoggingSettings`.
+        to_wandb: whether Weights & Biases receives what TensorBoard does.
         settings: name → value of the run's settings, reported as hyperparameters.
     """
 
     def __init__(
-        self,
-        output_dir: str,
-        report_to: tuple[str, ...] = LoggingSettings.report_to,
-        settings: Mapping[str, Any] | None = None,
+        self, output_dir: str, to_wandb: bool = False, settings: Mapping[str, Any] | None = None
     ) -> None:
         self._output_dir = output_dir
-        self._names = [name for name in _REPORTERS if name in report_to]
+        self._to_wandb = to_wandb
         self._settings = hyperparameters(settings or {})
-        self._open: dict[str, Reporter] = {}
+        self._open: TensorBoard | None = None
+        self._wandb_run: Any = None
 
     def __enter__(self) -> Reports:
         return self
 
-    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        self.close(is_complete=error_type is None)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, rows: Mapping[int, Mapping[str, float]]) -> None:
         """Reports metrics.
@@ -197,41 +115,42 @@ class Reports:
         Raises:
             OSError: TensorBoard's file cannot be written.
         """
-        for name in list(self._names):
-            is_file = name == _TENSORBOARD
-            with contextlib.nullcontext() if is_file else self._without_failed_service(name):
-                if name not in self._open:
-                    self._open[name] = _REPORTERS[name](self._output_dir, self._settings)
-                for step, values in rows.items():
-                    self._open[name].write(step, values)
+        if self._open is None:
+            if self._to_wandb:
+                self._wandb_run = _start_wandb(self._output_dir, self._settings)
+            self._open = TensorBoard(self._output_dir, self._settings)
+        for step, values in rows.items():
+            self._open.write(step, values)
 
-    @contextlib.contextmanager
-    def _without_failed_service(self, name: str) -> Iterator[None]:
-        """Logs the failure of a service, which is not reported to from then on."""
-        try:
-            yield
-        except Exception as error:  # no error of a service may abort a long training run
-            if name not in self._names:  # has failed before
-                return
-            self._names.remove(name)
-            logging.warning(
-                "Reporting to %s failed and ends here: %s. Training continues, and metrics.jsonl "
-                "has all metrics.",
-                name,
-                " ".join(str(error).split()).rstrip(".") or type(error).__name__,
-            )
+    def close(self) -> None:
+        """Closes what is open; the next `write` opens it again."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        if self._wandb_run is not None:
+            self._wandb_run.finish()
+            self._wandb_run = None
 
-    def close(self, is_complete: bool = True) -> None:
-        """Closes all reporters; the next `write` opens them again."""
-        while self._open:
-            name, reporter = self._open.popitem()
-            with self._without_failed_service(name):
-                reporter.close(is_complete)
+
+def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:
+    """Starts a run of Weights & Biases, which uploads what is written for TensorBoard from now on.
+
+    Its environment variables configure it, such as WANDB_RUN_ID to continue a run.
+    """
+    import wandb
+
+    return wandb.init(
+        project=os.environ.get("WANDB_PROJECT", _PROJECT),
+        name=os.environ.get("WANDB_NAME", _name(output_dir)),
+        dir=None if files.is_remote(output_dir) else output_dir,
+        config=settings,
+        sync_tensorboard=True,
+    )
 
 
 def of_run(settings: RunSettings) -> Reports:
     """Returns the reports for a run with these settings."""
-    return Reports(settings.output_dir, settings.report_to, settings.to_dict())
+    return Reports(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
 
 
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:

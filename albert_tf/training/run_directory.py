@@ -1,4 +1,4 @@
-"""Creates and locks the output directory of a run.
+"""Locks the output directory of a run.
 
 The file `.lock` is locked by the process that writes to the directory. The kernel releases the lock
 whenever and however the process ends, so it is never stale; the file itself stays.
@@ -7,12 +7,9 @@ whenever and however the process ends, so it is never stale; the file itself sta
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
-import json
 import os
 import re
-import socket
 from collections.abc import Iterator
 
 import filelock
@@ -43,8 +40,7 @@ def lock(output_dir: str) -> Iterator[None]:
 
     Raises:
         FileNotFoundError: the directory does not exist.
-        ValueError: another process holds the lock. The message names the process, its host and when
-            it started.
+        ValueError: another process holds the lock.
     """
     if files.is_remote(output_dir):
         logging.log_first_n(
@@ -69,13 +65,8 @@ def lock(output_dir: str) -> Iterator[None]:
     try:
         if is_first:
             _remove_half_written(output_dir)
-            now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-            owner = {"pid": os.getpid(), "host": socket.gethostname(), "started": now}
-            _write_owner(path, json.dumps(owner) + "\n")
         yield
     finally:
-        if is_first and held.is_locked:  # not locked in a forked process
-            _write_owner(path, "")
         held.release()
 
 
@@ -85,8 +76,8 @@ def _acquire(held: filelock.BaseFileLock, output_dir: str) -> bool:
         held.acquire()
     except filelock.Timeout:
         raise ValueError(
-            f"{output_dir} is in use by {_owner(held.lock_file)}. Two runs in one folder would "
-            "overwrite each other: wait for that run, stop it, or choose another --output_dir."
+            f"{output_dir} is in use by another process. Two runs in one folder would overwrite "
+            "each other: wait for that run, stop it, or choose another --output_dir."
         ) from None
     except OSError as error:
         if error.errno not in _READ_ONLY:
@@ -95,21 +86,6 @@ def _acquire(held: filelock.BaseFileLock, output_dir: str) -> bool:
             )
         return False
     return True
-
-
-def _write_owner(path: str, text: str) -> None:
-    """Writes the owner into the lock file in place, because the file must not be replaced."""
-    # This may fail on a full disk; the lock is still held.
-    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as stream:
-        stream.write(text)
-
-
-def _owner(path: str) -> str:
-    try:
-        entry = json.loads(files.read_text(path))
-        return f"process {entry['pid']} on {entry['host']}, which started {entry['started']}"
-    except (OSError, ValueError, KeyError, TypeError):  # not written yet
-        return "another process"
 
 
 def _remove_half_written(output_dir: str) -> None:

@@ -367,14 +367,12 @@ def make_trainer(
         ValueError: a checkpoint in `output_dir`, or `init_checkpoint`, does not match the model;
             the batch size is not divisible by the devices; or the warm-up starts at a later step.
     """
+    devices.check_batch_size(
+        strategy, settings.train_batch_size, settings.gradient_accumulation_steps
+    )
     options = StepOptions(
         seed=settings.seed,
-        micro_batches=devices.count_micro_batches(
-            strategy,
-            settings.train_batch_size,
-            settings.gradient_accumulation_steps,
-            settings.max_batch_per_device,
-        ),
+        micro_batches=settings.gradient_accumulation_steps,
         clip_per_replica=settings.clip_per_replica,
         jit_compile=_compiles(settings, strategy),
     )

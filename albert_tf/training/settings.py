@@ -188,11 +188,6 @@ class TrainingSettings(SettingsGroup):
     save_checkpoints_steps: int = setting(
         5000, "Number of training steps between checkpoints.", minimum=1
     )
-    save_checkpoints_secs: float = setting(
-        0.0,
-        "Number of seconds after which a checkpoint is saved in any case; 0 saves by steps only.",
-        minimum=0,
-    )
     keep_checkpoint_max: int = setting(
         5, "Number of most recent checkpoints to keep; 0 keeps all.", minimum=0
     )
@@ -201,12 +196,6 @@ class TrainingSettings(SettingsGroup):
         "Number of micro-batches per training step, which each device processes one after the "
         "other to save memory; 1 means no accumulation.",
         minimum=1,
-    )
-    max_batch_per_device: int = setting(
-        0,
-        "Maximum micro-batch size per device, in examples, reached by gradient accumulation; 0 "
-        "means no limit.",
-        minimum=0,
     )
     clip_per_replica: bool = setting(
         False,
@@ -241,29 +230,25 @@ class LoggingSettings(SettingsGroup):
     log_steps: int | None = setting(
         None,
         "Number of training steps between reports in the log and in metrics.jsonl; if not given, "
-        "it is chosen so that a report comes every 10 to 30 seconds.",
+        "100, or a tenth of a shorter run.",
         minimum=1,
         is_optional=True,
     )
-    report_to: tuple[str, ...] = setting(
-        ("tensorboard",),
-        "Where metrics and settings are reported besides the log and metrics.jsonl, separated by "
-        "commas: tensorboard, wandb (Weights & Biases) and mlflow, or none.",
-        choices=("tensorboard", "wandb", "mlflow", "none"),
+    report_to: str = setting(
+        "tensorboard",
+        "Where metrics and settings are reported besides the log and metrics.jsonl: to "
+        "TensorBoard, or by its files also to Weights & Biases (wandb).",
+        choices=("wandb", "tensorboard"),
     )
     plots: bool = setting(True, "Plot the results at the end.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if "none" in self.report_to and len(self.report_to) > 1:
-            raise ValueError(f"report_to={','.join(self.report_to)}: none stands alone")
-        for name in [name for name in ("wandb", "mlflow") if name in self.report_to]:
-            module_spec = importlib.util.find_spec(name)
+        if self.report_to == "wandb":
+            module_spec = importlib.util.find_spec("wandb")
             # A spec without origin is a mere folder, such as that of wandb's logs.
             if module_spec is None or module_spec.origin is None:
-                raise ValueError(
-                    f"report_to={name} requires {name}: pip install 'albert-tf2[{name}]'"
-                )
+                raise ValueError("report_to=wandb requires wandb: pip install 'albert-tf2[wandb]'")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -309,49 +308,6 @@ class TrainStep:
             "squares": _with_weight(squares),
         }
 
-    def first_bad_tensor(self, batch: Batch) -> str:
-        """Returns the name of the first tensor of the step, in computation order, not finite.
-
-        This recomputes the step, one micro-batch after the other on one device, without updating
-        anything.
-
-        Args:
-            batch: the rows of this process.
-        """
-        for variable in self.variables:
-            if not _is_finite(variable):
-                return f"the weight {variable.name}"
-        parts = devices.num_local_replicas(self.strategy) * self.options.micro_batches
-        first = devices.first_local_replica(self.strategy) * self.options.micro_batches
-        for part in range(parts):
-            rows = take_part(batch, part, parts)
-            for name, value in self._tensors(rows, self._dropout_seed(first + part)):
-                if not _is_finite(value):
-                    return name
-        return "none that can be reproduced from the rows of this process"
-
-    def _tensors(self, batch: Batch, seed: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
-        """Yields the names and values of a step's tensors in computation order."""
-        with tf.GradientTape() as tape:
-            outputs = dict(
-                self.model(batch, training=True, dropout_seed=seed, output_hidden_states=True)
-            )
-            embeddings, *layers = outputs.pop("hidden_states")
-            answer = outputs["logits"] if outputs.keys() == {"logits"} else outputs
-            loss, sums = self.task.loss(answer, batch)
-        yield "embedding_output", embeddings
-        for layer, value in enumerate(layers):
-            yield f"the output of layer {layer}", value
-        for name in sorted(outputs):
-            yield name, outputs[name]
-        for name, (total, _) in sums.items():
-            yield name, total
-        yield "the loss", loss
-        gradients = tape.gradient(loss, self.variables)
-        for gradient, variable in reversed(list(zip(gradients, self.variables, strict=True))):
-            if gradient is not None:
-                yield f"the gradient of {variable.name}", tf.convert_to_tensor(gradient)
-
 
 def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:
     """Returns the global norm for clipping as computed by Google's programs, float32 scalar.
@@ -399,8 +355,3 @@ def take_part(batch: Batch, number: tf.Tensor | int, count: int) -> Batch:
 def _with_weight(total: tf.Tensor) -> tf.Tensor:
     """Returns the pair of a sum and the weight 1, float32 [2]."""
     return tf.stack((total, 1.0))
-
-
-def _is_finite(value: tf.Tensor) -> bool:
-    value = tf.convert_to_tensor(value)
-    return not value.dtype.is_floating or bool(tf.reduce_all(tf.math.is_finite(value)))

@@ -24,11 +24,11 @@ def test_written_values_are_read_back_and_other_folders_have_none(tmp_path):
 
 
 def test_the_settings_of_the_start_are_texts_as_in_the_identity(tmp_path):
-    describe(tmp_path, rates=(1e-5, 0.5), report_to=("none",), plots=True, data=None)
+    describe(tmp_path, rates=(1e-5, 0.5), report_to="tensorboard", plots=True, data=None)
     found = run_record.read_settings(str(tmp_path))
     assert {name: found[name] for name in ("rates", "report_to", "plots", "data")} == {
         "rates": "1e-05,0.5",
-        "report_to": "none",
+        "report_to": "tensorboard",
         "plots": "True",
         "data": "None",
     }

@@ -210,7 +210,8 @@ def test_help_shows_groups_meanings_and_defaults():
         assert f"\n{field.group}:\n" in text
     # At the end, and under no other heading.
     assert text.endswith(
-        "\n\naccepted and ignored:\n  --master, --num_tpu_cores, --iterations_per_loop"
+        "\n\naccepted and ignored:\n  --save_checkpoints_secs, --max_batch_per_device, "
+        "--early_stopping_min_delta, --master,\n  --num_tpu_cores, --iterations_per_loop"
     )
     assert text.count("--iterations_per_loop") == 1
 

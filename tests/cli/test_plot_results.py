@@ -151,11 +151,11 @@ def test_the_confusion_matrix_shows_counts_right_label_down_and_prediction_acros
     assert axes.get_title() == "12 of 18 correct (66.7 %)"
 
 
-def test_labels_that_no_font_has_are_numbered(figures, tmp_path):
-    labels = ["plain", "\U000e0041\U000e0042", "x" * 60]
-    plot_results.draw_confusion_matrix(str(tmp_path / "m.png"), np.eye(3, dtype=int), labels)
+def test_long_labels_are_shortened(figures, tmp_path):
+    labels = ["plain", "x" * 60]
+    plot_results.draw_confusion_matrix(str(tmp_path / "m.png"), np.eye(2, dtype=int), labels)
     shown = [label.get_text() for label in figures[0].axes[0].get_yticklabels()]
-    assert shown == ["plain", "label 1", "x" * 23 + "…"]
+    assert shown == ["plain", "x" * 23 + "…"]
 
 
 def test_many_labels_leave_names_and_counts_out(figures, tmp_path):

@@ -183,12 +183,8 @@ def test_a_single_device_is_the_chief_and_has_all_rows():
     assert devices.local_rows(strategy, 12) == slice(0, 12)
 
 
-def test_micro_batches_divide_the_rows_of_each_device():
+def test_micro_batches_must_divide_the_rows_of_each_device():
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
-    assert devices.count_micro_batches(strategy, 24, 1, 0) == 1
-    assert devices.count_micro_batches(strategy, 24, 3, 0) == 3
-    assert devices.count_micro_batches(strategy, 24, 1, 4) == 3
-    assert devices.count_micro_batches(strategy, 24, 1, 5) == 3  # 12 rows in micro-batches of 4
-    assert devices.count_micro_batches(strategy, 24, 2, 5) == 3
+    devices.check_batch_size(strategy, 24, 3)
     with pytest.raises(ValueError, match=r"not a multiple of 2 device\(s\) x --gradient_acc"):
-        devices.count_micro_batches(strategy, 25, 1, 0)
+        devices.check_batch_size(strategy, 25, 1)

@@ -14,9 +14,7 @@ from albert_tf import files
 from albert_tf.training.metrics_log import (
     Curves,
     MetricsLog,
-    ReportInterval,
     read_means,
-    round_steps,
 )
 from albert_tf.training.reporting import Reports
 
@@ -169,7 +167,7 @@ def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeyp
         files, "write_atomically", lambda path: (done.append("all"), write(path))[1]
     )
     monkeypatch.setattr(os, "fsync", lambda stream: (done.append("sync"), sync(stream))[1])
-    curves = Curves(str(tmp_path), 0, Reports(str(tmp_path), ("none",)))
+    curves = Curves(str(tmp_path), 0, Reports(str(tmp_path)))
     for step in range(1, 9):
         curves.add_training(step, {"loss": 2.0})
         curves.set_evaluations({number: {"loss": 1.5} for number in range(step + 1)})
@@ -179,7 +177,7 @@ def test_a_report_is_appended_and_costs_the_same_in_a_long_run(tmp_path, monkeyp
     assert done == ["all", "sync", "sync"]
     expected = (tmp_path / "metrics.jsonl").read_text()
     assert [json.loads(text)["step"] for text in expected.splitlines()][:4] == [0, 1, 1, 2]
-    again = Curves(str(tmp_path), 8, Reports(str(tmp_path), ("none",)))
+    again = Curves(str(tmp_path), 8, Reports(str(tmp_path)))
     again.set_evaluations({number: {"loss": 1.5} for number in range(9)})
     again.add_training(9, {"loss": 2.0})
     assert done == ["all", "sync", "sync"]
@@ -193,7 +191,7 @@ def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
     path.write_text(lines[0] + lines[1][:size])
     is_whole = size >= len(lines[1]) - 1
     assert (read_means(str(tmp_path), 4) is not None) == is_whole
-    curves = Curves(str(tmp_path), 4, Reports(str(tmp_path), ("none",)))
+    curves = Curves(str(tmp_path), 4, Reports(str(tmp_path)))
     assert len(curves.lines) == 1 + is_whole
     curves.add_training(4, {"loss": 1.5})
     curves.add_training(6, {"loss": 1.25})
@@ -202,7 +200,7 @@ def test_a_line_that_a_kill_cut_short_is_ignored_and_replaced(tmp_path, size):
 
 def test_in_a_remote_folder_the_lines_are_written_with_checkpoints_and_at_the_end(tmp_path):
     folder = f"file://{tmp_path}"
-    log = MetricsLog(folder, 0, 7, 5, Reports(folder, ("none",)))
+    log = MetricsLog(folder, 0, 7, 5)
     log.write(2, {"loss": 2.5}, 0.1)
     assert not list(tmp_path.iterdir())
     log.curves.sync()  # a checkpoint of step 2 follows
@@ -220,54 +218,3 @@ def test_the_error_for_a_damaged_log_names_the_line(tmp_path, line):
         MetricsLog(str(tmp_path), 4, 7, 5)
     with pytest.raises(ValueError, match=message):
         read_means(str(tmp_path), 4)
-
-
-# The steps between two reports: given, or chosen once by the speed of the first steps
-
-
-def test_steps_that_are_given_are_taken_and_not_recorded(tmp_path):
-    interval = ReportInterval(str(tmp_path), 3)
-    assert [step for step in range(1, 8) if interval.is_due(step)] == [3, 6]
-    assert not interval.is_time_to_measure(4)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("seconds_per_step", [0.0007, 0.004, 0.09, 0.5, 1.1, 6.0])
-def test_a_report_comes_every_10_to_30_seconds(tmp_path, seconds_per_step):
-    interval, step = ReportInterval(str(tmp_path), None), 0
-    while not interval.steps:
-        assert not interval.is_due(step)
-        step += 1
-        if interval.is_time_to_measure(step):
-            interval.choose(step, step * seconds_per_step)
-    assert step * seconds_per_step <= max(4, seconds_per_step)  # chosen early
-    assert 10 <= interval.steps * seconds_per_step <= 30
-
-
-def test_a_step_that_takes_long_is_a_report(tmp_path):
-    interval = ReportInterval(str(tmp_path), None)
-    interval.choose(1, 45.0)
-    assert interval.is_due(3)
-
-
-def test_what_was_chosen_stays(tmp_path):
-    first = ReportInterval(str(tmp_path), None)
-    first.choose(8, 1.9)  # too short to tell
-    assert first.steps == 0
-    first.choose(16, 3.2)
-    assert first.steps == 100
-    assert json.loads((tmp_path / "run.json").read_text()) == {"reporting": {"log_steps": 100}}
-    assert ReportInterval(str(tmp_path), None).steps == 100
-    assert ReportInterval(str(tmp_path), 7).steps == 7  # given
-
-
-@pytest.mark.parametrize("value", ["null", '"10"', "2.5", "true"])
-def test_a_damaged_number_of_steps_is_reported(tmp_path, value):
-    (tmp_path / "run.json").write_text(f'{{"reporting": {{"log_steps": {value}}}}}')
-    with pytest.raises(ValueError, match=r"run\.json: 'log_steps' is .* int"):
-        ReportInterval(str(tmp_path), None)
-    assert ReportInterval(str(tmp_path), 7).steps == 7
-
-
-def test_round_numbers_of_steps():
-    assert [round_steps(most) for most in (0.3, 1, 4.9, 5, 99, 1234)] == [1, 1, 2, 5, 50, 1000]

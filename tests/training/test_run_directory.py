@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 
@@ -40,16 +38,10 @@ def attempt(path):
     return done.stdout.strip()
 
 
-def test_the_error_of_a_second_process_names_the_first(tmp_path):
+def test_a_second_process_is_refused(tmp_path):
     with run_directory.lock(str(tmp_path)):
-        answer = attempt(tmp_path)
-    assert answer.startswith(f"{tmp_path} is in use by process {os.getpid()} on ")
-    assert socket.gethostname() in answer
-    assert re.search(
-        r"started 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00\. .*another --output_dir", answer
-    )
+        assert attempt(tmp_path).startswith(f"{tmp_path} is in use by another process. ")
     assert attempt(tmp_path) == "free"
-    assert (tmp_path / run_directory.LOCK_FILE).read_bytes() == b""
 
 
 def test_a_killed_process_releases_the_lock(tmp_path):
@@ -58,15 +50,14 @@ def test_a_killed_process_releases_the_lock(tmp_path):
     )
     assert holder.stdout.readline() == "held\n"
     with (
-        pytest.raises(ValueError, match=f"in use by process {holder.pid} on"),
+        pytest.raises(ValueError, match="in use by another process"),
         run_directory.lock(str(tmp_path)),
     ):
         pass
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
-    assert str(holder.pid) in (tmp_path / run_directory.LOCK_FILE).read_text()
     with run_directory.lock(str(tmp_path)):
-        assert str(os.getpid()) in (tmp_path / run_directory.LOCK_FILE).read_text()
+        pass
 
 
 def test_the_same_process_may_lock_it_again(tmp_path):
@@ -120,12 +111,6 @@ def test_only_partial_files_of_a_killed_process_are_removed(tmp_path):
         (tmp_path / half[0]).write_text("being written")
         with run_directory.lock(str(tmp_path)):
             assert (tmp_path / half[0]).exists()
-
-
-def test_a_lock_without_an_owner_is_respected(tmp_path):
-    with run_directory.lock(str(tmp_path)):
-        (tmp_path / run_directory.LOCK_FILE).write_text("")
-        assert f"{tmp_path} is in use by another process." in attempt(tmp_path)
 
 
 def test_directories_that_do_not_support_locking_are_not_locked(tmp_path, monkeypatch, caplog):
