@@ -103,8 +103,6 @@ def read_blocks(
         ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
     if path == STANDARD_INPUT:
-        if sys.stdin is None:
-            raise ValueError("--input_file=-: standard input is closed. Pass a file or a pipe")
         reports = RowReports("standard input")
         yield from _blocks(sys.stdin.buffer, form, parse, reports, waits=True)
         return

@@ -95,12 +95,6 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     assert [len(block) for block in blocks] == [1024, 978]
 
 
-def test_closed_standard_input_is_an_error(monkeypatch):
-    monkeypatch.setattr(reading.sys, "stdin", None)  # as Python has it after `<&-`
-    with pytest.raises(ValueError, match="--input_file=-: standard input is closed"):
-        read("-", "txt")
-
-
 def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:
