@@ -42,7 +42,7 @@ from albert_tf import files
 from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.config import AlbertConfig, is_hugging_face
 from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
-from albert_tf.settings import SettingsGroup, describe, from_text, with_current_names
+from albert_tf.settings import SettingsGroup, describe, from_text
 from albert_tf.tokenization import Tokenizer
 
 FILE = "run.json"
@@ -271,9 +271,9 @@ def read(folder: str) -> TrainedWith | None:
         return None
     flags = {name: _as_text(value) for name, value in entries.get("flags", {}).items()}
     return TrainedWith(
-        with_current_names(entries[IDENTITY]),
+        entries[IDENTITY],
         entries.get(PATHS, {}),
-        with_current_names(entries.get(OTHERS, flags)),
+        entries.get(OTHERS, flags),
     )
 
 
@@ -285,13 +285,11 @@ def _as_text(value: Any) -> str:
 def read_flags(folder: str) -> tuple[dict[str, Any], str]:
     """Returns the settings of the run in a folder, and its working directory; {} and "" if unknown.
 
-    Settings that have since been renamed have their current names.
-
     Raises:
         ValueError: a file of the run is damaged.
     """
     entries = _read_own(folder)
-    return with_current_names(entries.get("flags", {})), entries.get("directory", "")
+    return entries.get("flags", {}), entries.get("directory", "")
 
 
 def read_settings(folder: str) -> dict[str, str]:

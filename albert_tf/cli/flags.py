@@ -140,13 +140,13 @@ class _TupleParser(flags.ArgumentParser):
 
 
 class _OptionalParser(flags.ArgumentParser):
-    """Parses a number that need not be given; None for `auto` and 0."""
+    """Parses a number that need not be given; None for `auto`."""
 
     def __init__(self, parser: flags.ArgumentParser) -> None:
         self._parser = parser
 
     def parse(self, argument: Any) -> Any:
-        is_given = str(argument).strip().lower() not in (_AUTO, "0")
+        is_given = str(argument).strip().lower() != _AUTO
         return self._parser.parse(argument) if is_given else None
 
 
@@ -178,9 +178,7 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
             flags.DEFINE_multi_string(field.name, field.default, field.help, values)
         else:
             flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
-    names = {field.name for field in settings.describe(settings_class)}
-    former = {old: new for old, new in settings.RENAMED.items() if new in names}
-    for alias, name in (_rows(ALIASES, settings_class) | former).items():
+    for alias, name in _rows(ALIASES, settings_class).items():
         flags.DEFINE_alias(alias, name, values)
     for name, kind in _rows(IGNORED, settings_class).items():
         if kind is bool:

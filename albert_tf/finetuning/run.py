@@ -514,9 +514,7 @@ class FineTuningRun:
             loading.load_weights(model, prefix)
             self.begin_work()
             vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            # Earlier versions described a run of a sweep in the parent folder alone.
-            record = run_record.content(self.session.settings.output_dir)
-            record |= run_record.content(settings.output_dir)
+            record = run_record.content(settings.output_dir)
             extra_files = {run_record.FILE: run_record.to_json(record).encode()}
             config_file = os.path.join(settings.output_dir, session.CONFIG_NAME)
             for path in (config_file, *list_files(vocabulary)):

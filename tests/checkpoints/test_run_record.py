@@ -34,8 +34,10 @@ def write_earlier(folder, name, values):
 def test_the_files_of_earlier_versions_are_read(tmp_path):
     folder = str(tmp_path)
     before = {"identity": {"seed": "7"}, "paths": {}}
-    write_earlier(tmp_path, "trained_with.json", before | {"others": {"recompute": "True"}})
-    write_earlier(tmp_path, "run.json", {"flags": {"seed": 8, "pictures": None}, "directory": "/"})
+    write_earlier(
+        tmp_path, "trained_with.json", before | {"others": {"gradient_checkpointing": "True"}}
+    )
+    write_earlier(tmp_path, "run.json", {"flags": {"seed": 8, "plots": None}, "directory": "/"})
     write_earlier(tmp_path, "task.json", {"labels": ["no"]})
     write_earlier(tmp_path, "reporting.json", {"log_steps": 20})
     expected = TrainedWith({"seed": "7"}, {}, {"gradient_checkpointing": "True"})
