@@ -30,7 +30,8 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
     TaskSettings: {"max_bad_rows": str},
-    classification.Settings: {"cached_dir": str},
+    FineTuningSettings: {"batches_to_sort": str, "early_stopping_min_delta": str},
+    classification.Settings: {"cached_dir": str, "guid_column": str},
     race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
     squad.Settings: {
         "train_feature_file": str,

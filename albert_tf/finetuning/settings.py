@@ -27,9 +27,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSettings(SequenceSettings, VocabularyFileSettings):
-    """How examples are batched."""
+    """How examples are batched.
+
+    Attributes:
+        BATCHES_TO_SORT: number of training batches whose examples are sorted by length together, to
+            reduce padding.
+    """
 
     GROUP = "data"
+    BATCHES_TO_SORT: ClassVar[int] = 8
 
     do_lower_case: bool | None = redefined(
         VocabularySettings,
@@ -50,13 +56,6 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
         "for a max_seq_length of 128.",
         minimum=1,
         is_optional=True,
-        decides=TRAINING,
-    )
-    batches_to_sort: int = setting(
-        8,
-        "Number of training batches whose examples are sorted by length together, to reduce "
-        "padding; 1 disables sorting.",
-        minimum=1,
         decides=TRAINING,
     )
     official_order: bool = setting(
@@ -128,12 +127,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         maximum=1,
         decides=TRAINING,
     )
-    max_train_examples: int = setting(
-        0,
-        "Number of training examples to use, the first ones of the file, for a trial; 0 uses all.",
-        minimum=0,
-        decides=TRAINING,
-    )
     num_runs: int = setting(
         1,
         "Number of runs per learning rate, with the random seeds seed, seed + 1 and so on.",
@@ -149,13 +142,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         0,
         "Number of checkpoints in a row without improvement of the dev metric after which "
         "training stops; 0 disables early stopping.",
-        minimum=0,
-        decides=TRAINING,
-    )
-    early_stopping_min_delta: float = setting(
-        0.0,
-        "Increase of the dev metric that is too small to count as an improvement for early "
-        "stopping; 0 counts any increase.",
         minimum=0,
         decides=TRAINING,
     )

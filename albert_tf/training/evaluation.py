@@ -147,11 +147,9 @@ class EarlyStopping:
 
     Attributes:
         patience: number of consecutive checkpoints without improvement; 0 disables it.
-        min_delta: minimum improvement; a gain of this or less does not count.
     """
 
     patience: int = 0
-    min_delta: float = 0.0
 
     def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
         """Returns whether patience ran out at any evaluation, ordered by step; ignores step 0."""
@@ -161,7 +159,7 @@ class EarlyStopping:
             if not self.patience or not evaluation.step:
                 continue
             value = evaluation.metrics[metric]
-            is_better = value > best + self.min_delta
+            is_better = value > best
             best, waited = (value, 0) if is_better else (best, waited + 1)
             if waited >= self.patience:
                 return True

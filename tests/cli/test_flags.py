@@ -208,8 +208,10 @@ def test_help_shows_groups_meanings_and_defaults():
     for field in describe(FineTuningSettings):
         assert f"\n{field.group}:\n" in text
     # At the end, and under no other heading.
+    ignored = "--batches_to_sort, --early_stopping_min_delta"
     assert text.endswith(
-        "\n\naccepted and ignored:\n  --master, --num_tpu_cores, --iterations_per_loop"
+        f"\n\naccepted and ignored:\n  {ignored}, --master, --num_tpu_cores,\n"
+        "  --iterations_per_loop"
     )
     assert text.count("--iterations_per_loop") == 1
 

@@ -478,20 +478,17 @@ def evaluations_of(*values, first_step=0):
 
 
 @pytest.mark.parametrize(
-    ("values", "patience", "min_delta", "due"),
+    ("values", "patience", "due"),
     [
-        ((0.9, 0.5, 0.625, 0.625, 0.5), 2, 0.0, True),  # step 0 does not count
-        ((0.9, 0.5, 0.625, 0.625, 0.75), 2, 0.0, False),  # two consecutive ones are needed
-        ((0.9, 0.5, 0.625, 0.5, 0.5, 0.875), 2, 0.0, True),  # a later improvement does not matter
-        ((0.9, 0.5, 0.625, 0.75), 2, 0.25, True),  # the improvement is too small
-        ((0.9, 0.5, 0.4, 0.3, 0.2), 0, 0.0, False),
-        ((0.9, float("nan"), float("nan")), 2, 0.0, True),
+        ((0.9, 0.5, 0.625, 0.625, 0.5), 2, True),  # step 0 does not count
+        ((0.9, 0.5, 0.625, 0.625, 0.75), 2, False),  # two consecutive ones are needed
+        ((0.9, 0.5, 0.625, 0.5, 0.5, 0.875), 2, True),  # a later improvement does not matter
+        ((0.9, 0.5, 0.4, 0.3, 0.2), 0, False),
+        ((0.9, float("nan"), float("nan")), 2, True),
     ],
 )
-def test_training_stops_after_consecutive_checkpoints_without_improvement(
-    values, patience, min_delta, due
-):
-    stopping = EarlyStopping(patience, min_delta)
+def test_training_stops_after_consecutive_checkpoints_without_improvement(values, patience, due):
+    stopping = EarlyStopping(patience)
     assert stopping.is_due(evaluations_of(*values), METRIC) == due
 
 
