@@ -25,9 +25,6 @@ ValueType = TypeVar("ValueType")
 
 REQUIRED = dataclasses.MISSING  # the default of settings that must be given
 
-# Names of settings in earlier versions → current names. Older runs' files have the old names.
-RENAMED = {"pictures": "plots", "recompute": "gradient_checkpointing"}
-
 # What the value of a setting affects; see `setting`.
 NOTHING = "nothing"
 TRAINING = "training"
@@ -63,8 +60,8 @@ def setting(
             content is compared (`checkpoints.run_record`). A program that uses a trained model
             takes values not given, unless they decide NOTHING, from the training run.
         is_repeated: whether several values are given by repeating the flag, not by commas.
-        is_optional: whether the program chooses a number that is not given, which is None. The
-            earlier spelling of None, 0, is accepted, as is `auto` on the command line.
+        is_optional: whether the program chooses a number that is not given: None, which is `auto`
+            on the command line.
     """
     metadata = {"help": help, "group": group, "decides": decides, "is_repeated": is_repeated}
     metadata["is_optional"] = is_optional
@@ -132,9 +129,6 @@ class SettingsGroup:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value == 0 and field.metadata.get("is_optional"):
-                value = None
-                object.__setattr__(self, field.name, value)  # the class is frozen
             if field.default is REQUIRED and value == "":
                 raise ValueError(f"{field.name}='': a value is required, got an empty string")
             check_value(field, value)
@@ -149,13 +143,8 @@ class SettingsGroup:
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns name → value of all settings, as they are written to files.
-
-        Optional numbers that are not given are 0 there, as in the files of earlier versions.
-        """
-        return {
-            field.name: _written(getattr(self, field.name), field) for field in describe(type(self))
-        }
+        """Returns name → value of all settings, as they are written to files."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
     def make(cls, **values: Any) -> Self:
@@ -257,16 +246,10 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
     return fields
 
 
-def with_current_names(values: Mapping[str, ValueType]) -> dict[str, ValueType]:
-    """Returns settings, name → value, with names of earlier versions replaced by current ones."""
-    return {RENAMED.get(name, name): value for name, value in values.items()}
-
-
 def to_text(value: Any, field: FieldInfo) -> str:
     """Returns the value of a setting as a canonical string, equal for equal values."""
     if isinstance(value, tuple):
         return ",".join(to_text(part, field) for part in value)
-    value = _written(value, field)
     return str(float(value) if field.type is float and value is not None else value)
 
 
@@ -277,14 +260,7 @@ def from_text(text: str, field: FieldInfo) -> Any:
         return tuple(from_text(part, one) for part in text.split(",") if part)
     if text == "None" and field.default is None:
         return None
-    if text == "0" and field.is_optional:
-        return None
     return text == "True" if field.type is bool else field.type(text)
-
-
-def _written(value: Any, field: FieldInfo) -> Any:
-    """Returns the value of a setting as files have it."""
-    return 0 if value is None and field.is_optional else value
 
 
 def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:

@@ -36,7 +36,6 @@ PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fil
 _ALIASES = {PRETRAINING: FILL_MASK}
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
-_REFERENCE = re.compile(r"[\w.]+:\w+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +60,9 @@ class TaskSpec:
         head_arguments: further arguments of `head`, the same for all models of the task.
         head_settings: names of settings that are also arguments of `head`, with the values that
             the model was trained with.
-        recognize: function that returns whether a model was fine-tuned for the task, given its
-            settings and the entry `task` of its `run.json`. It is called for models with
-            `head_variable` whose record does not contain the name of the task. None if the record
-            always does.
 
     Raises:
-        ValueError: an attribute has a value of the wrong kind.
+        ValueError: the name has other characters.
     """
 
     name: str
@@ -78,34 +73,12 @@ class TaskSpec:
     head_variable: str = "output_weights"
     head_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     head_settings: tuple[str, ...] = ()
-    recognize: Callable[[Mapping[str, Any]], bool] | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
+        if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"TaskSpec.name={self.name!r}: expected lowercase letters, digits and underscores"
             )
-        expected = {
-            "settings": (self.settings, "a subclass of SettingsGroup", _is_settings),
-            "make_task": (self.make_task or len, "a function", callable),
-            "head": (self.head, "a class", _is_class),
-            "predictor": (self.predictor, "a class", _is_class),
-        }
-        for field, (value, kind, is_right) in expected.items():
-            is_reference = isinstance(value, str) and _REFERENCE.fullmatch(value)
-            if not (is_reference or is_right(value)):
-                raise ValueError(
-                    f"TaskSpec({self.name!r}).{field}={value!r}: expected {kind}, or "
-                    "'module:name' of it"
-                )
-
-
-def _is_class(value: Any) -> bool:
-    return isinstance(value, type)
-
-
-def _is_settings(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, SettingsGroup)
 
 
 def resolve(reference: Any) -> Any:
@@ -125,10 +98,6 @@ _CLASSIFIER = TaskSpec(
     "albert_tf.heads:AlbertForClassification",
     f"{_PREDICTORS}:TextClassifier",
     head_settings=("use_pooled_output",),
-    recognize=lambda recorded: (
-        not {"labels", "use_pooled_output"}.isdisjoint(recorded)
-        and recorded.get("is_regression") is not True
-    ),
 )
 _SPANS = TaskSpec(
     SPANS,
@@ -137,7 +106,6 @@ _SPANS = TaskSpec(
     "albert_tf.heads:AlbertForSpans",
     f"{_PREDICTORS}:SpanAnswerer",
     head_variable="cls/squad/output_weights",
-    recognize=lambda recorded: True,
 )
 _BUILT_IN = (
     _CLASSIFIER,
@@ -145,13 +113,11 @@ _BUILT_IN = (
         _CLASSIFIER,
         name=REGRESSION,
         head_arguments={"num_labels": 1, "is_regression": True},
-        recognize=lambda recorded: recorded.get("is_regression") is True,
     ),
     dataclasses.replace(
         _CLASSIFIER,
         name=MULTI_LABEL,
         head_arguments={"is_multi_label": True},
-        recognize=None,
     ),
     TaskSpec(
         TOKEN_CLASSIFICATION,
@@ -159,7 +125,6 @@ _BUILT_IN = (
         "albert_tf.token_classification.program:make_task",
         "albert_tf.heads:AlbertForTokenClassification",
         f"{_PREDICTORS}:TokenTagger",
-        recognize=lambda recorded: "token_labels" in recorded,
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -167,7 +132,6 @@ _BUILT_IN = (
         "albert_tf.race.task:MultipleChoice",
         "albert_tf.heads:AlbertForMultipleChoice",
         f"{_PREDICTORS}:ChoiceAnswerer",
-        recognize=lambda recorded: "max_qa_length" in recorded,
     ),
     _SPANS,
     dataclasses.replace(

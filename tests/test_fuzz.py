@@ -339,7 +339,7 @@ def write_record_metadata(folder):
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
     settings = {"max_seq_length": SEQ_LENGTH, "max_predictions_per_seq": MAX_PREDICTIONS}
     vocabulary = {"checksum": "ab" * 32, "size": 97, "file": "vocab.txt"}
-    metadata = {"files": [entry], "settings": settings, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": settings, "vocabulary": vocabulary, "mask_id": 4}
     records.write_metadata(f"{path}{records.METADATA_SUFFIX}", metadata)
     return Path(f"{path}{records.METADATA_SUFFIX}")
 

@@ -240,19 +240,6 @@ def test_labels_of_unknown_records_are_ignored_without_a_head_and_else_checked(
     assert set(last.metrics) == {"loss", "masked_lm_loss", "masked_lm_accuracy"}
 
 
-def test_records_of_earlier_versions_say_their_objective_by_googles_flag(make_records):
-    from albert_tf.pretraining.record_files import find_objective
-
-    records = make_records(None, random_next_sentence=True)
-    path = records.with_name(f"{records.name}.records.json")
-    metadata = json.loads(path.read_text())
-    assert metadata["settings"].pop("sentence_objective") == NSP
-    for flag, expected in ((True, NSP), (False, SOP)):
-        metadata["settings"]["random_next_sentence"] = flag
-        path.write_text(json.dumps(metadata))
-        assert find_objective(str(records)) == expected
-
-
 @pytest.mark.ci
 def test_a_run_cannot_change_its_objective_or_weight_silently(make_records, settings):
     records = without_metadata(make_records(NSP))

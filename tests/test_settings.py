@@ -105,7 +105,7 @@ def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
         ("has_sail", True, "True"),
         ("has_sail", False, "False"),
         ("crew", 3, "3"),
-        ("crew", None, "0"),
+        ("crew", None, "None"),
     ],
 )
 def test_values_convert_to_text_and_back(name, value, text):
@@ -114,12 +114,11 @@ def test_values_convert_to_text_and_back(name, value, text):
     assert from_text(text, field) == value
 
 
-def test_an_optional_number_is_none_if_not_given_and_0_in_files():
+def test_an_optional_number_is_none_if_not_given():
     assert Ferry(landing="here").crew is None
-    assert Ferry(landing="here", crew=0) == Ferry(landing="here")
-    assert Ferry(landing="here", crew=0).to_dict()["crew"] == 0
-    with pytest.raises(ValueError, match="crew=-1: expected 1 or more"):
-        Ferry(landing="here", crew=-1)
+    assert Ferry(landing="here").to_dict()["crew"] is None
+    with pytest.raises(ValueError, match="crew=0: expected 1 or more"):
+        Ferry(landing="here", crew=0)
 
 
 def test_an_empty_value_is_rejected_if_required():

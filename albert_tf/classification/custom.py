@@ -66,7 +66,6 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         _parse_column(options.text_a_column),
         _parse_column(options.text_b_column),
         _parse_label_column(options),
-        _parse_column(options.guid_column),
     )
     splits: dict[str, tuple[Source, ...]] = {}
     is_empty = True

@@ -7,7 +7,6 @@ import dataclasses
 from albert_tf import files
 from albert_tf.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.settings import (
-    DataSettings,
     FineTuningSettings,
     TaskSettings,
     TFLiteSettings,
@@ -34,7 +33,6 @@ class CustomDataSettings(SettingsGroup):
     label_column: str | None = redefined(
         TaskSettings, "label_column", None, _COLUMN.format("label")
     )
-    guid_column: str | None = setting(None, _COLUMN.format("name of an example"), decides=READING)
     has_header: bool | None = setting(
         None,
         "Whether the first line of a custom task is a header; if not given, it is one if it "
@@ -62,6 +60,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"
+    BATCHES_TO_SORT = 32
     ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
@@ -72,7 +71,6 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
         group="data",
         decides=READING,
     )
-    batches_to_sort: int = redefined(DataSettings, "batches_to_sort", 32)
     use_pooled_output: bool = setting(
         True,
         "Classify the pooled output of [CLS], instead of the mean over all positions.",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import classification, data, files, included, pretraining, race, settings, squad
-from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.inference.settings import WebSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
@@ -30,7 +30,6 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
-    TaskSettings: {"max_bad_rows": str},
     classification.Settings: {"cached_dir": str},
     race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
     squad.Settings: {
@@ -39,12 +38,11 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
         "predict_feature_left_file": str,
         "use_einsum": bool,
     },
-    TrainingSettings: {"save_checkpoints_secs": str, "max_batch_per_device": str},
-    FineTuningSettings: {"early_stopping_min_delta": str},
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
 }
 # Flags that do not exist, and what to use in their place: settings class → name → advice.
 INSTEAD: dict[type[SettingsGroup], dict[str, str]] = {
+    TrainingSettings: {"max_batch_per_device": "use --gradient_accumulation_steps"},
     WebSettings: {"web_host": "use a tunnel (ssh -L) or a proxy in front of 127.0.0.1"},
 }
 
@@ -145,13 +143,13 @@ class _TupleParser(flags.ArgumentParser):
 
 
 class _OptionalParser(flags.ArgumentParser):
-    """Parses a number that need not be given; None for `auto` and 0."""
+    """Parses a number that need not be given; None for `auto`."""
 
     def __init__(self, parser: flags.ArgumentParser) -> None:
         self._parser = parser
 
     def parse(self, argument: Any) -> Any:
-        is_given = str(argument).strip().lower() not in (_AUTO, "0")
+        is_given = str(argument).strip().lower() != _AUTO
         return self._parser.parse(argument) if is_given else None
 
 
@@ -183,9 +181,7 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
             flags.DEFINE_multi_string(field.name, field.default, field.help, values)
         else:
             flags.DEFINE(_parser(field), field.name, field.default, field.help, values)
-    names = {field.name for field in settings.describe(settings_class)}
-    former = {old: new for old, new in settings.RENAMED.items() if new in names}
-    for alias, name in (_rows(ALIASES, settings_class) | former).items():
+    for alias, name in _rows(ALIASES, settings_class).items():
         flags.DEFINE_alias(alias, name, values)
     for name, kind in _rows(IGNORED, settings_class).items():
         if kind is bool:

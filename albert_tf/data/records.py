@@ -34,7 +34,6 @@ from albert_tf.data.tfrecord import (
     frame_header,
     has_good_length,
 )
-from albert_tf.sentence_objectives import NSP, SOP
 
 # Feature → (dtype on disk, width), where the width is the name of a setting or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
@@ -66,14 +65,14 @@ class RecordFileInfo:
         instances: number of records.
         settings: settings of the data program: max_seq_length, sentence_objective, …
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
-        mask_id: id of [MASK]; None in files of earlier versions.
+        mask_id: id of [MASK].
         metadata_file: path of the metadata file.
     """
 
     instances: int
     settings: dict[str, Any]
     vocabulary: dict[str, Any]
-    mask_id: int | None
+    mask_id: int
     metadata_file: str
 
 
@@ -519,7 +518,7 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                         instances=entry["instances"],
                         settings=metadata["settings"],
                         vocabulary=metadata["vocabulary"],
-                        mask_id=metadata.get("mask_id"),
+                        mask_id=metadata["mask_id"],
                         metadata_file=metadata_file,
                     )
     return result
@@ -546,20 +545,6 @@ def _find_metadata(folder: str) -> list[str]:
         return []
 
 
-def _with_objective(settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a metadata file with `sentence_objective`, if they say which one.
-
-    Earlier versions wrote Google's flag, `random_next_sentence`.
-    """
-    settings = dict(settings)
-    former = settings.pop("random_next_sentence", None)
-    if former is not None:
-        settings.setdefault("sentence_objective", NSP if former else SOP)
-    if not isinstance(settings.get("sentence_objective", ""), str):
-        raise TypeError("sentence_objective must be a name")
-    return settings
-
-
 def load_metadata(path: str) -> dict[str, Any]:
     """Returns the content of a metadata file written by `write_metadata`.
 
@@ -577,10 +562,12 @@ def load_metadata(path: str) -> dict[str, Any]:
         for name, kind in _VOCABULARY.items():
             if not isinstance(metadata["vocabulary"][name], kind):
                 raise TypeError(f"{name!r} of the vocabulary must be {kind.__name__}")
-        mask_id, size = metadata.get("mask_id"), metadata["vocabulary"]["size"]
-        if mask_id is not None and not (_is_count(mask_id) and mask_id < size):
+        mask_id, size = metadata["mask_id"], metadata["vocabulary"]["size"]
+        if not (_is_count(mask_id) and mask_id < size):
             raise ValueError(f"mask_id is {mask_id!r}, expected a number below {size}")
-        return metadata | {"settings": _with_objective(metadata["settings"])}
+        if not isinstance(metadata["settings"].get("sentence_objective", ""), str):
+            raise TypeError("sentence_objective must be a name")
+        return metadata
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "

@@ -19,7 +19,6 @@ class Example(Protocol):
         """All that a model learns from it, with the same `repr` in every process."""
 
 
-DataType = TypeVar("DataType", bound=Any)
 ExampleType = TypeVar("ExampleType", bound=Example)
 
 
@@ -53,19 +52,3 @@ class Examples(Generic[ExampleType]):
         for example in self.examples:
             digest.update(repr(example.content).encode("utf-8"))
         return digest.hexdigest()
-
-
-def first_examples(data: DataType, count: int) -> DataType:
-    """Returns the first `count` examples of a split, or all of them if `count` is 0.
-
-    Args:
-        data: a dataclass with `examples`. If its `checksum` is a text, that of the file, the number
-            of examples is added to it.
-        count: number of examples.
-    """
-    if not 0 < count < len(data.examples):
-        return data
-    changes: dict[str, Any] = {"examples": data.examples[:count]}
-    if isinstance(data.checksum, str):
-        changes["checksum"] = f"{data.checksum}, the first {count}"
-    return dataclasses.replace(data, **changes)

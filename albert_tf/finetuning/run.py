@@ -26,7 +26,6 @@ from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, model_files, prediction, sweeps
-from albert_tf.finetuning.examples import first_examples
 from albert_tf.finetuning.prediction import Predictor
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -78,8 +77,6 @@ def fine_tune(
     if name:
         tasks.get(name)
     data = {split: task.read(split) for split in settings.splits}
-    if "train" in data:
-        data["train"] = first_examples(data["train"], settings.max_train_examples)
     contents = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
     session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
     with (
@@ -263,7 +260,7 @@ def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
     seed = settings.seed
     if settings.official_order:
         return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
-    return batching.TrainingOrder(size, seed, batches_to_sort=settings.batches_to_sort)
+    return batching.TrainingOrder(size, seed, batches_to_sort=settings.BATCHES_TO_SORT)
 
 
 def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strategy) -> int:
@@ -511,9 +508,7 @@ class FineTuningRun:
             loading.load_weights(model, prefix)
             self.begin_work()
             vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            # Earlier versions described a run of a sweep in the parent folder alone.
-            record = run_record.content(self.session.settings.output_dir)
-            record |= run_record.content(settings.output_dir)
+            record = run_record.content(settings.output_dir)
             extra_files = {run_record.FILE: run_record.to_json(record).encode()}
             config_file = os.path.join(settings.output_dir, session.CONFIG_NAME)
             for path in (config_file, *list_files(vocabulary)):

@@ -27,9 +27,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSettings(SequenceSettings, VocabularyFileSettings):
-    """How examples are batched."""
+    """How examples are batched.
+
+    Attributes:
+        BATCHES_TO_SORT: number of training batches whose examples are sorted by length together, to
+            reduce padding.
+    """
 
     GROUP = "data"
+    BATCHES_TO_SORT: ClassVar[int] = 8
 
     do_lower_case: bool | None = redefined(
         VocabularySettings,
@@ -50,13 +56,6 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
         "for a max_seq_length of 128.",
         minimum=1,
         is_optional=True,
-        decides=TRAINING,
-    )
-    batches_to_sort: int = setting(
-        8,
-        "Number of training batches whose examples are sorted by length together, to reduce "
-        "padding; 1 disables sorting.",
-        minimum=1,
         decides=TRAINING,
     )
     official_order: bool = setting(
@@ -126,12 +125,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         "means no warm-up.",
         minimum=0,
         maximum=1,
-        decides=TRAINING,
-    )
-    max_train_examples: int = setting(
-        0,
-        "Number of training examples to use, the first ones of the file, for a trial; 0 uses all.",
-        minimum=0,
         decides=TRAINING,
     )
     num_runs: int = setting(

@@ -2,8 +2,7 @@
 
 The folder is the output directory of one of the programs, which record their task, or any folder
 that `from_pretrained` accepts, such as a released archive. `run_record` reads the record of a run,
-or Hugging Face's `config.json`. Without either, the head in the checkpoint identifies most tasks;
-labels and settings that earlier versions recorded distinguish the others.
+or Hugging Face's `config.json`. Without either, the head in the checkpoint tells the task.
 """
 
 from __future__ import annotations
@@ -146,10 +145,8 @@ class ModelFolder:
         except ValueError as error:
             path = os.path.join(self.records, run_record.FILE)
             raise ValueError(f"{path}: {error}") from None
-        recorded = self.recorded | run_record.content(self.records).get(run_record.TASK, {})
-        fine_tuned = [spec for spec in tasks.rows() if spec.make_task and self._has_head_of(spec)]
-        for spec in fine_tuned:
-            if spec.recognize is not None and spec.recognize(recorded):
+        for spec in tasks.rows():
+            if spec.make_task and spec.head_variable != HEAD and self._has_head_of(spec):
                 return spec.name
         if HEAD in self.shapes and self.shapes[HEAD][0] == 1:
             raise ValueError(

@@ -157,11 +157,6 @@ def for_records(
             "not: expected records that were all created with --masked_lm_prob=0"
         )
     info = metadata[paths[0]]
-    if info.mask_id is None:
-        raise ValueError(
-            f"{info.metadata_file} does not contain the id of [MASK], which dynamic masking needs. "
-            "Create the records again with this version of create_pretraining_data.py."
-        )
     fields = (field.name for field in dataclasses.fields(MaskingSettings))
     only = MaskingSettings(**{name: getattr(settings, name) for name in fields})
     return DynamicMasking(only, info.mask_id, info.vocabulary["size"], seed)

@@ -16,7 +16,7 @@ from absl import flags as absl_flags
 from albert_tf import classification
 from albert_tf.cli import flags
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.settings import RENAMED, describe
+from albert_tf.settings import describe
 from tests.conftest import ROOT
 
 PROGRAMS = {
@@ -58,9 +58,8 @@ def test_a_flag_that_does_not_exist_names_what_does(monkeypatch):
         parse(["--output_dir=o", "--fan_size=3"])
 
 
-@pytest.mark.parametrize("value", ["auto", "0"])
-def test_a_number_may_be_left_to_the_program(value):
-    given = parse(["--output_dir=o", f"--threads={value}", "--log_steps=7"])
+def test_a_number_may_be_left_to_the_program():
+    given = parse(["--output_dir=o", "--threads=auto", "--log_steps=7"])
     assert (given.threads, given.log_steps) == (None, 7)
     assert "\n  --threads=INT  (default: auto)\n" in flags.help_text(FineTuningSettings, "")
 
@@ -210,8 +209,7 @@ def test_help_shows_groups_meanings_and_defaults():
         assert f"\n{field.group}:\n" in text
     # At the end, and under no other heading.
     assert text.endswith(
-        "\n\naccepted and ignored:\n  --save_checkpoints_secs, --max_batch_per_device, "
-        "--early_stopping_min_delta, --master,\n  --num_tpu_cores, --iterations_per_loop"
+        "\n\naccepted and ignored:\n  --master, --num_tpu_cores, --iterations_per_loop"
     )
     assert text.count("--iterations_per_loop") == 1
 
@@ -219,20 +217,6 @@ def test_help_shows_groups_meanings_and_defaults():
 def test_defaults_with_several_values_are_shown_as_on_the_command_line():
     text = flags.help_text(settings_of("train_vocabulary"), "")
     assert '--user_defined_symbols=STR,...  (default: (,),",-,.,–,£,€)\n' in text
-
-
-@pytest.mark.parametrize(
-    ("old", "name", "value"),
-    [
-        ("--pictures", "plots", True),
-        ("--nopictures", "plots", False),
-        ("--recompute", "gradient_checkpointing", True),
-    ],
-)
-def test_former_names_are_accepted_but_not_shown(old, name, value):
-    assert getattr(parse(["--output_dir=o", old]), name) is value
-    text = flags.help_text(FineTuningSettings, "")
-    assert old.removeprefix("--no").strip("-") not in text
 
 
 def settings_of(script):
@@ -253,7 +237,7 @@ def test_all_recorded_flags_exist_with_their_defaults(script):
         expected["do_lower_case"] = None  # True, unless the weights are known to need False
     assert repr(found | lists) == repr(expected)  # nan is no equal of nan
     # What has no setting is another spelling or has no effect.
-    aliases = {alias for rows in flags.ALIASES.values() for alias in rows} | set(RENAMED)
+    aliases = {alias for rows in flags.ALIASES.values() for alias in rows}
     ignored = {name for rows in flags.IGNORED.values() for name in rows}
     assert set(OLD_FLAGS[script]) - names <= aliases | ignored
 

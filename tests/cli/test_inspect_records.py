@@ -118,7 +118,6 @@ def test_statistics_count_what_the_records_hold(vocab_file):
     ("settings", "name"),
     [
         ({}, "1 (swapped)"),
-        ({"random_next_sentence": True}, "1 (random)"),
         ({"sentence_objective": "nsp"}, "1 (random)"),
         ({"sentence_objective": "not registered"}, "1"),
     ],
@@ -128,7 +127,7 @@ def test_the_metadata_say_what_a_label_means(tmp_path, capsys, settings, name):
     write_records(path, EXAMPLES[:1])
     entry = {"name": path.name, "instances": 1, "bytes": path.stat().st_size}
     vocabulary = {"size": 9, "checksum": "a", "file": "a.model"}
-    metadata = {"files": [entry], "settings": settings, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": settings, "vocabulary": vocabulary, "mask_id": 4}
     write_metadata(str(tmp_path / "train.records.json"), metadata)
     inspect_records.run(inspect_records.Settings(input_file=str(path)))
     shown = capsys.readouterr().out
@@ -175,6 +174,7 @@ def test_another_vocabulary_is_an_error_that_names_both(tmp_path, vocab_file):
             "settings": {},
             "files": [{"name": "train", "instances": 2, "bytes": size}],
             "vocabulary": {"checksum": "0" * 64, "size": 9, "file": "other.model"},
+            "mask_id": 4,
         },
     )
     with pytest.raises(ValueError, match=rf"(?s)other\.model, SHA-256 0000.*{vocab_file}"):

@@ -47,6 +47,7 @@ def describe(path, instances=5, size=None, **settings):
     return {
         "settings": {"max_seq_length": 11, **settings},
         "vocabulary": {"file": "toy.model", "size": 97, "checksum": "c0ffee"},
+        "mask_id": 4,
         "counts": {"instances": instances},
         "files": [entry],
     }

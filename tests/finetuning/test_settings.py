@@ -62,7 +62,7 @@ def test_settings_default_to_those_of_the_trained_model(tmp_path, trained):
     found = dataclasses.asdict(made)
     assert {name: found[name] for name in trained} == trained
     assert made.data_dir == "/work/data"
-    assert made.guid_column is None
+    assert made.text_b_column is None
     given = {"max_seq_length": 19, "data_dir": "other", "do_lower_case": True}
     made = classification.Settings.make(output_dir=str(tmp_path), do_eval=True, **given)
     assert {name: getattr(made, name) for name in given} == given

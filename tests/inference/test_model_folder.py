@@ -21,39 +21,18 @@ SIZE = 12
 
 
 @pytest.mark.parametrize(
-    ("heads", "written", "task"),
+    ("heads", "task"),
     [
-        ({}, {}, "embeddings"),
-        ({"output_weights": (3, SIZE), "output_bias": (3,)}, {}, "classification"),
-        (
-            {"output_weights": (1, SIZE), "output_bias": (1,)},
-            {"run.json": {"flags": {"max_qa_length": 9}, "directory": "/"}},
-            "multiple_choice",
-        ),
-        (
-            {"output_weights": (1, SIZE), "output_bias": (1,)},
-            {
-                "run.json": {
-                    "task": {"task_name": "x", "folder": "", "labels": [], "is_regression": True}
-                }
-            },
-            "regression",
-        ),
-        (
-            {"output_weights": (2, SIZE), "output_bias": (2,)},
-            {"run.json": {"task": {"token_labels": ["B-X", "O"], "tag_scheme": "iob2"}}},
-            "token_classification",
-        ),
-        ({"cls/squad/output_weights": (2, SIZE), "cls/squad/output_bias": (2,)}, {}, "spans"),
-        ({"start_logits/dense/kernel": (SIZE, 1)}, {}, "answerable_spans"),
+        ({}, "embeddings"),
+        ({"output_weights": (3, SIZE), "output_bias": (3,)}, "classification"),
+        ({"cls/squad/output_weights": (2, SIZE), "cls/squad/output_bias": (2,)}, "spans"),
+        ({"start_logits/dense/kernel": (SIZE, 1)}, "answerable_spans"),
     ],
 )
-def test_head_and_files_determine_the_task(
-    tmp_path, config_file, toy_spm_model, heads, written, task
+def test_without_a_record_the_head_determines_the_task(
+    tmp_path, config_file, toy_spm_model, heads, task
 ):
     write_folder(tmp_path, config_file, toy_spm_model, heads)
-    for name, content in written.items():
-        (tmp_path / name).write_text(json.dumps(content))
     assert ModelFolder(str(tmp_path)).find_task() == task
 
 

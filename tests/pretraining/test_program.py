@@ -193,7 +193,7 @@ def write_vocabulary(path, checksum):
     """Writes metadata that names the vocabulary of the six records of a file."""
     entry = {"name": path.name, "instances": 6, "bytes": path.stat().st_size}
     vocabulary = {"size": 40, "checksum": checksum * 64, "file": f"{checksum}.model"}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
     path.with_suffix(".records.json").write_text(json.dumps(metadata))
 
 

@@ -147,7 +147,7 @@ def test_lost_records_are_reported_from_the_metadata(tmp_path, caplog):
     path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
     entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
     vocabulary = {"file": "v.model", "size": 97, "checksum": "c0ffee"}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
     (tmp_path / "a.records.json").write_text(json.dumps(metadata))
     (file,) = record_files.scan_record_files([path], FEATURES)
     assert file == RecordFile(path, 4, False, ())
@@ -200,7 +200,7 @@ def write_metadata(path, checksum):
     """Writes metadata that names the vocabulary of a file's records."""
     entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
     vocabulary = {"size": 97, "checksum": checksum, "file": "x.model", "do_lower_case": False}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
     path.with_suffix(".records.json").write_text(json.dumps(metadata))
 
 

@@ -34,7 +34,7 @@ def make_path(tmp_path):
 def write_metadata(path, size=97, checksum="a", name="x.records.json"):
     entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
     vocabulary = {"size": size, "checksum": checksum, "file": f"{checksum}.model"}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
     (path.parent / name).write_text(json.dumps(metadata))
 
 

@@ -276,7 +276,7 @@ def test_an_identity_has_only_what_affects_the_result(run):
     assert found.identity["learning_rate"] == "0.00176"
     assert found.identity["precision"] == "float32"
     assert not {"output_dir", "log_steps", "threads", "do_eval"} & set(found.identity)
-    assert found.others["log_steps"] == "0"
+    assert found.others["log_steps"] == "None"
     assert set(found.paths) == {"config", "init_checkpoint", "vocabulary", "training data"}
 
 
@@ -373,7 +373,7 @@ def test_before_the_first_step_only_the_initialization_counts(run, tmp_path, cap
 
 def test_other_changes_are_logged(run, caplog):
     caplog.set_level("INFO", logger="absl")
-    run_record.write_content(run.output_dir, {"flags": {"log_steps": 0, "threads": 0}})
+    run_record.write_content(run.output_dir, {"flags": {"log_steps": None, "threads": None}})
     run_record.write(run.output_dir, describe(run))
     moved = TrainedWith(DATA.identity, DATA.paths | {"training data": "/elsewhere"})
     assert check(run, describe(dataclasses.replace(run, log_steps=7), moved)) == {}
@@ -381,7 +381,7 @@ def test_other_changes_are_logged(run, caplog):
     assert "do not affect the result" in record.message
     rows = [line.split() for line in record.message.splitlines()[2:]]
     assert rows == [
-        ["log_steps", "0", "7"],
+        ["log_steps", "None", "7"],
         ["training", "data", "/there/train.tsv", "/elsewhere"],
     ]
 
