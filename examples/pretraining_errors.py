@@ -201,7 +201,7 @@ def predict(settings: Settings) -> list[Answers]:
     dataset = input_pipeline.evaluation_dataset(record_files, task.features, BATCH_SIZE)
     compute = tf.function(lambda batch: model(batch, training=False))
     answers: list[Answers] = []
-    for batch in input_pipeline.batches(dataset, record_files, task.features):
+    for batch in input_pipeline.batches(dataset, record_files):
         outputs = {name: output.numpy() for name, output in compute(batch).items()}
         arrays = {name: feature.numpy() for name, feature in batch.items()}
         answers += answers_to(arrays, outputs, documents)
