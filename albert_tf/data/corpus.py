@@ -11,10 +11,8 @@ line is a JSON object; `text_formats` parses these. With "wikiextractor" a docum
   document boundary at or after its start and the first one at or after its end. Both neighbors find
   the same boundary, so that every document is in exactly one task.
 * Small files are packed together.
-* A compressed file is one task. It is cut in the same places as the text it contains, one chunk
-  after the other.
-* A large Parquet file is divided into parts of row groups (`row_files`). Each is one task, and is
-  cut like a compressed file.
+* A compressed, Parquet or Arrow file is one task. It is cut in the same places as the text it
+  contains, one chunk after the other.
 
 A chunk is identified by the number of its file and its offset there, from which its random seeds
 are derived: they depend neither on the number of processes nor on the order of reading.
@@ -31,7 +29,7 @@ from typing import IO
 from absl import logging
 
 from albert_tf import files
-from albert_tf.data import row_files, sources
+from albert_tf.data import sources
 from albert_tf.data.sources import Source
 
 SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = INPUT_FORMATS = (
@@ -172,21 +170,16 @@ class Span:
     Attributes:
         source: the file.
         start: offset at or after which the first document starts, in bytes.
-        end: offset at or after which the last document ends; None for the end of the file or of
-            the part.
-        part: the part of a Parquet file, which starts at `start`; None for the whole file.
+        end: offset at or after which the last document ends; None for the end of the file.
     """
 
     source: Source
     start: int = 0
     end: int | None = None
-    part: row_files.Part | None = None
 
     @property
     def size(self) -> int:
         """Size in bytes, as stored on disk."""
-        if self.part is not None:
-            return self.part.size
         return (self.source.size if self.end is None else self.end) - self.start
 
 
@@ -266,7 +259,7 @@ def streams(source_files: Sequence[Source], chunk_bytes: int) -> list[Source]:
     return [
         source
         for source in source_files
-        if not source.is_splittable and len(source.parts) < 2 and _text_size(source) >= chunk_bytes
+        if not source.is_splittable and _text_size(source) >= chunk_bytes
     ]
 
 
@@ -274,10 +267,6 @@ def _tasks_of_file(
     source: Source, next_file: str, chunk_bytes: int, input_format: str
 ) -> Iterator[Task]:
     """Yields the tasks of a large file."""
-    if len(source.parts) > 1:
-        for part in source.parts:
-            yield Task((Span(source, part.offset, part=part),), next_file)
-        return
     if not source.is_splittable:
         yield Task((Span(source),), next_file, is_stream=True)
         return
@@ -346,18 +335,17 @@ def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chun
     """Yields the chunks of a task with one span."""
     (span,) = task.spans
     source = span.source
-    with sources.open_source(source.path, span.part) as (stream, raw):
-        if span.start and span.part is None:
+    with sources.open_source(source.path) as (stream, raw):
+        if span.start:
             stream.seek(span.start)
         window = _Window(source.path, stream, span.start, chunk_bytes, input_format)
-        begin = span.start if span.part else window.boundary(span.start)
+        begin = window.boundary(span.start)
         read_bytes = 0
         for start, end in _cuts(span, window, *_steps(chunk_bytes, input_format)):
             stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
-                is_one_read = source.is_splittable or span.part
-                consumed = task.size if is_one_read else raw.tell()
+                consumed = task.size if source.is_splittable else raw.tell()
                 borrowed = _borrow(task, [part], input_format, window, stop)
                 yield Chunk((source.number, start), (part,), consumed - read_bytes, borrowed)
                 read_bytes = consumed
@@ -550,13 +538,8 @@ def _line_number(path: str, offset: int) -> int:
 
     Reads the file up to there, which only an error message is worth.
     """
-    (source,) = sources.find_sources([path])
-    part = next((part for part in reversed(source.parts) if part.offset <= offset), None)
     line = 1
-    if part is not None:  # each row is a line
-        line = part.first_row + 1
-        offset -= part.offset
-    with sources.open_source(path, part) as (stream, _):
+    with sources.open_source(path) as (stream, _):
         while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
             while block.endswith(b"\r") and len(block) < offset:
                 block += stream.read(1)

@@ -22,7 +22,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, cast
 
 from albert_tf import files
@@ -47,7 +47,6 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
-BLOCK_SIZE = 256  # records per block of `read_checked_blocks`
 MAX_RECORD_BYTES = 2**31 - 1  # the size limit of protobuf messages
 COMPRESSION_LEVEL = 6
 _PIECE_BYTES = 1 << 20  # bytes per read, so that a corrupt length cannot exhaust memory
@@ -211,14 +210,13 @@ class Place(NamedTuple):
         return self.offset + HEADER_BYTES + self.size + FOOTER_BYTES
 
 
-def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Generator[bytes]:
+def read_records(path: str, start: int = 0) -> Generator[bytes]:
     """Yields the records of a TFRecord file, gzip-compressed or not.
 
     Args:
         path: the file.
-        skip: indices, starting at 0, of records to skip, whether they are corrupt or not.
-        start: number of records to leave out at the beginning, besides those in `skip`. They are
-            not read, if `has_places(path)`.
+        start: number of records to leave out at the beginning. They are not read, if
+            `has_places(path)`.
 
     Raises:
         ValueError: the file is truncated or corrupt; the message names the file and the record
@@ -226,14 +224,13 @@ def read_records(path: str, skip: Collection[int] = (), start: int = 0) -> Gener
     """
     first = 0, 0
     if start and has_places(path):
-        with contextlib.closing(find_places(path, skip, start)) as places:
+        with contextlib.closing(find_places(path, start)) as places:
             place = next(places, None)
         if place is None:
             return
         first = (place.number, place.offset)
         start = 0
-    contents = _sound_contents(path, skip, *first)
-    yield from itertools.islice(contents, start, None)
+    yield from itertools.islice(_read_contents(path, *first), start, None)
 
 
 def write_index(path: str) -> None:
@@ -251,20 +248,8 @@ def write_index(path: str) -> None:
     record_index.write(path, list(itertools.accumulate(sizes, initial=0)))
 
 
-def _sound_contents(
-    path: str, skip: Collection[int], number: int = 0, offset: int = 0
-) -> Iterator[bytes]:
-    """Yields the contents of the records that are not in `skip`, from record `number` on."""
-    for index, content in enumerate(_read_contents(path, number, offset), number):
-        if index in skip:
-            continue
-        if content is None:
-            raise _damaged_content(path, index)
-        yield content
-
-
 def _damaged_content(path: str, number: int) -> ValueError:
-    return ValueError(f"{path}, record {number + 1}: its content is damaged")
+    return ValueError(f"{path}, record {number + 1}: its content is damaged. Create it again.")
 
 
 def has_places(path: str) -> bool:
@@ -279,30 +264,26 @@ def has_places(path: str) -> bool:
     return not is_gzip(path)
 
 
-def find_places(path: str, skip: Collection[int] = (), start: int = 0) -> Generator[Place]:
+def find_places(path: str, start: int = 0) -> Generator[Place]:
     """Yields where records of an uncompressed file are: from its index, or else from their headers.
 
     Args:
         path: the file. Without an index it must be local.
-        skip: indices, starting at 0, of records to leave out.
-        start: number of records to leave out at the beginning, besides those in `skip`.
+        start: number of records to leave out at the beginning.
 
     Raises:
         ValueError: see `read_records`.
     """
     index = record_index.find(path)
     if index is None:
-        yield from itertools.islice(_places_by_headers(path, skip), start, None)
+        yield from itertools.islice(_places_by_headers(path), start, None)
         return
-    for number in sorted(skip):
-        start += number <= start
     for number, (offset, end) in enumerate(itertools.pairwise(index.offsets(start)), start):
-        if number not in skip:
-            yield Place(number, offset, end - offset - HEADER_BYTES - FOOTER_BYTES)
+        yield Place(number, offset, end - offset - HEADER_BYTES - FOOTER_BYTES)
 
 
-def _places_by_headers(path: str, skip: Collection[int]) -> Iterator[Place]:
-    """Yields where the records of a local file are that are not in `skip`."""
+def _places_by_headers(path: str) -> Iterator[Place]:
+    """Yields where the records of a local file are."""
     end = files.file_size(path)
     offset = number = 0
     with files.open_unbuffered(path) as stream:
@@ -313,8 +294,7 @@ def _places_by_headers(path: str, skip: Collection[int]) -> Iterator[Place]:
             except (EOFError, ValueError) as error:
                 raise _unreadable(path, number, error) from None
             place = Place(number, offset, size)
-            if number not in skip:
-                yield place
+            yield place
             offset = place.end
             number += 1
 
@@ -367,8 +347,8 @@ def _unreadable(path: str, number: int, error: Exception) -> ValueError:
     return ValueError(f"{path}, record {number + 1}: {reason}. Create it again.")
 
 
-def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[bytes | None]:
-    """Yields the content of each record, or None if it does not match its checksum.
+def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[bytes]:
+    """Yields the content of each record.
 
     Args:
         path: the file.
@@ -406,7 +386,9 @@ def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[byte
                         raise EOFError
                 left -= HEADER_BYTES + size + FOOTER_BYTES
                 content = data[begin:end]
-                yield content if checksum(content) == data[end:at] else None
+                if checksum(content) != data[end:at]:
+                    raise ValueError("its content is damaged")
+                yield content
         except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
             raise _unreadable(path, max(number, 1) - 1, error) from None
 
@@ -446,37 +428,11 @@ def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def read_checked_blocks(path: str) -> Iterator[list[bytes | None]]:
-    """Yields the records of a TFRecord file in lists of up to BLOCK_SIZE; None for corrupt ones.
-
-    A record is corrupt if its content does not match its checksum.
-
-    Raises:
-        ValueError: see `count_records`. All records before the error are yielded first.
-    """
-    block: list[bytes | None] = []
-    try:
-        for content in _read_contents(path):
-            if len(block) == BLOCK_SIZE:
-                yield block
-                block = []
-            block.append(content)
-    except ValueError:
-        if block:
-            yield block
-        raise
-    if block:
-        yield block
-
-
 def count_records(path: str) -> int:
     """Returns the number of records in a TFRecord file, gzip-compressed or not.
 
-    Records whose content does not match its checksum are counted as well.
-
     Raises:
-        ValueError: the file is truncated, or the length of a record is corrupt; the message names
-            the file and the record number, starting at 1.
+        ValueError: see `read_records`.
     """
     return sum(1 for _ in _read_contents(path))
 

@@ -2,8 +2,8 @@
 
 A plain file can be read from any offset, so that several processes share it. Other files are
 streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
-and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. Of a large Parquet
-file, however, several processes read different row groups. The first bytes of a file tell its kind.
+and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. The first bytes of a
+file tell its kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Source:
         size: its size in bytes, as stored.
         is_splittable: whether it can be read from any offset.
         has_rows: whether it is a Parquet or Arrow file.
-        parts: the parts into which a Parquet file is divided.
     """
 
     number: int
@@ -48,25 +47,16 @@ class Source:
     size: int
     is_splittable: bool = True
     has_rows: bool = False
-    parts: tuple[row_files.Part, ...] = ()
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
     """Returns the size and the kind of every file.
 
-    Args:
-        paths: files, and folders of Hugging Face's datasets.
-
     Raises:
-        FileNotFoundError: a file does not exist, or is neither a file nor such a folder.
+        FileNotFoundError: a file does not exist, or is a folder.
     """
-    paths = [path for named in paths for path in _files_of(named)]
     with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
         return list(pool.map(_inspect, range(len(paths)), paths))
-
-
-def _files_of(path: str) -> list[str]:
-    return row_files.find_files(path) if files.is_directory(path) else [path]
 
 
 def _inspect(number: int, path: str) -> Source:
@@ -74,9 +64,8 @@ def _inspect(number: int, path: str) -> Source:
         start = stream.read(_MAGIC_BYTES)
         has_rows = start.startswith(row_files.MAGICS)
         is_splittable = not (has_rows or start.startswith(tuple(_DECOMPRESSORS)))
-        parts = row_files.divide(stream) if start.startswith(row_files.PARQUET_MAGIC) else ()
         size = stream.seek(0, os.SEEK_END)
-        return Source(number, path, size, is_splittable, has_rows, parts)
+        return Source(number, path, size, is_splittable, has_rows)
 
 
 def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
@@ -109,14 +98,8 @@ _DAMAGED = (EOFError, OSError, zlib.error, *((zstd.ZstdError,) if zstd else ()))
 
 
 @contextlib.contextmanager
-def open_source(
-    path: str, part: row_files.Part | None = None
-) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """Opens a text file.
-
-    Args:
-        path: the file.
-        part: the part of a Parquet file to read; None for the whole file.
 
     Yields:
         The stream of its text, and the stream of the bytes as stored, which tells the progress.
@@ -129,7 +112,7 @@ def open_source(
         start = raw.read(_MAGIC_BYTES)
         raw.seek(0)
         if start.startswith(row_files.MAGICS):
-            yield row_files.open_rows(path, raw, part), raw
+            yield row_files.open_rows(path, raw), raw
             return
         magic_number = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
         if magic_number is None:

@@ -12,9 +12,6 @@ index of a file tells where they are (`data.record_index`), and where to begin a
 local file without an index, the headers of the records tell that. Remote files without an index and
 compressed files are read whole by each process.
 
-Corrupt records can be skipped: `record_files.scan_record_files` finds them before training, and the
-order is then that of files without them.
-
 Google's program uses a shuffle buffer of 100 records over files read in parallel, in an order that
 is not reproducible.
 
@@ -26,6 +23,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,8 +39,9 @@ from albert_tf.pretraining.record_files import (
     UNPARSABLE,
     Features,
     RecordFile,
-    find_damage,
+    name_files,
     parse,
+    parse_first,
 )
 from albert_tf.training.datasets import prefetch
 
@@ -183,8 +182,8 @@ def _parsed(
 def _dataset_of(blocks: Callable[[], Iterator[list[bytes]]]) -> tf.data.Dataset:
     """Returns a dataset of blocks of serialized records, string [number], read in Python.
 
-    Unlike `tf.data.TFRecordDataset`, this does not run out of memory if the length of a record is
-    corrupt, and can continue after corrupt records. Reading in blocks makes it equally fast.
+    Unlike `tf.data.TFRecordDataset`, this can read any records of a file, and does not run out of
+    memory if the length of one is corrupt. Reading in blocks makes it equally fast.
     """
     return tf.data.Dataset.from_generator(
         blocks, output_signature=tf.TensorSpec((None,), tf.string)
@@ -250,32 +249,25 @@ def _shuffled(count: int, seed: tuple[int, int]) -> list[int]:
     return numbers
 
 
-def _read(file: RecordFile) -> Iterator[bytes]:
-    """Yields the usable records of a file."""
-    contents = records.read_records(file.path, frozenset(file.damaged or ()))
-    return itertools.islice(contents, file.num_records)
-
-
 @contextlib.contextmanager
 def _opened(file: RecordFile, start: int, reads_all: bool) -> Iterator[Reader]:
-    """Yields a function that reads the usable records of a file from record `start` on.
+    """Yields a function that reads the records of a file from record `start` on.
 
     Args:
         file: the file.
-        start: number of usable records to leave out.
+        start: number of records to leave out.
         reads_all: whether all records will be read, which is faster without finding them first.
     """
-    skip = frozenset(file.damaged or ())
     with contextlib.ExitStack() as stack:
         if reads_all or not records.has_places(file.path):
-            contents = records.read_records(file.path, skip, start)
+            contents = records.read_records(file.path, start)
             stack.callback(contents.close)
 
             def read(is_chosen: Sequence[bool]) -> list[bytes]:
                 following = itertools.islice(contents, len(is_chosen))
                 return list(itertools.compress(following, is_chosen))
         else:
-            places = records.find_places(file.path, skip, start)
+            places = records.find_places(file.path, start)
             stack.callback(places.close)
 
             def read(is_chosen: Sequence[bool]) -> list[bytes]:
@@ -318,7 +310,7 @@ def evaluation_dataset(
         masking = masking.for_evaluation()
 
     def blocks() -> Iterator[list[bytes]]:
-        contents = itertools.chain.from_iterable(map(_read, files))
+        contents = itertools.chain.from_iterable(records.read_records(f.path) for f in files)
         while block := list(itertools.islice(contents, batch_size)):
             yield block
 
@@ -331,47 +323,47 @@ def first_batch(file: RecordFile, features: Features, batch_size: int) -> dict[s
     Raises:
         ValueError: see `damage_named`.
     """
-    with damage_named([file], features):
-        return parse(list(itertools.islice(_read(file), batch_size)), features)
+    with damage_named([file]):
+        return parse_first(file.path, features, batch_size)
 
 
 @contextlib.contextmanager
-def damage_named(files: Sequence[RecordFile], features: Features) -> Iterator[None]:
-    """Converts an error about a corrupt record into one that names the record and what to do.
+def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
+    """Converts TensorFlow's error about a corrupt record into one line that names the file.
 
     Args:
         files: the files of a dataset of this module.
-        features: the features that it parses.
 
     Raises:
-        ValueError: a record is corrupt or cannot be parsed; the message names the file and the
-            record.
+        ValueError: a record is corrupt, which names the file and the record, or it has not the
+            expected features or values, which names the files.
     """
     try:
         yield
-    except (*UNPARSABLE, ValueError, tf.errors.UnknownError):  # Unknown: ValueError in a dataset
-        damage = find_damage(files, features)
-        if not damage:
+    except (*UNPARSABLE, tf.errors.UnknownError) as error:
+        if found := re.search("ValueError: (.*)", str(error)):  # of the reader
+            raise ValueError(found[1]) from None
+        if isinstance(error, tf.errors.UnknownError):
             raise
-        raise ValueError(damage) from None
+        raise ValueError(
+            f"{name_files([file.path for file in files])}: a record is not a tf.train.Example with "
+            "the expected features, has no tokens, or has values out of the ranges of this model"
+        ) from None
 
 
-def batches(
-    dataset: tf.data.Dataset, files: Sequence[RecordFile], features: Features
-) -> Iterator[Any]:
+def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Any]:
     """Yields the batches of a dataset.
 
     Args:
         dataset: a dataset of this module.
         files: the files that it reads.
-        features: the features that it parses.
 
     Raises:
         ValueError: see `damage_named`.
     """
     iterator = iter(dataset)
     while True:
-        with damage_named(files, features):
+        with damage_named(files):
             batch = next(iterator, None)
         if batch is None:
             return

@@ -151,7 +151,7 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
                 f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
                 "contains masked tokens or has no metadata"
             )
-    usable = task.find_records(patterns, flag, settings.skip_bad_records, features)
+    usable = task.find_records(patterns, flag, features)
     if masking is not None:
         record_files.check_mask_id(usable, settings.model_folder)
     return Records(usable, features, masking)
@@ -233,7 +233,7 @@ def train(
             rows=rows,
             masking=records.masking,
         )
-        return input_pipeline.batches(dataset, records.files, records.features)
+        return input_pipeline.batches(dataset, records.files)
 
     trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
 
@@ -276,7 +276,7 @@ def make_evaluator(
     one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
 
     def measure() -> dict[str, float]:
-        with input_pipeline.damage_named(records.files, records.features):
+        with input_pipeline.damage_named(records.files):
             return one_checkpoint.evaluate()
 
     return CheckpointEvaluator(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
-from tqdm import tqdm
 
 from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import finding, run_record
@@ -53,8 +53,7 @@ UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 CHECKSUMS_FILE = "record_checksums.json"  # in the folder of a run
 FILES = "files"  # its key
 _READERS = 8  # files read at once for their checksums
-_MAX_LOGGED_NUMBERS = 20  # record numbers in a log message
-_NO_RECORD = "{}: contains no usable record. Omit the file, or create it again."
+_NO_RECORD = "{}: contains no record. Omit the file, or create it again."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +62,13 @@ class RecordFile:
 
     Attributes:
         path: path of the file.
-        num_records: number of usable records.
+        num_records: number of records.
         is_gzip: whether the file is gzip-compressed.
-        damaged: indices, starting at 0, of corrupt records to skip, if the file was scanned and is
-            damaged; it may be unreadable after its last usable record. None if all records are
-            expected to be usable.
     """
 
     path: str
     num_records: int
     is_gzip: bool = False
-    damaged: tuple[int, ...] | None = None
 
 
 def list_paths(patterns: str, flag: str) -> list[str]:
@@ -123,112 +118,8 @@ def _checked_count(path: str, info: records.RecordFileInfo) -> int:
     return info.instances
 
 
-def scan_record_files(paths: Sequence[str], features: Features) -> list[RecordFile]:
-    """Reads all records, and returns the files with the corrupt records to skip.
-
-    A record is skipped if its content does not match its checksum, is not a `tf.train.Example` with
-    the given features, or has values out of range or no tokens. Records after one with a corrupt
-    length cannot be read. All of this is logged.
-
-    Args:
-        paths: the files.
-        features: name → shape and type of each feature.
-
-    Raises:
-        ValueError: a file has no usable record; the message names it.
-    """
-    metadata = records.read_metadata(paths)
-    record_files = []
-    for path in tqdm(paths, desc="checking records", unit="file", disable=None):
-        total, damages, end = _scan(path, features)
-        if total == len(damages):
-            reason = end or next(iter(damages.values()), "")
-            raise ValueError(f"{_NO_RECORD.format(path)} {reason}".strip())
-        skipped = tuple(damages) if damages or end else None
-        record_files.append(RecordFile(path, total - len(damages), records.is_gzip(path), skipped))
-        if damages:
-            numbers = ", ".join(str(number + 1) for number in [*damages][:_MAX_LOGGED_NUMBERS])
-            more = ", …" if len(damages) > _MAX_LOGGED_NUMBERS else ""
-            first, reason = next(iter(damages.items()))
-            text = "%s: %d of %d records are damaged and skipped: %s%s. Record %d: %s."
-            arguments = len(damages), total, numbers, more, first + 1, reason
-            logging.warning(text, path, *arguments)
-        if end:
-            lost = metadata[path].instances - total if path in metadata else "an unknown number"
-            logging.warning("%s: the records after %d are lost (%s). %s", path, total, lost, end)
-    return record_files
-
-
-def _scan(path: str, features: Features) -> tuple[int, dict[int, str], str]:
-    """Reads and checks all records of a file.
-
-    Returns:
-        The number of records that can be read; record index, starting at 0, → reason for each
-        corrupt record; and why reading stopped, or "" at the end of the file.
-    """
-    total = 0
-    damages: dict[int, str] = {}
-    try:
-        for block in records.read_checked_blocks(path):
-            sound = [content for content in block if content is not None]
-            is_sound = parses(sound, features)
-            for number, content in enumerate(block, total):
-                if content is None:
-                    damages[number] = "its content does not match its checksum"
-                elif not is_sound and (reason := _damage_of(content, features)):
-                    damages[number] = reason
-            total += len(block)
-    except ValueError as error:
-        return total, damages, str(error)
-    return total, damages, ""
-
-
-def parses(contents: list[bytes], features: Features) -> bool:
-    """Returns whether all records are Examples with these features and values in range."""
-    try:
-        if contents:
-            parse(contents, features)
-    except UNPARSABLE:
-        return False
-    return True
-
-
-def _damage_of(content: bytes, features: Features) -> str:
-    """Returns why a record is unusable, or "" if it is usable."""
-    try:
-        values = _parse_example([content], features)
-    except UNPARSABLE:
-        return "it is not a tf.train.Example with the expected features"
-    for name, feature in features.items():
-        row = values[name].numpy()
-        wrong = row[(row < 0) | (row >= feature.limit)] if feature.limit else row[:0]
-        if wrong.size:
-            hint = f" ({feature.limit_hint})" if feature.limit_hint else ""
-            return f"{name} contains {wrong.flat[0]}, expected 0 to {feature.limit - 1}{hint}"
-        if feature.is_mask and not row.any():
-            return f"it has no tokens ({name} is all 0)"
-    return ""
-
-
-def find_damage(files: Sequence[RecordFile], features: Features) -> str:
-    """Returns a message about the first corrupt record of the files, or "" if there is none."""
-    for file in files:
-        if file.damaged is None:
-            _, damages, end = _scan(file.path, features)
-            for number, reason in damages.items():
-                return (
-                    f"{file.path}, record {number + 1}: damaged: {reason}. Create the file again, "
-                    "or skip damaged records with --skip_bad_records."
-                )
-            if end:
-                return end
-    return ""
-
-
-def check_features(path: str, features: Features, flag_of: dict[str, str]) -> None:
-    """Checks that one of the first records of a file has the expected features.
-
-    A single valid record is sufficient, because corrupt records are found later.
+def check_first_record(path: str, features: Features, flag_of: dict[str, str]) -> None:
+    """Checks that the first record of a file has the expected features.
 
     Args:
         path: the file.
@@ -236,44 +127,29 @@ def check_features(path: str, features: Features, flag_of: dict[str, str]) -> No
         flag_of: feature name → the flag that sets its length, for the error message.
 
     Raises:
-        ValueError: a feature is missing or has a different length; the message names both lengths.
+        ValueError: the record is damaged, or a feature is missing or has a different length; the
+            message names both lengths.
     """
-    obstacles = []
-    for content in next(records.read_checked_blocks(path), []):
-        if content is not None:
-            obstacle = misfit(content, features, flag_of)
-            if not obstacle:
-                return
-            obstacles.append(obstacle)
-    if obstacles:
-        raise ValueError(f"{path}: {obstacles[0]}")
-
-
-def misfit(content: bytes, features: Features, flag_of: dict[str, str]) -> str:
-    """Returns why a record does not have these features, or "" if it does."""
+    created = "Was it created by create_pretraining_data.py?"
     try:
-        example = tf.train.Example.FromString(content)
+        example = tf.train.Example.FromString(next(records.read_records(path), b""))
     except DecodeError:
-        return (
-            "its records are not tf.train.Examples. Was it created by create_pretraining_data.py?"
-        )
-    for name, feature in features.items():
-        stored = example.features.feature.get(name)
-        if stored is None:
-            return (
-                f"its records have no feature {name!r}, only "
-                f"{', '.join(sorted(example.features.feature))}. Was it created by "
-                "create_pretraining_data.py?"
+        raise ValueError(f"{path}: its records are not tf.train.Examples. {created}") from None
+    stored = example.features.feature
+    for name, feature in features.items() if stored else ():
+        if name not in stored:
+            found = ", ".join(sorted(stored))
+            raise ValueError(
+                f"{path}: its records have no feature {name!r}, only {found}. {created}"
             )
-        values = stored.float_list.value or stored.int64_list.value
+        length = len(stored[name].float_list.value or stored[name].int64_list.value)
         expected = int(np.prod(feature.shape))
-        if len(values) != expected:
+        if length != expected:
             flag = flag_of.get(name, name)
-            return (
-                f"{name} has {len(values)} values, but --{flag}={expected}. Pass "
-                f"--{flag}={len(values)}, or create the records again with --{flag}={expected}."
+            raise ValueError(
+                f"{path}: {name} has {length} values, but --{flag}={expected}. Pass "
+                f"--{flag}={length}, or create the records again with --{flag}={expected}."
             )
-    return ""
 
 
 def warn_of_repeated_reading(record_files: Sequence[RecordFile]) -> None:
@@ -468,6 +344,25 @@ def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in batch.items()
     }
+
+
+def parse_first(path: str, features: Features, count: int) -> dict[str, tf.Tensor]:
+    """Returns the first records of a file, parsed, or all if there are fewer.
+
+    Raises:
+        ValueError: a record is damaged or has values out of range: of another vocabulary, for
+            example. The message names the file and the value.
+        tf.errors.InvalidArgumentError: a record has not the features.
+    """
+    serialized = list(itertools.islice(records.read_records(path), count))
+    values = _parse_example(serialized, features)
+    for name, feature in features.items():
+        found = values[name].numpy()
+        wrong = found[(found < 0) | (found >= feature.limit)] if feature.limit else found[:0]
+        if wrong.size:
+            expected = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
+            raise ValueError(f"{path}: {name} contains {wrong.flat[0]}, {expected}")
+    return parse(serialized, features)
 
 
 def _parse_example(serialized: Any, features: Features) -> dict[str, tf.Tensor]:

@@ -59,9 +59,6 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
         group="masking",
         decides=TRAINING,
     )
-    skip_bad_records: bool = setting(
-        False, "Skip damaged records and report their number, instead of stopping."
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

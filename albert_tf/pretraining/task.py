@@ -98,7 +98,6 @@ class PretrainingTask:
         self,
         patterns: str,
         flag: str,
-        skip_bad_records: bool = False,
         features: record_files.Features | None = None,
     ) -> list[record_files.RecordFile]:
         """Returns the record files that match `patterns`, checked against this task.
@@ -106,7 +105,6 @@ class PretrainingTask:
         Args:
             patterns: paths and glob patterns, separated by commas.
             flag: the setting that they come from, for error messages.
-            skip_bad_records: whether to read all records now, and skip corrupt ones.
             features: what to read from the records; by default `features` of this task.
 
         Raises:
@@ -118,11 +116,8 @@ class PretrainingTask:
         paths = record_files.list_paths(patterns, flag)
         self._check_metadata(paths)
         for path in paths:
-            record_files.check_features(path, features, FLAG_OF_FEATURE)
-        if skip_bad_records:
-            record_list = record_files.scan_record_files(paths, features)
-        else:
-            record_list = record_files.find_record_files(paths)
+            record_files.check_first_record(path, features, FLAG_OF_FEATURE)
+        record_list = record_files.find_record_files(paths)
         for file in record_list:  # also detects a wrong vocabulary
             batch = input_pipeline.first_batch(file, features, CHECKED_RECORDS)
             weights = batch.get("masked_lm_weights")

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, and folders of Hugging Face's datasets, read as JSON lines."""
+"""Parquet and Arrow files, read as JSON lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from albert_tf.data import corpus, row_files
+from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources, open_source
 from albert_tf.data.text_formats import sentences_of
@@ -61,49 +61,12 @@ def test_rows_are_json_lines_of_the_columns_with_text(tmp_path, write):
     assert len(found[0]) > 3
 
 
-@pytest.fixture(name="parts")
-def small_parts(monkeypatch, tmp_path):
-    """A Parquet file of 9 row groups that is divided into several parts."""
-    write_parquet(tmp_path / "rows")
-    monkeypatch.setattr(row_files, "PART_BYTES", 5000)
-    return str(tmp_path / "rows")
-
-
 def chunks_of(path, chunk_bytes=1000):
     return list(corpus.read_chunks([path], chunk_bytes, "jsonl"))
 
 
-def test_a_large_parquet_file_is_divided_by_row_group(parts):
-    (source,) = find_sources([parts])
-    assert [part.first for part in source.parts[1:]] == [part.end for part in source.parts[:-1]]
-    assert (source.parts[0].first, source.parts[-1].end) == (0, 9)
-    assert [part.first_row for part in source.parts] == [70 * part.first for part in source.parts]
-    assert len(source.parts) > 2
-    tasks = corpus.plan_tasks([source], 1000, "jsonl")
-    assert [task.position for task in tasks] == [(0, part.offset) for part in source.parts]
-    assert sum(task.size for task in tasks) < source.size
-    assert not any(task.is_stream for task in tasks)
-    assert corpus.streams([source], 1000) == []
-
-
-def test_each_row_of_a_divided_file_is_in_one_chunk(parts):
-    chunks = chunks_of(parts)
-    data = b"".join(part.data for chunk in chunks for part in chunk.parts)
-    assert [json.loads(line) for line in data.splitlines()] == ROWS
-    assert len({chunk.position for chunk in chunks}) == len(chunks) > 20
-
-
-def test_the_chunks_of_a_task_depend_on_nothing_else(parts):
-    together = chunks_of(parts)
-    tasks = corpus.plan_tasks(find_sources([parts]), 1000, "jsonl")
-    alone = [chunk for task in tasks[::-1] for chunk in corpus.read_task(task, 1000, "jsonl")]
-    assert sorted(alone, key=lambda chunk: chunk.position) == together
-
-
-def test_a_file_with_one_part_has_the_chunks_of_json_lines(tmp_path):
+def test_a_file_has_the_chunks_of_json_lines(tmp_path):
     write_parquet(tmp_path / "rows")
-    (source,) = find_sources([str(tmp_path / "rows")])
-    assert len(source.parts) == 1
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
     (tmp_path / "lines").write_text(lines, encoding="utf-8")
     of_rows, of_lines = (
@@ -113,8 +76,9 @@ def test_a_file_with_one_part_has_the_chunks_of_json_lines(tmp_path):
     assert of_rows == of_lines
 
 
-def test_lines_of_a_divided_file_are_numbered_by_its_rows(parts):
-    for chunk in chunks_of(parts)[::7]:
+def test_lines_are_numbered_by_the_rows(tmp_path):
+    write_parquet(tmp_path / "rows")
+    for chunk in chunks_of(str(tmp_path / "rows"))[::7]:
         (part,) = chunk.parts
         first = json.loads(part.data.splitlines()[0])
         assert part.first_line == ROWS.index(first) + 1
@@ -167,20 +131,6 @@ def test_a_damaged_file_is_named(tmp_path, write):
         stream.read()
 
 
-def test_a_folder_of_datasets_names_its_files(tmp_path):
-    for name in ("data-00000-of-00002.arrow", "data-00001-of-00002.arrow"):
-        write_arrow(pyarrow.ipc.new_stream)(tmp_path / name)
-    (tmp_path / "dataset_info.json").write_text("{}")
-    names = [f"{tmp_path}/data-0000{n}-of-00002.arrow" for n in (0, 1)]
-    assert [source.path for source in find_sources([str(tmp_path)])] == names
-    listed = [{"filename": "data-00001-of-00002.arrow"}]
-    (tmp_path / "state.json").write_text(json.dumps({"_data_files": listed}))
-    assert [source.path for source in find_sources([str(tmp_path)])] == names[1:]
-    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    with pytest.raises(ValueError, match="has the splits train, test"):
-        find_sources([str(tmp_path)])
-
-
-def test_another_folder_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match="directory without a Hugging Face dataset"):
+def test_a_folder_is_rejected(tmp_path):
+    with pytest.raises(FileNotFoundError, match="expected a file, but this is a directory"):
         find_sources([str(tmp_path)])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
 
 import numpy as np
 import pytest
@@ -15,14 +13,11 @@ from albert_tf import files
 from albert_tf.checkpoints.run_record import TrainedWith
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.data.tfrecord import encode_examples, frame_records
-from albert_tf.pretraining import record_files
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import (
     Feature,
     RecordFile,
-    find_damage,
-    misfit,
     parse,
-    parses,
 )
 from tests.pretraining.numbered_records import (
     FEATURES,
@@ -66,13 +61,6 @@ def test_integers_are_cast_to_int32_and_floats_are_kept(contents):
     }
 
 
-def test_one_bad_record_among_good_ones_is_detected(contents):
-    assert parses(contents, SHAPES)
-    assert parses([], SHAPES)
-    assert not parses([*contents, b"something else"], SHAPES)
-    assert not parses(contents, SHAPES | {"ids": Feature((8,), tf.int64)})
-
-
 LIMITED = {
     "ids": Feature((7,), tf.int64, 97, "the model has vocab_size=97"),
     "mask": Feature((7,), tf.int64, 2, is_mask=True),
@@ -80,41 +68,26 @@ LIMITED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "reason"),
+    ("name", "values"),
     [
-        ("ids", [5, 96, -3, 0, 0, 0, 0], r"ids contains -3, expected 0 to 96 \(the model has voc"),
-        ("ids", [5, 97, 0, 0, 0, 0, 0], "ids contains 97, expected 0 to 96"),
-        ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0], "ids contains 4294967301, expected 0 to 96"),
-        ("mask", [1, 1, 2, 0, 0, 0, 0], "mask contains 2, expected 0 to 1"),
-        ("mask", [0] * 7, r"it has no tokens \(mask is all 0\)"),
+        ("ids", [5, 96, -3, 0, 0, 0, 0]),
+        ("ids", [5, 97, 0, 0, 0, 0, 0]),
+        ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0]),
+        ("mask", [1, 1, 2, 0, 0, 0, 0]),
+        ("mask", [0] * 7),
     ],
 )
-def test_a_record_with_values_out_of_range_is_found_and_named(
-    tmp_path, caplog, name, values, reason
-):
+def test_a_record_with_values_out_of_range_ends_reading(tmp_path, name, values):
     rows = [{"ids": [5, 96, 7, 0, 0, 0, 0], "mask": [0, 1, 1, 0, 0, 0, 0]} for _ in range(5)]
     rows[3][name] = values
     contents = [integers_example(row) for row in rows]
-    assert parses(contents[:3], LIMITED)
-    assert not parses(contents, LIMITED)
     (tmp_path / "a.tfrecord").write_bytes(b"".join(frame_records(contents)))
     file = RecordFile(str(tmp_path / "a.tfrecord"), 5)
-    assert re.search(rf"a\.tfrecord, record 4: damaged: {reason}", find_damage([file], LIMITED))
-    (usable,) = record_files.scan_record_files([file.path], LIMITED)
-    assert (usable.num_records, usable.damaged) == (4, (3,))
-    log = rf"1 of 5 records are damaged and skipped: 4\. Record 4: {reason}"
-    assert re.search(log, caplog.text)
-    assert find_damage([usable], LIMITED) == ""
-
-
-def test_a_misfit_explains_what_to_do(contents):
-    flags = {"ids": "max_seq_length"}
-    assert misfit(contents[0], SHAPES, flags) == ""
-    wide = SHAPES | {"ids": Feature((8,), tf.int64)}
-    assert "ids has 7 values, but --max_seq_length=8" in misfit(contents[0], wide, flags)
-    other = SHAPES | {"other": SHAPES["ids"]}
-    assert "no feature 'other', only ids, weights" in misfit(contents[0], other, flags)
-    assert "not tf.train.Examples" in misfit(b"something else", SHAPES, flags)
+    assert len(input_pipeline.first_batch(file, LIMITED, 3)["ids"]) == 3
+    with pytest.raises(
+        ValueError, match=r"a\.tfrecord: (a record .* has no tokens|(ids|mask) contains)"
+    ):
+        input_pipeline.first_batch(file, LIMITED, 5)
 
 
 def test_the_numbers_of_records_are_found(files):
@@ -130,7 +103,7 @@ def test_a_batch_larger_than_the_data_is_rejected(files):
 def test_empty_and_truncated_files_are_rejected(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match="contains no usable record"):
+    with pytest.raises(ValueError, match="contains no record"):
         record_files.find_record_files([str(path)])
     write_numbers(path, range(9))
     path.write_bytes(path.read_bytes()[:-3])
@@ -138,62 +111,25 @@ def test_empty_and_truncated_files_are_rejected(tmp_path):
         record_files.find_record_files([str(path)])
 
 
-def test_a_scan_of_valid_files_agrees_with_counting(files):
-    paths = [file.path for file in files]
-    assert record_files.scan_record_files(paths, FEATURES) == files
-
-
-def test_lost_records_are_reported_from_the_metadata(tmp_path, caplog):
-    path = write_damaged(tmp_path / "a.tfrecord", range(9), {4: "length check"})
-    entry = {"name": "a.tfrecord", "instances": 9, "bytes": os.path.getsize(path)}
-    vocabulary = {"file": "v.model", "size": 97, "checksum": "c0ffee"}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
-    (tmp_path / "a.records.json").write_text(json.dumps(metadata))
-    (file,) = record_files.scan_record_files([path], FEATURES)
-    assert file == RecordFile(path, 4, False, ())
-    assert "the records after 4 are lost (5). " in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        ({}, "create it again.$"),
-        ({0: "length"}, "record 1: the checksum of its length"),
-        ({0: "content"}, "its content does not match its checksum"),
-        ({0: "other"}, "not a tf.train.Example"),
-    ],
-)
-def test_a_file_without_usable_records_is_rejected(tmp_path, damage, reason):
-    path = write_damaged(tmp_path / "a.tfrecord", range(len(damage)), damage)
-    with pytest.raises(ValueError, match=rf"a\.tfrecord: contains no usable record.*{reason}"):
-        record_files.scan_record_files([path], FEATURES)
-
-
 def test_the_first_record_is_checked_against_the_features(tmp_path):
     path = str(tmp_path / "a.tfrecord")
     write_numbers(path, [7])
-    record_files.check_features(path, FEATURES, {})
+    record_files.check_first_record(path, FEATURES, {})
     wide = {"number": Feature((128,), tf.int64)}
     with pytest.raises(ValueError, match=r"number has 1 values, but --max_seq_length=128"):
-        record_files.check_features(path, wide, {"number": "max_seq_length"})
+        record_files.check_first_record(path, wide, {"number": "max_seq_length"})
     with pytest.raises(ValueError, match="no feature 'other', only number"):
-        record_files.check_features(path, {"other": FEATURES["number"]}, {})
+        record_files.check_first_record(path, {"other": FEATURES["number"]}, {})
 
 
-def test_a_record_whose_bytes_are_not_text_is_damaged(tmp_path):
-    """TensorFlow includes the bytes in its message, which Python then cannot decode."""
+def test_a_first_record_of_another_kind_or_damaged_is_named(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"".join(frame_records([b"\xf5\xff" * 9])))
-    message = r"a\.tfrecord, record 1: damaged: it is not a tf\.train\.Example"
-    assert re.search(message, find_damage([RecordFile(str(path), 1)], FEATURES))
-
-
-def test_one_valid_record_among_the_first_is_enough(tmp_path):
-    path = write_damaged(tmp_path / "a.tfrecord", range(5), {0: "content", 1: "other"})
-    record_files.check_features(path, FEATURES, {})
-    path = write_damaged(tmp_path / "b.tfrecord", range(1), {0: "other"})
-    with pytest.raises(ValueError, match=r"b\.tfrecord: its records are not tf\.train\.Examples"):
-        record_files.check_features(path, FEATURES, {})
+    with pytest.raises(ValueError, match=r"a\.tfrecord: its records are not tf\.train\.Examples"):
+        record_files.check_first_record(str(path), FEATURES, {})
+    damaged = write_damaged(tmp_path / "b.tfrecord", range(5), {0: "content"})
+    with pytest.raises(ValueError, match=r"b\.tfrecord, record 1: its content is damaged"):
+        record_files.check_first_record(damaged, FEATURES, {})
 
 
 def write_metadata(path, checksum):
