@@ -1,4 +1,4 @@
-"""The converter: every form and back, what it verifies and what it refuses."""
+"""The converter: every form and back, and what it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import re
 import shutil
 
 import numpy as np
@@ -80,7 +79,7 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
     there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")
     assert convert(Settings(google, there, output_format))
     printed = capsys.readouterr().out
-    assert f"wrote {there} ({output_format}). After reloading, its outputs agree" in printed
+    assert printed.endswith(f"wrote {there} ({output_format})\n")
     assert convert(Settings(there, back))
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
@@ -89,7 +88,7 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_a_saved_model_in_half_precision_has_rounded_weights(google, precision, tmp_path, capsys):
+def test_a_saved_model_in_half_precision_has_rounded_weights(google, precision, tmp_path):
     size = {}
     for name in ("float32", precision):
         settings = Settings(google, str(tmp_path / name), "saved_model", export_precision=name)
@@ -97,10 +96,6 @@ def test_a_saved_model_in_half_precision_has_rounded_weights(google, precision, 
         variables = tmp_path / name / "variables" / "variables.data-00000-of-00001"
         size[name] = variables.stat().st_size
     assert size[precision] < 0.8 * size["float32"]  # LayerNorm stays in float32
-    error = float(
-        re.findall(r"agree with those of the input to (\S+) of", capsys.readouterr().out)[1]
-    )
-    assert 1e-5 < error < convert_checkpoint.PRECISIONS[precision]
     rounded, expected = read_weights(str(tmp_path / precision)), random_weights(SMALL)
     epsilon = {"bfloat16": 2**-8, "float16": 2**-11}[precision]
     for name, value in expected.items():
@@ -331,27 +326,6 @@ def test_refused_families_are_inspected_too(tmp_path, capsys):
     source = make_input(tmp_path / "lost", random_arrays({name: (12,)}), SHARED)
     assert not convert(Settings(source, inspect=True))
     assert f"found 1 others, such as {name}" in capsys.readouterr().out
-
-
-def test_a_wrong_result_is_not_written(google, tmp_path, monkeypatch):
-    def write_other_weights(folder, tensors, model, settings):
-        save_checkpoint(f"{folder}/model.ckpt-best", tensors | {POOLER: 1.01 * tensors[POOLER]})
-
-    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", write_other_weights)
-    with pytest.raises(ValueError, match=r"differ from .* of the largest output; nothing was"):
-        convert(Settings(google, str(tmp_path / "out")))
-    assert os.listdir(tmp_path) == ["google"]
-
-
-@pytest.mark.parametrize("scope", [POOLER, "cls/seq_relationship/"])
-def test_a_weight_that_was_not_written_is_noticed(google, tmp_path, monkeypatch, scope):
-    def forget(folder, tensors, model, settings):
-        rest = {name: x for name, x in tensors.items() if not name.startswith(scope)}
-        save_checkpoint(f"{folder}/model.ckpt-best", rest)
-
-    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", forget)
-    with pytest.raises(ValueError, match="nothing was written"):
-        convert(Settings(google, str(tmp_path / "out")))
 
 
 def test_an_output_that_exists_is_left_alone(google, tmp_path):
