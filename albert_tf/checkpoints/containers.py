@@ -274,11 +274,8 @@ def _open_pytorch(path: str) -> WeightFile:
         import torch
     except ImportError:
         raise ValueError(
-            f"{path}: PyTorch files are pickles, which can execute arbitrary code. They are only "
-            "read with PyTorch's weights_only option, but PyTorch is not installed. Either pip "
-            "install torch, or convert the file on a machine with PyTorch and transformers: "
-            "AutoModel.from_pretrained(folder).save_pretrained(new_folder) writes "
-            "model.safetensors"
+            f"{path}: a PyTorch file is a pickle, which only PyTorch can read without running code "
+            "in it. pip install torch, or save the model as model.safetensors with transformers"
         ) from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

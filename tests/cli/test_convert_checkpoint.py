@@ -1,4 +1,4 @@
-"""The converter: every form and back, what it verifies and what it refuses."""
+"""The converter: every form and back, and what it refuses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_
     there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")
     assert convert(Settings(google, there, output_format))
     printed = capsys.readouterr().out
-    assert f"wrote {there} ({output_format}). After reloading, its outputs agree" in printed
+    assert printed.endswith(f"wrote {there} ({output_format})\n")
     assert convert(Settings(there, back))
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
@@ -304,27 +304,6 @@ def test_refused_families_are_inspected_too(tmp_path, capsys):
     source = make_input(tmp_path / "lost", random_arrays({name: (12,)}), SHARED)
     assert not convert(Settings(source, inspect=True))
     assert f"found 1 others, such as {name}" in capsys.readouterr().out
-
-
-def test_a_wrong_result_is_not_written(google, tmp_path, monkeypatch):
-    def write_other_weights(folder, tensors, model, settings):
-        save_checkpoint(f"{folder}/model.ckpt-best", tensors | {POOLER: 1.01 * tensors[POOLER]})
-
-    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", write_other_weights)
-    with pytest.raises(ValueError, match=r"differ from .* of the largest output; nothing was"):
-        convert(Settings(google, str(tmp_path / "out")))
-    assert os.listdir(tmp_path) == ["google"]
-
-
-@pytest.mark.parametrize("scope", [POOLER, "cls/seq_relationship/"])
-def test_a_weight_that_was_not_written_is_noticed(google, tmp_path, monkeypatch, scope):
-    def forget(folder, tensors, model, settings):
-        rest = {name: x for name, x in tensors.items() if not name.startswith(scope)}
-        save_checkpoint(f"{folder}/model.ckpt-best", rest)
-
-    monkeypatch.setitem(convert_checkpoint._WRITERS, "tensorflow", forget)
-    with pytest.raises(ValueError, match="nothing was written"):
-        convert(Settings(google, str(tmp_path / "out")))
 
 
 def test_an_output_that_exists_is_left_alone(google, tmp_path):
