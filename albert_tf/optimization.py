@@ -288,20 +288,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         )
         return config
 
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
-    ) -> AdamW:
-        """Returns an optimizer from the result of `get_config`.
-
-        Configs of earlier versions contain two decays: `weight_decay_rate`, which is part of the
-        update, and `weight_decay`, which Keras applies and which is 0 by default.
-        """
-        config = dict(config)
-        if "weight_decay_rate" in config and not config.get("weight_decay"):
-            config["weight_decay"] = None
-        return super().from_config(config, custom_objects)
-
 
 @formula
 def updated(

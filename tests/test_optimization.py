@@ -386,21 +386,6 @@ def test_optimizers_and_schedules_can_be_recreated_from_their_configs(kind):
     assert float(number.learning_rate) == 0.125
 
 
-@pytest.mark.parametrize(
-    ("former", "decay"),
-    [
-        ({"weight_decay": 0, "weight_decay_rate": 0.02}, 0.02),
-        ({"weight_decay": None, "weight_decay_rate": 0.0}, 0.0),
-        ({"weight_decay_rate": 0.02}, 0.02),
-    ],
-)
-def test_former_configs_keep_their_decay(former, decay):
-    """They have two decays: `weight_decay` was that of Keras, 0 unless it was given."""
-    config = {name: x for name, x in AdamW(0.1).get_config().items() if name != "weight_decay"}
-    again = AdamW.from_config(config | former)
-    assert again.get_config() == config | {"weight_decay": decay}
-
-
 @pytest.mark.parametrize("make", [lambda both: AdamW(**both), Lamb.from_config])
 def test_two_decays_are_refused(make):
     both = {"learning_rate": 0.1, "weight_decay": 0.1, "weight_decay_rate": 0.01}
