@@ -1,10 +1,10 @@
 """Accelerated forms of the formulas in `ops.py`, for CPUs.
 
 `accelerates` registers a form for a formula, together with the condition under which it stands in
-for the formula, and with a generator of inputs that the tests compare the two on. Each form has a
-gradient of its own, which stores a single tensor of the size of its input; it computes in float32
-whatever the input's dtype, and XLA compiles it into one loop (`compiled`). Matmuls stay outside XLA
-because they are faster without it on CPUs. `benchmarks/bench_fused.py` compares the speed of both.
+for the formula. Each form has a gradient of its own, which stores a single tensor of the size of
+its input; it computes in float32 whatever the input's dtype, and XLA compiles it into one loop
+(`compiled`). Matmuls stay outside XLA because they are faster without it on CPUs.
+`benchmarks/bench_fused.py` compares the speed of both.
 
 Dimensions: as in `ops.py`; N rows (tokens).
 """
@@ -15,7 +15,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf import ops
@@ -37,32 +36,25 @@ class Accelerator:
         target: CPU, XLA or TPU of `acceleration`: the graphs in which the form is used.
         function: computes the same as the formula, from the same arguments.
         applies: returns whether the form is used, given the formula's arguments.
-        make_arguments: returns arguments for the formula, float32 tensors among them, drawn from
-            a NumPy generator.
     """
 
     formula: Formula
     target: str
     function: Callable[..., Any]
     applies: Callable[..., bool]
-    make_arguments: Callable[[np.random.Generator], tuple[Any, ...]]
 
 
 REGISTERED: list[Accelerator] = []
 
 
 def accelerates(
-    formula: Formula,
-    applies: Callable[..., bool],
-    make_arguments: Callable[[np.random.Generator], tuple[Any, ...]],
-    target: str = CPU,
+    formula: Formula, applies: Callable[..., bool], target: str = CPU
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator that registers a function as the accelerated form of a formula.
 
     Args:
         formula: a function decorated with `formula` that has no form for the target yet.
         applies: as in `Accelerator`.
-        make_arguments: as in `Accelerator`.
         target: as in `Accelerator`.
 
     Raises:
@@ -72,7 +64,7 @@ def accelerates(
         raise TypeError(f"{formula!r} must be decorated with formula, and have no form yet")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        accelerator = Accelerator(formula, target, function, applies, make_arguments)
+        accelerator = Accelerator(formula, target, function, applies)
         formula.forms[target] = accelerator
         REGISTERED.append(accelerator)
         return function
@@ -163,74 +155,17 @@ def _column_sums(x: tf.Tensor) -> tf.Tensor:
     return _float(tf.squeeze(sums, 0))
 
 
-# Inputs for the tests: sizes that no loop is made for, masks with and without padding, dropout.
-
-
-def draw_normal(random: np.random.Generator, *shape: int) -> tf.Tensor:
-    """Returns normally distributed numbers, float32 `shape`."""
-    return tf.constant(1.5 * random.standard_normal(shape, np.float32))
-
-
-def draw_sizes(random: np.random.Generator) -> tuple[int, int, int, int]:
-    """Returns B, S, A and D."""
-    B, S, A = (int(random.integers(1, limit)) for limit in (6, 12, 5))
-    return B, S, A, int(random.choice((3, 8, 32)))
-
-
-def _dropout(random: np.random.Generator) -> tuple[float, tf.Tensor | None]:
-    """Returns a rate, 0 in half of the cases, and a seed, None as outside training in half."""
-    seed = tf.constant(random.integers(0, 2**31, 2), tf.int32) if random.random() < 0.5 else None
-    return float(random.choice((0.0, 0.3))), seed
-
-
-def _mask_arguments(random):
-    x, _ = _bias_arguments(random)
-    return x, 0.3, tf.constant(random.integers(0, 2**31, 2), tf.int32)
-
-
 def _is_wide(x, *_):
     return x.shape[-1] is None or x.shape[-1] >= _MIN_MASK_WIDTH
 
 
 # The dozen operations of the hash in one pass over memory.
-accelerates(ops.keep_mask, _is_wide, _mask_arguments)(compiled(ops.keep_mask.function))
-
-
-def _bias_arguments(random):
-    B, S, A, D = draw_sizes(random)
-    return draw_normal(random, B, S, A * D), draw_normal(random, A * D)
-
-
-@accelerates(ops.add_bias, always, _bias_arguments)
-def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """The gradient of the bias is a sum over N rows, which a matmul is faster for."""
-
-    @tf.custom_gradient
-    def run(x, bias):
-        return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), lambda dy: (dy, _column_sums(dy))
-
-    return run(x, bias)
-
-
-def _add_arguments(random):
-    x, _ = _bias_arguments(random)
-    return x, tf.sin(x)
-
-
-@Loop
-def _sum(x, y):
-    return _narrow(_float(x) + _float(y), x.dtype)
-
-
-@accelerates(ops.add, always, _add_arguments)
-@tf.custom_gradient
-def _add(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    return _sum.at(x.shape[-1])(x, y), lambda dy: (dy, dy)
+accelerates(ops.keep_mask, _is_wide)(compiled(ops.keep_mask.function))
 
 
 @Loop
 def _gelu(x, bias):
-    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
+    z = _float(x) + bias  # [N, I]
     cubic = ops.GELU_SCALE * (z + ops.GELU_CUBE * z * z * z)
     return _narrow(0.5 * z * (1.0 + tf.tanh(cubic)), x.dtype)
 
@@ -238,7 +173,7 @@ def _gelu(x, bias):
 @Loop
 def _gelu_gradient(x, bias, dy):
     """Returns the gradient of x, [N, I], and gelu(x + bias), [N, I], which costs little here."""
-    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
+    z = _float(x) + bias  # [N, I]
     square = z * z
     tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
     slope = ops.GELU_SCALE * (1.0 + 3.0 * ops.GELU_CUBE * square)
@@ -246,48 +181,11 @@ def _gelu_gradient(x, bias, dy):
     return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
 
 
-def _gelu_arguments(random):
-    x, _ = _bias_arguments(random)
-    return (x,)
+def _is_gelu(x, kernel, bias, activation, *_):
+    return activation == "gelu"
 
 
-@accelerates(ops.gelu, always, _gelu_arguments)
-@tf.custom_gradient
-def _gelu_form(x: tf.Tensor) -> tf.Tensor:
-    width = x.shape[-1]
-    return _gelu.at(width)(x, None), lambda dy: _gelu_gradient.at(width)(x, None, dy)[0]
-
-
-@Loop
-def _relu(x, bias):
-    return _narrow(tf.nn.relu(_float(x) + bias), x.dtype)  # [N, I]
-
-
-@Loop
-def _relu_gradient(x, bias, dy):
-    """Returns the gradient of x, [N, I], and relu(x + bias), [N, I]."""
-    z = _float(x) + bias  # [N, I]
-    return tf.where(z > 0, dy, tf.zeros_like(dy)), _narrow(tf.nn.relu(z), x.dtype)
-
-
-_ACTIVATIONS = {"gelu": (_gelu, _gelu_gradient), "relu": (_relu, _relu_gradient)}
-
-
-def _feed_forward_arguments(random):
-    B, S, A, D = draw_sizes(random)
-    H, I = 12, A * D  # noqa: E741
-    kernel = draw_normal(random, H, I) / H
-    output_kernel = draw_normal(random, I, H) / H
-    x = draw_normal(random, B, S, H)
-    activation = str(random.choice(list(_ACTIVATIONS)))
-    return x, kernel, draw_normal(random, I), activation, output_kernel, draw_normal(random, H)
-
-
-def _is_accelerated_activation(x, kernel, bias, activation, *_):
-    return activation in _ACTIVATIONS
-
-
-@accelerates(ops.feed_forward, _is_accelerated_activation, _feed_forward_arguments)
+@accelerates(ops.feed_forward, _is_gelu)
 def _feed_forward(
     x: tf.Tensor,
     kernel: tf.Tensor,
@@ -298,20 +196,20 @@ def _feed_forward(
 ) -> tf.Tensor:
     """The output of the activation is not stored for the gradient, but computed again.
 
-    With the formula for "gelu", a training step of the base model (8 x 128 tokens, bfloat16, two
+    With the formula, a training step of the base model (8 x 128 tokens, bfloat16, two
     cores) takes 1.26 times the CPU time and 228 MB more memory.
     """
-    compute, differentiate = (loop.at(bias.shape[0]) for loop in _ACTIVATIONS[activation])
+    width = bias.shape[0]
 
     @tf.custom_gradient
     def run(rows, bias, output_kernel, output_bias):
         def gradient(dy):
             dactive = tf.matmul(dy, output_kernel, transpose_b=True)  # [N, I]
-            drows, active = differentiate(rows, bias, dactive)  # [N, I] each
+            drows, active = _gelu_gradient.at(width)(rows, bias, dactive)  # [N, I] each
             doutput_kernel = tf.matmul(active, dy, transpose_a=True)  # [I, H]
             return drows, _column_sums(drows), doutput_kernel, _column_sums(dy)
 
-        y = tf.matmul(compute(rows, bias), output_kernel)  # [N, H]
+        y = tf.matmul(_gelu.at(width)(rows, bias), output_kernel)  # [N, H]
         return tf.nn.bias_add(y, tf.cast(output_bias, y.dtype)), gradient
 
     rows = tf.matmul(ops.as_rows(x), kernel)  # [N, I]
@@ -348,13 +246,7 @@ def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
     return dx, dresidual, _narrow(dy * normal, dtype)
 
 
-def _add_and_norm_arguments(random):
-    B, S, A, D = draw_sizes(random)
-    x, residual = (draw_normal(random, B, S, A * D) for _ in range(2))
-    return x, residual, draw_normal(random, A * D), draw_normal(random, A * D), *_dropout(random)
-
-
-@accelerates(ops.add_and_norm, always, _add_and_norm_arguments)
+@accelerates(ops.add_and_norm, always)
 def _add_and_norm(
     x: tf.Tensor,
     residual: tf.Tensor,
@@ -389,12 +281,7 @@ def _add_and_norm(
     return tf.reshape(run(x, residual, gamma, beta), shape)
 
 
-def _layer_norm_arguments(random):
-    x, gamma = _bias_arguments(random)
-    return x, gamma, gamma - 1.0
-
-
-@accelerates(ops.layer_norm, always, _layer_norm_arguments)
+@accelerates(ops.layer_norm, always)
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def run(rows, gamma, beta):
@@ -443,16 +330,7 @@ def _score_gradient(exps, scale, keep, dexps, dtotal):
     return _narrow(scale * _float(exps) * (dexps - dtotal), exps.dtype)
 
 
-def attention_arguments(random):
-    """Returns arguments of `ops.attention`."""
-    B, S, A, D = draw_sizes(random)
-    lengths = random.integers(1, S + 1, (B, 1))
-    mask = tf.constant(np.arange(S) < lengths, tf.int32) if random.random() < 0.5 else None
-    sizes = int(random.integers(1, S + 1)), S, S
-    return *(draw_normal(random, B, A, size, D) for size in sizes), mask, *_dropout(random)
-
-
-@accelerates(ops.attention, always, attention_arguments)
+@accelerates(ops.attention, always)
 def _attention(
     query: tf.Tensor,
     key: tf.Tensor,
@@ -518,13 +396,7 @@ def _cross_entropy_gradient(logits, labels, log_total, dy):
     return (probs - tf.cast(is_label, tf.float32)) * dy[:, None]
 
 
-def _cross_entropy_arguments(random):
-    B, S, A, D = draw_sizes(random)
-    labels = tf.constant(random.integers(0, A * D, (B, S)), tf.int32)
-    return draw_normal(random, B, S, A * D), labels
-
-
-@accelerates(ops.cross_entropy, always, _cross_entropy_arguments)
+@accelerates(ops.cross_entropy, always)
 def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """One loop each for the losses and for the gradient.
 

@@ -19,18 +19,10 @@ import tensorflow as tf
 
 from albert_tf import ops
 from albert_tf.acceleration import TPU, XLA
-from albert_tf.fused import accelerates, always, attention_arguments, draw_normal, draw_sizes
+from albert_tf.fused import accelerates, always
 
 
-def _project_heads_arguments(random):
-    B, S, A, D = draw_sizes(random)
-    x = draw_normal(random, B, S, 12)
-    kernels = [draw_normal(random, 12, A * D) / 12 for _ in range(3)]
-    queries = x if random.random() < 0.5 else draw_normal(random, B, 2, 12)
-    return queries, x, kernels, [draw_normal(random, A * D) for _ in range(3)], A
-
-
-@accelerates(ops.project_heads, always, _project_heads_arguments, TPU)
+@accelerates(ops.project_heads, always, TPU)
 def _project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -53,11 +45,7 @@ def _project_heads(
     return projected
 
 
-def _gelu_arguments(random):
-    return (draw_normal(random, *draw_sizes(random)),)
-
-
-@accelerates(ops.gelu, always, _gelu_arguments, XLA)
+@accelerates(ops.gelu, always, XLA)
 @tf.custom_gradient
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     """Computes in float32, and stores nothing but its input."""
@@ -158,4 +146,4 @@ def _attention_gradients(
 
 for _target in (XLA, TPU):
     _form = functools.partial(_attention, _target == TPU)
-    accelerates(ops.attention, always, attention_arguments, _target)(_form)
+    accelerates(ops.attention, always, _target)(_form)

@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -329,16 +328,8 @@ def _is_large(_, m, *__):
     return m.shape.num_elements() >= MIN_COMPILED_ELEMENTS
 
 
-def _arguments(random):
-    gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
-    decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
-    rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
-    corrections = tuple(tf.unstack(tf.constant((5.3, 501.0)))) if random.random() < 0.5 else None
-    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts, corrections
-
-
 # The same operations in one pass over memory.
-fused.accelerates(updated, _is_large, _arguments)(fused.compiled(updated.function))
+fused.accelerates(updated, _is_large)(fused.compiled(updated.function))
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")

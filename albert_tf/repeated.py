@@ -133,7 +133,7 @@ def _copies(weight: tf.Tensor, count: int) -> Iterator[tf.Tensor]:
 @tf.custom_gradient
 def _fork(x):
     """Returns the tensor twice; the gradient is the sum of both gradients."""
-    return (tf.identity(x), tf.identity(x)), ops.add
+    return (tf.identity(x), tf.identity(x)), tf.add
 
 
 # Used instead of `tf.recompute_grad`, which makes all inputs including the weights depend on `dy`:

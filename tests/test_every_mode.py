@@ -22,6 +22,7 @@ from albert_tf.acceleration import CPU, TPU
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
+from tests import kernel_arguments
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
 
@@ -112,8 +113,6 @@ def with_dtype(arguments, dtype):
     """Casts activations and kernels; biases and LayerNorm's weights are always float32."""
 
     def cast(x):
-        if isinstance(x, str):  # an activation
-            return smooth(x, dtype)
         is_cast = tf.is_tensor(x) and x.dtype.is_floating and x.shape.rank > 1
         return tf.cast(x, dtype) if is_cast else x
 
@@ -124,8 +123,9 @@ def check_form(form, mode, seeds):
     """Compares a form's results in a mode with those of the formula, for arguments from seeds."""
     formula = form.formula
     dropout = RATE, tf.constant(seeds) if mode.training else None
-    with mock.patch.object(fused, "_dropout", return_value=dropout):
-        arguments = with_dtype(form.make_arguments(np.random.default_rng(seeds)), mode.dtype)
+    with mock.patch.object(kernel_arguments, "dropout", return_value=dropout):
+        arguments = kernel_arguments.ARGUMENTS[formula](np.random.default_rng(seeds))
+    arguments = with_dtype(arguments, mode.dtype)
     expected = values_and_gradients(formula, *with_dtype(arguments, tf.float32))
     plain = values_and_gradients(formula, *arguments)  # eager
     # The formula itself chooses the form for XLA there, and runs as it is in eager execution.
@@ -135,6 +135,10 @@ def check_form(form, mode, seeds):
     for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype, mode
         assert error(ours, exact) <= mode.rounding + 2 * error(theirs, exact), mode
+
+
+def test_every_accelerated_form_has_arguments():
+    assert {form.formula for form in fused.REGISTERED} == kernel_arguments.ARGUMENTS.keys()
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))

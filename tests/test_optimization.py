@@ -384,3 +384,100 @@ def test_optimizers_and_schedules_can_be_recreated_from_their_configs(kind):
     assert float(number.learning_rate) == 0.25
     number.learning_rate = 0.125  # as a callback does
     assert float(number.learning_rate) == 0.125
+
+
+@pytest.mark.parametrize("make", [lambda both: AdamW(**both), Lamb.from_config])
+def test_two_decays_are_refused(make):
+    both = {"learning_rate": 0.1, "weight_decay": 0.1, "weight_decay_rate": 0.01}
+    with pytest.raises(ValueError, match=r"weight_decay=0.1 and weight_decay_rate=0.01 are two"):
+        make(both)
+
+
+def normalizing_model(optimizer):
+    """A model whose gradients are all 0, so that nothing but the decay changes its weights."""
+    model = tf_keras.Sequential(
+        [tf_keras.layers.Dense(5, input_shape=(3,)), tf_keras.layers.LayerNormalization()]
+    )
+    for variable in model.trainable_variables:
+        variable.assign(np.arange(1.0, 1.0 + np.size(variable)).reshape(variable.shape))
+    model.compile(optimizer, lambda _, outputs: 0.0 * outputs)
+    return model
+
+
+def steps_of_fit(model, count):
+    x, y = line(6 * count)
+    model.fit(x, y, batch_size=6, verbose=0)
+
+
+def steps_by_hand(apply):
+    def run(model, count):
+        pairs = [(tf.zeros_like(v), v) for v in model.trainable_variables]
+        model.optimizer.build(model.trainable_variables)
+        for _ in range(count):
+            apply(model.optimizer, pairs)
+
+    return run
+
+
+RUNS = {
+    "apply_gradients": steps_by_hand(lambda made, pairs: made.apply_gradients(pairs)),
+    "apply_gradients_if": steps_by_hand(
+        lambda made, pairs: made.apply_gradients_if(tf.constant(True), pairs)
+    ),
+    "fit": steps_of_fit,
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("name", ["weight_decay", "weight_decay_rate"])
+def test_kernels_decay_once_and_excluded_variables_never(run, name):
+    """Keras' own decay would shrink all of them, kernels for a second time."""
+    model = normalizing_model(AdamW(0.5, **{name: 0.1}))
+    before = {variable.name: variable.numpy() for variable in model.trainable_variables}
+    RUNS[run](model, 3)
+    for variable in model.trainable_variables:
+        shrunk = (1 - 0.5 * 0.1) ** 3 if variable.name.endswith("kernel:0") else 1.0
+        np.testing.assert_allclose(variable, shrunk * before[variable.name], rtol=1e-6)
+
+
+@pytest.mark.ci
+def test_layer_adaptation_scales_the_decay():
+    """Without a gradient, the update is the weights times the decay, and the ratio 1 / decay."""
+    model = normalizing_model(Lamb(0.25, weight_decay=0.1))
+    kernel = model.trainable_variables[0]
+    before = kernel.numpy()
+    steps_of_fit(model, 2)
+    np.testing.assert_allclose(kernel, 0.75**2 * before, rtol=1e-6)
+
+
+def test_variables_can_be_excluded_by_keras_method():
+    optimizer = AdamW(0.5, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["kernel"])
+    kernel = tf.Variable([[2.0, -1.0]], name="x/kernel")
+    optimizer.apply_gradients([(tf.zeros((1, 2)), kernel)])
+    np.testing.assert_array_equal(kernel, [[2.0, -1.0]])
+
+
+def test_a_step_of_fit_has_no_decay_of_keras_in_its_graph():
+    """Keras subtracts its decay from each variable, even a decay of 0."""
+    model = dense_model(AdamW(0.1))
+    step = tf.function(lambda x, y: model.train_step((x, y)))
+    graph = step.get_concrete_function(*map(tf.constant, line(6))).graph
+    kinds = {
+        node.op for function in graph.as_graph_def().library.function for node in function.node_def
+    } | {op.type for op in graph.get_operations()}
+    assert "AssignVariableOp" in kinds
+    assert "AssignSubVariableOp" not in kinds
+
+
+def test_float16_uses_keras_loss_scaling():
+    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = dense_model(Lamb(0.02))
+        x, y = line()
+        losses = model.fit(x, y, batch_size=6, epochs=4, verbose=0).history["loss"]
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    assert isinstance(model.optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+    assert losses[-1] < losses[0]
