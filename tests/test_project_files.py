@@ -11,7 +11,6 @@ import pytest
 
 import albert_tf
 from albert_tf import config, tokenization
-from albert_tf.checkpoints import containers
 from albert_tf.data import corpus, records
 from tests.conftest import ROOT
 
@@ -140,4 +139,3 @@ def test_security_names_the_limits_of_the_code():
         tokenization.MAX_INPUT_CHARS_PER_WORD,
     ):
         assert f" {limit:,}" in text
-    assert f" {containers._MOST_UNPACKED} times" in text
