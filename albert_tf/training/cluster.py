@@ -13,6 +13,8 @@ from albert_tf.checkpoints.run_record import differences_table
 from albert_tf.training.interruption import InterruptedRunError
 
 _NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # prefix of TensorFlow's error messages
+# Lines of them that say where, not why.
+_PLACE = re.compile(r"\s|$|Graph execution error|Detected at node|File |<stack traces")
 # Errors of collective operations when a worker is lost.
 _LOST_WORKER = (
     tf.errors.UnavailableError,
@@ -55,7 +57,8 @@ def losses_interrupt() -> Iterator[None]:
     try:
         yield
     except _LOST_WORKER as error:
-        reason = _NODE.sub("", error.message.splitlines()[0])
+        lines = [line for line in error.message.splitlines() if not _PLACE.match(line)]
+        reason = _NODE.sub("", lines[0]) if lines else type(error).__name__
         raise InterruptedRunError(
             f"another worker was lost ({reason}). Start all workers again. The run resumes from "
             "the last checkpoint."
