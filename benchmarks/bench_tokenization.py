@@ -14,7 +14,6 @@ form (the median over the rounds), and the number of lines to which the two form
 from __future__ import annotations
 
 import argparse
-import json
 import operator
 import os
 import resource
@@ -65,7 +64,7 @@ def make_ours(vocabulary: str) -> Encode:
 
 def make_rust(vocabulary: str) -> Encode:
     """Returns a function that encodes texts with `tokenizers` and `tokenizer.json`."""
-    content = json.dumps(tokenizer_json(load_tokenizer(vocabulary)))
+    content = tokenizer_json(load_tokenizer(vocabulary))
     return encoder_of(tokenizers.Tokenizer.from_str(content))
 
 
