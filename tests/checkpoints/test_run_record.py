@@ -34,7 +34,7 @@ def test_the_settings_of_the_start_are_texts_as_in_the_identity(tmp_path):
     }
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"identity": {"seed": 7}, "paths": {}}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"identity": [7]}'])
 def test_a_damaged_file_is_reported(tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ValueError, match=r"run\.json: "):

@@ -101,7 +101,7 @@ for program, values in [
     (squad, model | {"train_file": file, "predict_file": f"{folder}/none.json"}),
     (token_classification, data | {"vocab_file": f"{folder}/none.txt"}),
     (token_classification, data | {"data_dir": f"{folder}/none"}),
-    (token_classification, data | {"export_dir": "ftp://host"}),
+    (token_classification, data | {"export_dir": f"{file}/export"}),
     (token_classification, data | {"albert_config_file": f"{folder}/none.json"}),
 ]:
     try:

@@ -21,6 +21,7 @@ from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 LONG = "The river carries the rain. " * 400  # 11,200 characters
 SIZE = 12
+TAGGER = {"identity": {"task": "token_classification"}}
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def tag_dir(tmp_path_factory, config_file, toy_spm_model):
     folder = tmp_path_factory.mktemp("tags")
     write_folder(folder, config_file, toy_spm_model, heads)
     task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-    (folder / "run.json").write_text(json.dumps({"task": task}))
+    (folder / "run.json").write_text(json.dumps(TAGGER | {"task": task}))
     return folder
 
 
@@ -197,7 +198,7 @@ def test_a_tagger_of_characters_tags_the_characters_of_raw_text(tag_dir, tmp_pat
     folder = shutil.copytree(tag_dir, tmp_path / "characters")
     task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
     task["token_units"] = "characters"
-    (folder / "run.json").write_text(json.dumps({"task": task}))
+    (folder / "run.json").write_text(json.dumps(TAGGER | {"task": task}))
     tag = albert_tf.load_predictor(str(folder))
     text = "at 1987 abf"
     result = tag(text)

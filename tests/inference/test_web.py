@@ -48,7 +48,8 @@ def shown_by(form, *values):
 def choices_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (1, 12), "output_bias": (1,)}
     folder = tmp_path_factory.mktemp("choices")
-    (folder / "run.json").write_text(json.dumps({"flags": {"max_qa_length": 29}}))
+    record = {"identity": {"task": "multiple_choice"}, "flags": {"max_qa_length": 29}}
+    (folder / "run.json").write_text(json.dumps(record))
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 
@@ -57,7 +58,8 @@ def tags_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, 12), "output_bias": (3,)}
     folder = tmp_path_factory.mktemp("tags")
     details = {"token_labels": ["B-LOC", "I-LOC", "B-PER"], "tag_scheme": "iob2"}
-    (folder / "task.json").write_text(json.dumps(details))
+    record = {"identity": {"task": "token_classification"}, "task": details}
+    (folder / "run.json").write_text(json.dumps(record))
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 

@@ -108,7 +108,7 @@ def train(trainer, records, after_save=None):
         dataset = input_pipeline.training_dataset(
             records, features, BATCH_SIZE, 3, step * BATCH_SIZE
         )
-        return input_pipeline.batches(dataset, records, features)
+        return input_pipeline.batches(dataset, records)
 
     trainer.train(batches, after_save)
 
