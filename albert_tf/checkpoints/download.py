@@ -83,7 +83,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
 
 def _compare_config(release: Release, folder: str) -> None:
     """Warns if an archive's config is not the model's: that of the Chinese tiny has one layer."""
-    if not release.config or release.vocabulary == "" or files.exists(f"{folder}/saved_model.pb"):
+    if not release.config or files.exists(f"{folder}/saved_model.pb"):
         return
     path = finding.find_config(folder)
     found, expected = (
