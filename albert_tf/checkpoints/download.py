@@ -25,12 +25,10 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding, releases
 from albert_tf.checkpoints.releases import Release
-from albert_tf.config import AlbertConfig
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
 _BLOCK_BYTES = 1 << 20
-_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads")  # of the weights
 
 
 def download(name: str, *, cache_dir: str | None = None) -> str:
@@ -77,24 +75,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         except OSError:
             if not os.path.isdir(folder):  # another process has installed it meanwhile
                 raise
-    _compare_config(release, folder)
     return folder
-
-
-def _compare_config(release: Release, folder: str) -> None:
-    """Warns if an archive's config is not the model's: that of the Chinese tiny has one layer."""
-    if not release.config or files.exists(f"{folder}/saved_model.pb"):
-        return
-    path = finding.find_config(folder)
-    found, expected = (
-        AlbertConfig.from_json_file(name).to_dict() for name in (path, release.config)
-    )
-    for name in _NOT_IN_SHAPES:
-        if found[name] != expected[name]:
-            logging.warning(
-                f"{path} says {name}={found[name]}, but the model has {expected[name]}: pass "
-                f"--albert_config_file={release.config}"
-            )
 
 
 def _find_release(name: str) -> Release:

@@ -193,9 +193,27 @@ def load_checkpoint(
             f"{copies * is_other_sharing}."
         )
     values = _read_all(weights, {name: entries[name] for name in report.loaded})
-    _log(report, releases.containing(values), _uses_pooler(model))
+    release = releases.containing(values)
+    _log(report, release, _uses_pooler(model))
+    if release is not None and release.config:
+        _warn_of_config(release, model.config)
     _assign(model, values)
     return report
+
+
+def _warn_of_config(release: releases.Release, config: AlbertConfig) -> None:
+    """Warns of values of a config that are not those of the release whose weights are loaded.
+
+    The shapes of the weights do not tell them, and the config in the archive of Google's Chinese
+    tiny is wrong: it has one layer.
+    """
+    expected = AlbertConfig.from_json_file(release.config)
+    for name in ("num_hidden_layers", "num_attention_heads"):
+        if getattr(config, name) != getattr(expected, name):
+            logging.warning(
+                "the config says %s=%d, but %s has %d: pass --albert_config_file=%s",
+                *(name, getattr(config, name), release, getattr(expected, name), release.config),
+            )
 
 
 def _refuse_unknown(report: LoadReport) -> None:

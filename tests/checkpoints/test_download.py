@@ -135,15 +135,6 @@ def test_the_tensors_of_a_release_are_compared(served, cache, model, monkeypatch
     assert f"all {len(crcs)} tensors match the release" in caplog.text
 
 
-def test_a_config_that_is_not_the_models_is_named(served, cache, model, monkeypatch, caplog):
-    row = dataclasses.replace(releases.table()[0], config="albert_base")
-    monkeypatch.setattr(releases, "table", lambda: (row,))
-    monkeypatch.setattr(releases, "known_releases", lambda: (row,))
-    (served / "tar").write_bytes(tar(model))
-    download(NAME)
-    assert "but the model has 12: pass --albert_config_file=albert_base" in caplog.text
-
-
 def member(name, kind=tarfile.REGTYPE, target=""):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target

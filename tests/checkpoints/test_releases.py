@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -233,3 +234,15 @@ def test_a_checkpoint_with_the_released_checksums_is_a_release(tmp_path):
     report = identify(saved(tmp_path, forged))
     assert report.is_release, str(report)
     assert "ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart" in str(report)
+
+
+def test_a_config_that_is_not_that_of_the_release_is_named(caplog):
+    release = next(row for row in releases.table() if row.name == "albert_tiny_zh_google")
+    config = AlbertConfig.from_json_file("albert_tiny_zh")
+    wrong = dataclasses.replace(config, num_hidden_layers=1)  # as in the archive
+    for given in (config, wrong):
+        assert not caplog.messages
+        loading._warn_of_config(release, given)
+    (message,) = caplog.messages
+    assert "num_hidden_layers=1, but ALBERT tiny" in message
+    assert message.endswith("has 4: pass --albert_config_file=albert_tiny_zh")
