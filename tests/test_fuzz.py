@@ -17,7 +17,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 import gzip
 import json
 import logging
@@ -27,7 +26,6 @@ import resource
 import shutil
 import signal
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +80,7 @@ SIGNS = [b"\0", b"\t", b"\n", b"\r", b'"', b",", b":", b"[", b"]", b"{", b"}", b
 SIGNS += [b"\xff", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\x1f\x8b\x08", b"\\ud800"]
 # Texts that replace JSON values.
 NUMBERS = ["-1", "0", "1.5", "1" * 30, "9" * 5000, "1e308", "1e999", "-0.0", "NaN", "-Infinity"]
-OTHERS = ["null", "true", "{}", "[]", "[[]]", "[null]", '{"x": 1}', "[" * 100_000 + "]" * 100_000]
+OTHERS = ["null", "true", "{}", "[]", "[[]]", "[null]", '{"x": 1}']
 TEXTS = [
     '""',
     '"x"',
@@ -351,7 +349,7 @@ def record_task():
 def rows_of(found):
     features = record_task().features
     dataset = input_pipeline.evaluation_dataset(found, features, 4)
-    batches = list(input_pipeline.batches(dataset, found, features))
+    batches = list(input_pipeline.batches(dataset, found))
     for name, limit in {"input_ids": 97, "masked_lm_positions": SEQ_LENGTH}.items():
         for batch in batches:
             assert np.all((batch[name] >= 0) & (batch[name] < limit)), f"{name} out of its range"
@@ -367,21 +365,6 @@ def rows_of(found):
 @kind("records with valid checksums", write_record_file, damage_record)
 def read_record_file(path):
     return rows_of(record_task().find_records(str(path), "input_file"))
-
-
-@kind("records, bad ones skipped", write_record_file, damage_frames, has_checksum=True)
-@kind("records, gzip, bad ones skipped", write_compressed_records, damage_bytes, has_checksum=True)
-def read_usable_records(path):
-    """Checks that only existing records are read, in order."""
-    rest = iter(good_rows())
-    found = [frozen(row) for row in rows_of(record_task().find_records(str(path), "x", True))]
-    return [row for row in found if row not in rest]
-
-
-@functools.cache
-def good_rows():
-    with tempfile.TemporaryDirectory() as folder:
-        return [frozen(row) for row in read_record_file(write_record_file(Path(folder)))]
 
 
 @kind("record index", write_index, damage_index, has_checksum=True)
@@ -599,14 +582,14 @@ def write_record(folder):
     return folder / run_record.FILE
 
 
-@kind("metrics.jsonl", write_lines("metrics.jsonl", *METRICS), damage_json_line)
+@kind("metrics.jsonl", write_lines("metrics.jsonl", *METRICS), damage_bytes)
 def read_metrics(path):
     log = metrics_log.MetricsLog(str(path.parent), 4, 7, 5)
     log.close()
     return log.curves.lines, metrics_log.read_means(str(path.parent), 6)
 
 
-@kind("evaluations.jsonl", write_lines("evaluations.jsonl", *EVALUATIONS), damage_json_line)
+@kind("evaluations.jsonl", write_lines("evaluations.jsonl", *EVALUATIONS), damage_bytes)
 def read_evaluations(path):
     folder, measured_on = str(path.parent), EVALUATION["measured_on"]
     made = evaluation.CheckpointEvaluator(folder, None, dict, "f1", measured_on, list)
@@ -621,7 +604,7 @@ def read_record(path):
     return dataclasses.astuple(found), custom.remembered_labels(folder)
 
 
-@kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_json)
+@kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_bytes)
 def read_results(path):
     return run_record.record_results(str(path.parent), {"test": {"f1": 0.25}})
 
