@@ -165,7 +165,7 @@ accelerates(ops.keep_mask, _is_wide)(compiled(ops.keep_mask.function))
 
 @Loop
 def _gelu(x, bias):
-    z = _float(x) + bias  # [N, I]
+    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
     cubic = ops.GELU_SCALE * (z + ops.GELU_CUBE * z * z * z)
     return _narrow(0.5 * z * (1.0 + tf.tanh(cubic)), x.dtype)
 
@@ -173,12 +173,20 @@ def _gelu(x, bias):
 @Loop
 def _gelu_gradient(x, bias, dy):
     """Returns the gradient of x, [N, I], and gelu(x + bias), [N, I], which costs little here."""
-    z = _float(x) + bias  # [N, I]
+    z = _float(x) if bias is None else _float(x) + bias  # [N, I]
     square = z * z
     tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
     slope = ops.GELU_SCALE * (1.0 + 3.0 * ops.GELU_CUBE * square)
     dz = _float(dy) * 0.5 * (1.0 + tanh + z * (1.0 - tanh * tanh) * slope)  # [N, I]
     return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
+
+
+# The formula's gradient is an AddN of three terms, whose order depends on the threads.
+@accelerates(ops.gelu, always)
+@tf.custom_gradient
+def _gelu_form(x: tf.Tensor) -> tf.Tensor:
+    width = x.shape[-1]
+    return _gelu.at(width)(x, None), lambda dy: _gelu_gradient.at(width)(x, None, dy)[0]
 
 
 def _is_gelu(x, kernel, bias, activation, *_):

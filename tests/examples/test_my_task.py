@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -118,7 +119,11 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
 def test_the_web_page_has_the_task(trained):
     web = pytest.importorskip("albert_tf.inference.web", reason="needs the extra web")
     settings = inference.Settings(model_dir=str(trained), web=True)
-    form = web.make_form(settings, ModelFolder(str(trained)), "multi_label")
+
+    async def make():  # in the event loop that Gradio looks for
+        return web.make_form(settings, ModelFolder(str(trained)), "multi_label")
+
+    form = asyncio.run(make())
     shown, result = form.fn("It rains.", "")
     assert set(shown) == set(result["probabilities"]) == set(SENTENCES)
 

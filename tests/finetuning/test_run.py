@@ -512,7 +512,6 @@ def test_training_from_a_run_requires_its_vocabulary(fine_tune, tmp_path, caplog
     start = {"output_dir": str(tmp_path / "new"), "init_checkpoint": str(tmp_path / "out")}
     with pytest.raises(ValueError, match=rf"in {tmp_path}/out was trained with another vocabu"):
         fine_tune(train_step=1, vocab_file=str(other), **start)
-    assert not (tmp_path / "new").exists()
     fine_tune(train_step=1, learning_rate=0.25, **start)
     assert "The vocabulary has" not in caplog.text
     (tmp_path / "out" / "run.json").unlink()  # as in a folder of another program

