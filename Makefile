@@ -9,7 +9,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
 ALL_READY := $(VENV)/.all-installed
-EXTRAS := .[dev,hf,sentences,web,zh,zstd]
+EXTRAS := .[dev,hf,sentences,zh,zstd]
 ALL_EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
 # A process that crashes ends the run: with another in its place, pytest-xdist 3.8 waits forever.
@@ -35,7 +35,7 @@ help: ## list these targets
 
 setup: $(READY) ## make the virtual environment, with what the demo and the tests need
 
-setup-all: $(ALL_READY) ## the same with OpenVINO, object stores, their servers and notebooks
+setup-all: $(ALL_READY) ## the same with OpenVINO, Gradio, object stores, their servers and notebooks
 
 # Installs into an environment, $(call install,folder,packages). uv takes a quarter of the time; pip is the
 # fallback if uv fails, because uv does not read pip's configuration. Without its bytecode, importing TensorFlow
