@@ -577,8 +577,7 @@ RESULTS = {"train": {"step": 6, "loss": 1.5}, "eval": {"f1": 0.5, "global_step":
 def write_record(folder):
     made = run_record.TrainedWith({"optimizer": "lamb"})
     run_record.write(str(folder), made.adding("vocabulary", "ab" * 32, "/x/vocab.txt"))
-    run_record.write_entry(str(folder), "task", TASK)
-    run_record.write_entry(str(folder), "reporting", {"log_steps": 100})
+    run_record.write_task(str(folder), TASK)
     return folder / run_record.FILE
 
 

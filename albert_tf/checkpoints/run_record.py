@@ -8,8 +8,7 @@ Its entries are
   with the first checkpoint, and compared when the run is resumed or its model is used, because a
   model only works with the vocabulary and the order of labels it was trained with, and others of
   the same size would give wrong results without an error;
-* `task`: what the model's task needs to know again, such as its labels;
-* `reporting`: how the run reports its metrics, so that a resumed run does the same.
+* `task`: what the model's task needs to know again, such as its labels.
 
 Converted checkpoints keep what is known of task and vocabulary. Other starts, such as evaluations,
 leave a `run.json` of a training as it is. `runs.jsonl` has a line for every start, and
@@ -49,14 +48,13 @@ _HUGGING_FACE_FILE = "config.json"
 IDENTITY = "identity"
 PATHS = "paths"
 TASK = "task"
-REPORTING = "reporting"
-_OF_CHECKPOINTS = (IDENTITY, PATHS, TASK, REPORTING)
+_OF_CHECKPOINTS = (IDENTITY, PATHS, TASK)
 _KINDS = {
     "flags": dict,
     "config": dict,
     "directory": str,
     **dict.fromkeys((IDENTITY, PATHS), dict[str, str]),
-    **dict.fromkeys((TASK, REPORTING), dict),
+    TASK: dict,
 }
 
 # Names in the identity.
@@ -211,24 +209,6 @@ def read_details(folder: str, fields: Mapping[str, Any]) -> tuple[dict[str, Any]
     return files.parse_json(json.dumps(own[TASK]), path, fields), path
 
 
-def read_reporting(folder: str, name: str, kind: type) -> Any:
-    """Returns a value of the entry `REPORTING`; None if there is none.
-
-    Args:
-        folder: folder of the run.
-        name: name of the value.
-        kind: its type.
-
-    Raises:
-        ValueError: the file is damaged, or the value has another type.
-    """
-    entry = _read_own(folder).get(REPORTING, {})
-    if name not in entry:
-        return None
-    path = os.path.join(folder, FILE)
-    return files.parse_json(json.dumps(entry), path, {name: kind})[name]
-
-
 def read(folder: str) -> TrainedWith | None:
     """Returns what the checkpoints in a folder were trained with; None if this is not recorded.
 
@@ -329,11 +309,9 @@ def write(folder: str, trained_with: TrainedWith) -> None:
     write_content(folder, content(folder) | entry)
 
 
-def write_entry(folder: str, name: str, values: Mapping[str, Any]) -> None:
-    """Records the entry `TASK`, or adds values to the entry `REPORTING`."""
-    entries = content(folder)
-    before = entries.get(name, {}) if name == REPORTING else {}
-    write_content(folder, entries | {name: before | dict(values)})
+def write_task(folder: str, details: Mapping[str, Any]) -> None:
+    """Records the entry `TASK`."""
+    write_content(folder, content(folder) | {TASK: dict(details)})
 
 
 def write_start(folder: str, start: Mapping[str, Any]) -> None:

@@ -239,7 +239,7 @@ class RememberedTask:
 
 def remember_task(folder: str, task: ClassificationTask) -> None:
     """Records the task of the checkpoints in a folder."""
-    run_record.write_entry(folder, run_record.TASK, task_entry(task))
+    run_record.write_task(folder, task_entry(task))
 
 
 def task_entry(task: ClassificationTask) -> dict[str, Any]:

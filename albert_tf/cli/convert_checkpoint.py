@@ -270,7 +270,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     output = files.real_path(settings.output or "")
     with files.new_directory(output, "--output") as temporary:
         if task:
-            run_record.write_entry(temporary, run_record.TASK, task)
+            run_record.write_task(temporary, task)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         if settings.output_format not in WITH_OWN_CONFIG:
             config.to_json_file(os.path.join(temporary, CONFIG_NAME))

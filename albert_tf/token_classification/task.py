@@ -372,7 +372,7 @@ def remembered_tags(folder: str) -> Tags | None:
 
 def remember_tags(folder: str, tags: Tags) -> None:
     """Records the tags, so that later runs know the labels without the training data."""
-    run_record.write_entry(folder, run_record.TASK, tags_entry(tags))
+    run_record.write_task(folder, tags_entry(tags))
 
 
 def tags_entry(tags: Tags) -> dict[str, Any]:
