@@ -196,24 +196,23 @@ def load_checkpoint(
     release = releases.containing(values)
     _log(report, release, _uses_pooler(model))
     if release is not None and release.config:
-        _warn_of_config(release, model.config)
+        _warn_of_config(release, getattr(model, "config", None))
     _assign(model, values)
     return report
 
 
-def _warn_of_config(release: releases.Release, config: AlbertConfig) -> None:
+def _warn_of_config(release: releases.Release, config: Any) -> None:
     """Warns of values of a config that are not those of the release whose weights are loaded.
 
     The shapes of the weights do not tell them, and the config in the archive of Google's Chinese
     tiny is wrong: it has one layer.
     """
     expected = AlbertConfig.from_json_file(release.config)
-    for name in ("num_hidden_layers", "num_attention_heads"):
-        if getattr(config, name) != getattr(expected, name):
-            logging.warning(
-                "the config says %s=%d, but %s has %d: pass --albert_config_file=%s",
-                *(name, getattr(config, name), release, getattr(expected, name), release.config),
-            )
+    for key, (right, found) in _unlike(expected, config).items():
+        logging.warning(
+            "the config says %s=%s, but %s has %s: pass --albert_config_file=%s",
+            *(key, found, release, right, release.config),
+        )
 
 
 def _refuse_unknown(report: LoadReport) -> None:
@@ -442,15 +441,22 @@ def _unseen_differences(theirs: AlbertConfig | None, config: Any) -> list[str]:
 
     These are notes, because a released config may be wrong, and the one that is given right.
     """
-    if theirs is None or not isinstance(config, AlbertConfig):
-        return []
-    pairs = {key: (getattr(theirs, key), getattr(config, key)) for key in _UNSEEN}
     return [
         f"{key} is {before!r} in the config beside the checkpoint, {now!r} in the model's: the "
         "outputs are not those that it was trained for"
-        for key, (before, now) in pairs.items()
-        if before != now
+        for key, (before, now) in _unlike(theirs, config).items()
     ]
+
+
+def _unlike(theirs: AlbertConfig | None, config: Any) -> dict[str, tuple[Any, Any]]:
+    """Returns the keys of `_UNSEEN` that differ → (value in `theirs`, value in `config`).
+
+    There are none if one of the two is not known: a user's model may have no config.
+    """
+    if theirs is None or not isinstance(config, AlbertConfig):
+        return {}
+    pairs = {key: (getattr(theirs, key), getattr(config, key)) for key in _UNSEEN}
+    return {key: (before, now) for key, (before, now) in pairs.items() if before != now}
 
 
 def _drop_identity_projection(

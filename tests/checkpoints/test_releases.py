@@ -240,7 +240,7 @@ def test_a_config_that_is_not_that_of_the_release_is_named(caplog):
     release = next(row for row in releases.table() if row.name == "albert_tiny_zh_google")
     config = AlbertConfig.from_json_file("albert_tiny_zh")
     wrong = dataclasses.replace(config, num_hidden_layers=1)  # as in the archive
-    for given in (config, wrong):
+    for given in (config, None, wrong):  # None: of a model without a config
         assert not caplog.messages
         loading._warn_of_config(release, given)
     (message,) = caplog.messages
