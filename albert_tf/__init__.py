@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from albert_tf.version import __version__
+
 if TYPE_CHECKING:
     from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from albert_tf.serving.tokenizer_layer import TokenizerLayer
     from albert_tf.tokenization import FullTokenizer
 
-__version__ = "0.1.0"
 __all__ = [
     "AdamW",
     "AlbertConfig",

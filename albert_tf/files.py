@@ -284,16 +284,12 @@ def read_json(path: str, fields: Mapping[str, Any] | None = None) -> dict[str, A
     return parse_json(read_text(path), path, fields)
 
 
-def read_own_json_lines(
-    path: str, fields: Mapping[str, Any], is_appended_to: bool = False
-) -> list[dict[str, Any]]:
-    """Reads a file with one JSON object per line.
+def read_own_json_lines(path: str, fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Reads a file of `append_json_lines`, without the part of a line that a kill left.
 
     Args:
         path: the file.
         fields: as in `parse_json`.
-        is_appended_to: whether the program appends lines, so that a kill may leave a part of the
-            last one. It is ignored then.
 
     Returns:
         The objects; [] if the file does not exist.
@@ -301,11 +297,7 @@ def read_own_json_lines(
     Raises:
         ValueError: `parse_json` rejects a line. The message names it.
     """
-    text = read_text(path) if exists(path) else ""
-    lines = text.removesuffix("\n").split("\n") if text else []
-    # A line ends with a brace, and no part of it is an object.
-    if is_appended_to and lines and not text.endswith(("}", "\n")):
-        del lines[-1]
+    *lines, _ = read_text(path).split("\n") if exists(path) else [""]
     return [
         parse_json(line, f"{path}, line {number}", fields) for number, line in enumerate(lines, 1)
     ]
@@ -549,17 +541,27 @@ def remove_half_written(path: str) -> None:
         os.remove(left)
 
 
-def append_text(path: str, text: str) -> None:
-    """Appends text to a local file, which is created if needed, and flushes it to disk.
+def append_json_lines(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Appends JSON objects to a file, one per line, and flushes it to disk.
 
-    If this fails, the file is as it was. A kill may leave a part of the text.
+    The file is created if needed. If this fails, it is as it was; a kill may leave a part of the
+    lines, which `read_own_json_lines` leaves out, and the next call removes. A remote file, to
+    which nothing can be appended, is replaced.
 
     Raises:
         OSError: the disk is full or cannot be written to.
     """
-    data = memoryview(text.encode("utf-8"))
-    with open(path, "ab", buffering=0) as stream:
-        size = stream.tell()
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if is_remote(path):
+        before = read_text(path) if exists(path) else ""
+        with write_atomically(path) as stream:
+            stream.write(before + text)
+        return
+    with open(path, "a+b", buffering=0) as stream:
+        stream.seek(0)
+        size = stream.read().rfind(b"\n") + 1  # of the complete lines
+        stream.truncate(size)
+        data = memoryview(text.encode("utf-8"))
         try:
             while data:
                 data = data[stream.write(data) :]

@@ -35,13 +35,12 @@ N blocks per layer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-import albert_tf
 from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
     fused,
     fused_xla,
@@ -61,7 +60,6 @@ from albert_tf.layers import (
     register,
 )
 from albert_tf.repeated import share
-from albert_tf.tokenization import Tokenizer
 
 DROPOUTS = 3  # per block
 
@@ -326,21 +324,8 @@ class TransformerBlock(AlbertLayer):
         return (x, *probs) if output_attentions else x
 
 
-class Saved:
-    """Mixin of the models that can be saved in a folder that everything here opens."""
-
-    def save_pretrained(
-        self,
-        folder: str,
-        tokenizer: Tokenizer | None = None,
-        labels: Sequence[str] | None = None,
-    ) -> None:
-        """Writes the model to a folder; see `albert_tf.save_pretrained`."""
-        albert_tf.save_pretrained(self, folder, tokenizer, labels)
-
-
 @register
-class AlbertEncoder(Saved, AlbertLayer):
+class AlbertEncoder(AlbertLayer):
     """The ALBERT encoder: L layers that share the weights of one or a few modules.
 
     Args:
@@ -516,7 +501,7 @@ def add_layer_outputs(answer: Any, encoded: Mapping[str, Any]) -> Any:
     return {**named, **added}
 
 
-class AlbertModel(Configured, Saved, tf_keras.Model):
+class AlbertModel(Configured, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
     Args:

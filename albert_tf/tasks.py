@@ -16,7 +16,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
@@ -49,8 +49,8 @@ class TaskSpec:
             `run.json`; lowercase letters, digits and underscores.
         settings: the class of the fine-tuning program's settings, a subclass of
             `FineTuningSettings`.
-        make_task: returns the `FineTuningTask` for settings, a model's config and a tokenizer. None
-            if models are used for the task without being fine-tuned for it.
+        task: the class of the task, a subclass of `FineTuningTask`. None if models are used for the
+            task without being fine-tuned for it.
         head: the class of the model, called with the config and with `num_labels` if it has such
             an argument.
         predictor: the class that predicts from text, a subclass of `TextPredictor`; the default
@@ -67,7 +67,7 @@ class TaskSpec:
 
     name: str
     settings: str | type[SettingsGroup]
-    make_task: str | Callable[..., Any] | None
+    task: str | type[Any] | None
     head: str | type[Any]
     predictor: str | type[Any] = "albert_tf.inference.predictors:TaskPredictor"
     head_variable: str = "output_weights"
@@ -94,7 +94,7 @@ _ANY_SETTINGS = "albert_tf.finetuning.settings:FineTuningSettings"
 _CLASSIFIER = TaskSpec(
     CLASSIFICATION,
     "albert_tf.classification:Settings",
-    "albert_tf.classification.program:make_task",
+    "albert_tf.classification.task:Classifier",
     "albert_tf.heads:AlbertForClassification",
     f"{_PREDICTORS}:TextClassifier",
     head_settings=("use_pooled_output",),
@@ -102,7 +102,7 @@ _CLASSIFIER = TaskSpec(
 _SPANS = TaskSpec(
     SPANS,
     "albert_tf.squad:Settings",
-    "albert_tf.squad.program:make_task",
+    "albert_tf.squad.task:QuestionAnswering",
     "albert_tf.heads:AlbertForSpans",
     f"{_PREDICTORS}:SpanAnswerer",
     head_variable="cls/squad/output_weights",
@@ -122,7 +122,7 @@ _BUILT_IN = (
     TaskSpec(
         TOKEN_CLASSIFICATION,
         "albert_tf.token_classification:Settings",
-        "albert_tf.token_classification.program:make_task",
+        "albert_tf.token_classification.task:TokenClassifier",
         "albert_tf.heads:AlbertForTokenClassification",
         f"{_PREDICTORS}:TokenTagger",
     ),

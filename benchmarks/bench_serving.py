@@ -29,8 +29,8 @@ import tf_keras
 from absl import logging
 from contenders import SERVING, SERVING_HUGGING_FACE, Contender, Job
 
-from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import variable_name
+import albert_tf
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification import Settings
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.task import Classifier
@@ -68,14 +68,8 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     classifier = Classifier(task, settings, config, tokenizer)
     tf_keras.utils.set_random_seed(5)
     model = classifier.build_model()
-    os.makedirs(run)
-    weights = {variable_name(variable): variable.numpy() for variable in model.variables}
-    store.save_checkpoint(os.path.join(run, store.BEST), weights)
-    config.to_json_file(os.path.join(run, "albert_config.json"))
-    classifier.record(run)
-    with open(VOCABULARY, "rb") as source, open(os.path.join(run, "vocab.txt"), "wb") as copy:
-        copy.write(source.read())
-    classifier.export(model, exports, MAX_SEQ_LENGTH, {})
+    albert_tf.save_pretrained(model, run, tokenizer, LABELS)
+    classifier.export(model, exports, MAX_SEQ_LENGTH, {}, RunFolder(run))
     arguments = [f"--input={run}", f"--output={hugging_face}", "--output_format=huggingface"]
     command = [sys.executable, "-m", "albert_tf", "convert", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -199,9 +199,11 @@ def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -
     facts: dict[str, Any] = {"updated": len(variables), "flops": flops}
 
     def run(batch: Any) -> list[tf.Tensor]:
-        result = step._run(batch, tf.constant(True), tf.constant(False))
-        facts["loss"] = sorted(result).index("loss")
-        return [result[name] for name in sorted(result)]
+        facts["loss"] = 0  # the first field of the result
+        outputs: list[tf.Tensor] = tf.nest.flatten(
+            step._run(batch, tf.constant(True), tf.constant(False))
+        )
+        return outputs
 
     fills = fills_of_batch(step.model.config, batch["input_ids"].shape[1])
     return Program(run, batch, fills, variables, facts)

@@ -441,6 +441,14 @@ def test_json_with_a_field_of_the_wrong_type_is_rejected(tmp_path, changes, mess
         files.read_own_json_lines(str(path), FIELDS)
 
 
+def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(OWN) + "\n" + '{"step": 4, "met')
+    assert files.read_own_json_lines(str(path), FIELDS) == [OWN]
+    files.append_json_lines(str(path), [OWN, OWN])
+    assert files.read_own_json_lines(str(path), FIELDS) == [OWN, OWN, OWN]
+
+
 @pytest.mark.parametrize("line", ["", "{", "[]", "{}", '{"step": 3'])
 def test_the_error_for_damaged_json_names_the_line(tmp_path, line):
     path = tmp_path / "a.jsonl"
@@ -477,16 +485,15 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, read, keys):
 
 def test_a_failed_append_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "log"
-    files.append_text(str(path), "the boat\n")
-    files.append_text(str(path), "waits\n")
+    files.append_json_lines(str(path), [{"the": "boat"}])
 
     def fail(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match=r"Free some space and run the same command again: '.*log'"):
-        files.append_text(str(path), "at the landing\n")
-    assert path.read_text() == "the boat\nwaits\n"
+        files.append_json_lines(str(path), [{"at the": "landing"}])
+    assert path.read_text() == '{"the": "boat"}\n'
 
 
 def test_no_path_is_no_file_and_no_directory(tmp_path, monkeypatch):

@@ -17,7 +17,8 @@ from absl import logging
 
 from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import releases, replacing, run_record
-from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, INTERRUPTED, NUMBERED
+from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.data import record_index
 from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
@@ -208,42 +209,11 @@ def folder_of(checkpoint: str) -> str:
     return folder or "."
 
 
-def records_of(folder: str) -> str:
-    """Returns where a run's records are: in its folder, or among the extra files of its export."""
+def records_of(folder: str) -> RunFolder:
+    """Returns where a run's records are: its folder, or the extra files of its export."""
     extra = os.path.join(folder, EXTRA_ASSETS)
     is_export = files.exists(os.path.join(folder, SAVED_MODEL)) and files.is_directory(extra)
-    return extra if is_export else folder
-
-
-def list_resumable(directory: str) -> dict[int, str]:
-    """Returns all checkpoints that a run can be resumed from, as `list_checkpoints` does.
-
-    These are the numbered ones, and the one of a run that a signal stopped.
-    """
-    stopped = list_checkpoints(directory, INTERRUPTED)
-    return dict(sorted((stopped | list_checkpoints(directory)).items()))
-
-
-def list_checkpoints(directory: str, names_of: re.Pattern[str] = NUMBERED) -> dict[int, str]:
-    """Returns the numbered checkpoints of a directory as step → prefix in ascending order.
-
-    They are found by their `.index` files. The text file `checkpoint` is ignored because in
-    released archives it contains a path on another machine.
-
-    Args:
-        directory: the directory, which may not exist.
-        names_of: pattern of other names to list, whose group 1 is the step.
-    """
-    if not files.is_directory(directory):
-        return {}
-    names = (
-        name.removesuffix(".index")
-        for name in files.list_directory(directory)
-        if name.endswith(".index")
-    )
-    matches = map(names_of.fullmatch, names)
-    steps = {int(match[1]): os.path.join(directory, match[0]) for match in matches if match}
-    return dict(sorted(steps.items()))
+    return RunFolder(extra if is_export else folder)
 
 
 def find_config(folder: str) -> str:
@@ -310,10 +280,9 @@ def _find_tokenizer(folder: str, vocabularies: list[str]) -> str | None:
     found = [path for path in list_tokenizers(folder) if path not in vocabularies]
     if not found:
         return None
-    trained_with = run_record.read(records_of(folder)) or run_record.TrainedWith({})
-    recorded = trained_with.identity.get(run_record.VOCABULARY, "")
+    trained_with = records_of(folder).record.files.get(run_record.VOCABULARY)
     checksums = map(huggingface_tokenizer.checksum_of, vocabularies)
-    is_of_vocabulary = any(run_record.is_fingerprint(recorded, checksum) for checksum in checksums)
+    is_of_vocabulary = trained_with is not None and any(map(trained_with.has, checksums))
     return None if is_of_vocabulary else found[0]
 
 
@@ -374,13 +343,6 @@ def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:
     return os.path.join(folder, SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME)
 
 
-def has_trained(output_dir: str) -> bool:
-    """Returns whether a folder contains checkpoints of a run of this package's programs."""
-    return bool(list_checkpoints(output_dir)) or files.exists(
-        os.path.join(output_dir, BEST + ".index")
-    )
-
-
 def read_labels(folder: str) -> list[str]:
     """Returns the label names of an exported model; [] if there are none."""
     paths = _find(folder, (LABELS_FILE,))
@@ -410,8 +372,9 @@ def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) ->
 
 def _vocabulary_of_run(folder: str) -> dict[str, str]:
     """Returns the vocabulary flags of the run in a folder, as absolute or remote paths."""
-    flags, start = run_record.read_flags(folder)
-    named = {name: flags.get(name) for name in ("vocab_file", "spm_model_file")}
+    record = RunFolder(folder).record
+    named = {name: record.settings.get(name) for name in ("vocab_file", "spm_model_file")}
+    start = record.start.get("directory", "")
     return {name: files.join(start, str(path)) for name, path in named.items() if path}
 
 

@@ -37,15 +37,13 @@ def config_to_hugging_face(
     config: AlbertConfig,
     tensors: Mapping[str, Any],
     task: Mapping[str, Any] | None = None,
-    task_name: str = "",
 ) -> dict[str, Any]:
     """Returns the content of `config.json`.
 
     Args:
         config: the model's config, with Google's layout.
         tensors: name → weight; the heads among them determine the class that is written.
-        task: the entry `task` of a run's `run.json`, with the label names.
-        task_name: name of the task that the model was fine-tuned for; "" if it is unknown.
+        task: the entry `task` of a run's `run.json`, with its name and labels.
 
     Raises:
         ValueError: task and head differ in their number of labels.
@@ -60,7 +58,7 @@ def config_to_hugging_face(
     }
     if _CLASSIFIER in tensors:
         size = len(tensors[_CLASSIFIER])
-        values |= huggingface_tasks.write_task(size, task_name, task or {})
+        values |= huggingface_tasks.write_task(size, task or {})
     return values
 
 
@@ -100,7 +98,6 @@ def save_hugging_face(
     spm_model_file: str | None = None,
     do_lower_case: bool = True,
     task: Mapping[str, Any] | None = None,
-    task_name: str = "",
 ) -> None:
     """Writes a folder that `from_pretrained` of `transformers` can load.
 
@@ -127,7 +124,7 @@ def save_hugging_face(
             "writing a Hugging Face model requires safetensors and tokenizers: pip install "
             "'albert-tf2[hf]'"
         ) from None
-    values = config_to_hugging_face(config, tensors, task, task_name)
+    values = config_to_hugging_face(config, tensors, task)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))

@@ -1,13 +1,13 @@
 """The task and the labels of a model in Hugging Face's `config.json`, read and written.
 
 `architectures`, `problem_type`, `id2label` and `num_labels` say there what a run of this package
-records in `run.json`. `run_record` reads them with `read_task` where there is no such record, so
+records in `run.json`. `RunFolder` reads them with `read_task` where there is no such record, so
 that every program and function knows the same of a folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.tasks import (
@@ -36,7 +36,7 @@ _DEFAULT_LABEL = "LABEL_{}"
 _DEFAULT_COUNT = 2  # of labels, which transformers does not write
 
 
-def read_task(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def read_task(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the task that a model was fine-tuned for, and what `run.json` would record of it.
 
     Labels have the names that `pipeline` of transformers returns, such as "LABEL_0" if the model
@@ -46,8 +46,8 @@ def read_task(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         values: the content of `config.json`.
 
     Returns:
-        The name of the task, "" if the model was not fine-tuned or its class is unknown; and the
-        entry `task` of `run.json`, {} for tasks without labels.
+        The entry `task` of `run.json`: the name of the task, unless its class is unknown, and its
+        labels, if it has any; {} if the model was not fine-tuned.
 
     Raises:
         ValueError: the ids of the labels are not 0, 1, 2 and so on; or the problem type is unknown.
@@ -55,10 +55,10 @@ def read_task(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     classes = values.get("architectures") or []
     task = next((_TASKS[name] for name in classes if name in _TASKS), "")
     if task in (MULTIPLE_CHOICE, SPANS):
-        return task, {}
+        return {"name": task}
     labels = _read_labels(values)
     if task == TOKEN_CLASSIFICATION:
-        return task, {"token_labels": labels}
+        return {"name": task, "labels": labels}
     if task == CLASSIFICATION:
         kind = values.get("problem_type")
         if kind is None:  # as transformers decides by the number of labels
@@ -68,15 +68,14 @@ def read_task(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             raise ValueError(f"problem_type={kind!r:.100}: expected one of {expected}")
         task = _PROBLEM_TYPES[kind]
     if not task and (classes or are_default(labels)):
-        return "", {}
-    is_regression = task == REGRESSION
-    names = [] if is_regression else labels
-    return task, {"task_name": "", "folder": "", "labels": names, "is_regression": is_regression}
+        return {}
+    named = {"name": task} if task else {}
+    return named | {"labels": [] if task == REGRESSION else labels}
 
 
-def are_default(labels: list[str]) -> bool:
+def are_default(labels: Sequence[str]) -> bool:
     """Returns whether labels are those of a model that was trained without names."""
-    return labels == _default_labels(len(labels))
+    return list(labels) == _default_labels(len(labels))
 
 
 def _default_labels(count: int) -> list[str]:
@@ -92,20 +91,20 @@ def _read_labels(values: Mapping[str, Any]) -> list[str]:
     return _default_labels(int(values.get("num_labels") or _DEFAULT_COUNT))
 
 
-def write_task(size: int, name: str, task: Mapping[str, Any]) -> dict[str, Any]:
+def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the entries of `config.json` for a head with the weights `output_weights`.
 
     Args:
         size: number of outputs of the head.
-        name: name of the task; "" if it is unknown.
         task: the entry `task` of `run.json`; {} if there is none.
 
     Raises:
         ValueError: task and head differ in their number of labels.
     """
+    name = task.get("name")
     if name == MULTIPLE_CHOICE:
         return {"architectures": ["AlbertForMultipleChoice"]}
-    labels = list(task.get("token_labels") or task.get("labels") or ())
+    labels = list(task.get("labels", ()))
     if labels and len(labels) != size:
         raise ValueError(
             f"the head has {size} outputs, but the task has {len(labels)} labels: "
@@ -117,9 +116,9 @@ def write_task(size: int, name: str, task: Mapping[str, Any]) -> dict[str, Any]:
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
-    if "token_labels" in task:
+    if name == TOKEN_CLASSIFICATION:
         return values | {"architectures": ["AlbertForTokenClassification"]}
-    if not name and "labels" in task:
-        name = REGRESSION if task["is_regression"] else CLASSIFICATION
+    if not name and labels:
+        name = CLASSIFICATION
     kind = next((kind for kind, task_name in _PROBLEM_TYPES.items() if task_name == name), None)
     return values | ({"problem_type": kind} if kind else {})

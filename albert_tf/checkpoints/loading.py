@@ -240,8 +240,8 @@ def _without_other_objective(model: Any, report: LoadReport, allow_partial: bool
     Raises:
         ValueError: the model's sentence head would be random, and that is not allowed.
     """
-    recorded = run_record.read(finding.records_of(finding.folder_of(report.prefix)))
-    theirs = recorded and recorded.identity.get(run_record.OBJECTIVE)
+    record = finding.records_of(finding.folder_of(report.prefix)).record
+    theirs = record.settings.get(run_record.OBJECTIVE)
     ours = getattr(model, run_record.OBJECTIVE, theirs)
     if not theirs or theirs == ours:
         return report

@@ -18,13 +18,14 @@ from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import part_of
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.huggingface_tokenizer import (
     TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
-from albert_tf.sentence_objectives import NONE
+from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
 from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import Tokenizer
 
@@ -117,9 +118,9 @@ class ModelSource:
         return given
 
     def _known_lower_case(self) -> bool | None:
-        recorded = run_record.read_settings(self.records)
-        if run_record.LOWER_CASE in recorded:
-            return recorded[run_record.LOWER_CASE] == str(True)
+        recorded = self.run.record.settings.get(run_record.LOWER_CASE)
+        if recorded is not None:
+            return bool(recorded)
         flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
         if "do_lower_case" in flags:
             return bool(flags["do_lower_case"])
@@ -145,7 +146,9 @@ class ModelSource:
             max_length=self.config.max_position_embeddings,
         )
         identity = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
-        is_known = run_record.check_vocabulary(self.records, identity) is not None
+        is_known = run_record.check_vocabulary(
+            self.run.path, self.run.record, identity.files[run_record.VOCABULARY]
+        )
         entries = tokenizer.vocab_size
         vocab_size = self.config.vocab_size
         message = (
@@ -167,16 +170,30 @@ class ModelSource:
     def objective(self) -> str:
         """The sentence objective; "none" for masked words without a sentence head.
 
+        Without a record, this is "sop". An objective that is not registered here is "none", with a
+        warning: the model is then used without its sentence head.
+
         Raises:
             ValueError: a file of the run is damaged.
         """
         if "masked-LM head" in self.parts and "sentence head" not in self.parts:
             return NONE
-        return run_record.read_objective(self.records)
+        recorded = self.run.record.settings.get(run_record.OBJECTIVE)
+        objective = str(SOP if recorded is None else recorded)
+        if objective in OBJECTIVES:
+            return objective
+        logging.warning(
+            "%s: trained with sentence_objective=%s, which is not registered here (only %s): the "
+            "sentence head is left out",
+            self.run.path,
+            objective,
+            ", ".join(OBJECTIVES),
+        )
+        return NONE
 
-    @property
-    def records(self) -> str:
-        """The folder with the records of the training."""
+    @functools.cached_property
+    def run(self) -> RunFolder:
+        """The folder with the record of the training."""
         return finding.records_of(self.folder)
 
 
@@ -190,7 +207,10 @@ def load_pretrained(
     spec = tasks.get(task)
     config = source.config
     tokenizer = source.tokenizer
-    recorded = _recorded_head(source.records, spec)
+    recorded = {}  # arguments of the head in training
+    if spec.head_settings:
+        settings = tasks.resolve(spec.settings)
+        recorded = source.run.record.values_for(settings, spec.head_settings)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
     if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
         head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
@@ -225,14 +245,6 @@ def _make_model(
             'task, such as task="classification"'
         )
     return head(config, **head_arguments)
-
-
-def _recorded_head(records: str, spec: TaskSpec) -> dict[str, Any]:
-    """Returns the arguments of the head that the run with these records was trained with."""
-    if not spec.head_settings:
-        return {}
-    recorded = run_record.read_settings(records)
-    return run_record.values_of(recorded, spec.head_settings, tasks.resolve(spec.settings))
 
 
 def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:

@@ -22,10 +22,10 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
-from albert_tf.checkpoints.finding import list_checkpoints as list_checkpoints
-from albert_tf.checkpoints.finding import list_resumable as list_resumable
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.names import BEST as BEST
 from albert_tf.checkpoints.names import DATA_SUFFIX, INTERRUPTED
+from albert_tf.checkpoints.run_folder import RunFolder
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
@@ -215,7 +215,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
 
-def newest_usable(directory: str) -> str | None:
+def newest_usable(folder: RunFolder) -> str | None:
     """Returns the newest checkpoint to resume from that can be read completely.
 
     Newer checkpoints that are damaged are set aside with a warning.
@@ -228,7 +228,7 @@ def newest_usable(directory: str) -> str | None:
         OSError: a checkpoint cannot be opened.
     """
     damages: dict[str, str] = {}
-    for prefix in reversed(list_resumable(directory).values()):
+    for prefix in reversed(folder.resumable().values()):
         damage = find_damage(prefix)
         if not damage:
             for damaged, reason in damages.items():
@@ -299,17 +299,26 @@ def check_name(prefix: str, step: int) -> None:
         )
 
 
-def remove_old_checkpoints(directory: str, keep: int, written: str = "") -> None:
+def remove_old_checkpoints(folder: RunFolder, keep: int, written: str = "") -> None:
     """Deletes all numbered checkpoints but the `keep` newest, and those of earlier interruptions.
 
     Args:
-        directory: the directory.
+        folder: the folder of the run.
         keep: number of numbered checkpoints to keep; 0 keeps all.
         written: the checkpoint that has just been written, which stays; "" if there is none.
     """
-    numbered = list(list_checkpoints(directory).values())
-    interrupted = list_checkpoints(directory, INTERRUPTED).values()
+    numbered = list(folder.checkpoints().values())
+    interrupted = folder.checkpoints(INTERRUPTED).values()
     for prefix in (*(numbered[:-keep] if keep > 0 else ()), *interrupted):
         for suffix in (".index", DATA_SUFFIX, ".meta") if prefix != written else ():
             if files.exists(prefix + suffix):
                 files.remove(prefix + suffix)
+
+
+def evaluation_of_best(folder: RunFolder) -> Evaluation | None:
+    """Returns the latest evaluation of `model.ckpt-best` in the folder of a run, or None."""
+    if not folder.has_best:
+        return None
+    name = containers.digest(folder.best)
+    matching = [e for e in folder.evaluations() if e.checkpoint == name]
+    return matching[-1] if matching else None

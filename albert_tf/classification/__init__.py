@@ -13,15 +13,23 @@ written to --output_dir. With --num_runs or several learning rates, each run has
 to sweep_results.txt. Run the same command again to resume a run.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from albert_tf.classification.settings import Settings
 from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.tasks import CLASSIFICATION
 
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
+
 __all__ = ["Settings", "run"]
 
 
-def run(settings: Settings) -> FineTuningResult:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
 
     >>> from albert_tf import classification
@@ -37,6 +45,7 @@ def run(settings: Settings) -> FineTuningResult:
         settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and
             `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
             they are beside `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -45,4 +54,4 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    return run_task(CLASSIFICATION, settings)
+    return run_task(CLASSIFICATION, settings, hooks)

@@ -13,6 +13,8 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.checkpoints import huggingface_tasks, run_record
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -27,9 +29,10 @@ from albert_tf.classification.tasks import (
 )
 from albert_tf.finetuning import tables
 from albert_tf.finetuning.examples import Examples
+from albert_tf.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
-_TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
+_CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
 MAX_LABELS = 1000  # more indicate a wrong column
 
 
@@ -158,20 +161,20 @@ def find_task(
     name: str,
     data_dir: str,
     options: CustomDataSettings,
-    model_folders: Sequence[str] = (),
+    trained: RunFolder | None = None,
     quoting: bool = False,
 ) -> ClassificationTask:
     """Returns the task with the name `--task_name`, from the table or a custom one.
 
-    The labels of a custom task are those of `options`, or else those saved in the first of
-    `model_folders` that has any, or else those of the training data.
+    The labels of a custom task are those of `options`, or else those of the trained model, or else
+    those of the training data.
 
     Args:
         name: name of a task, or CUSTOM_TASK.
         data_dir: folder of a custom task, with the files train, dev and test ending in one of
             EXTENSIONS; splits may be missing.
         options: columns and labels of a custom task.
-        model_folders: folders of an already trained model.
+        trained: the folder of a trained model; None if there is none.
         quoting: see `read_examples`.
 
     Raises:
@@ -185,8 +188,7 @@ def find_task(
         return tasks.find_task(name)
     if options.is_regression and options.is_multi_label:
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
-    remembered = [remembered_labels(folder) for folder in model_folders]
-    labels = next(filter(None, [options.labels, *remembered]), ())
+    labels = options.labels or (recorded_labels(trained.record) if trained is not None else ())
     for label in labels:
         tables.check_name(label, f"a label of --labels or {run_record.FILE}")
     task = _make_task(data_dir, options, labels)
@@ -199,56 +201,17 @@ def find_task(
     return dataclasses.replace(task, labels=labels_of(train))
 
 
-def remembered_labels(folder: str) -> tuple[str, ...]:
-    """Returns the labels that `remember_task` saved in a model's folder; () if there are none.
-
-    Raises:
-        ValueError: the file is corrupt.
-    """
-    recorded = read_task(folder)
-    return () if recorded is None else recorded.labels
+def recorded_labels(record: RunRecord) -> tuple[str, ...]:
+    """Returns the labels that a classifier was trained with; () if none are recorded."""
+    return record.labels if record.task_name in _CLASSIFIERS else ()
 
 
-def read_task(folder: str) -> RememberedTask | None:
-    """Returns the task that `remember_task` saved in a model's folder, or None.
-
-    Raises:
-        ValueError: the file is corrupt, or has other labels than the model.
-    """
-    recorded, path = run_record.read_details(folder, _TASK_FIELDS)
-    if not recorded:
-        return None
-    run_record.check_labels(folder, recorded["labels"], path)
-    return RememberedTask(
-        recorded["task_name"],
-        recorded["folder"],
-        tuple(recorded["labels"]),
-        recorded["is_regression"],
-    )
+def details_of(task: ClassificationTask) -> dict[str, Any]:
+    """Returns what is recorded of a task besides its labels: its name and folder of the data."""
+    return {"task_name": task.name, "folder": task.folder}
 
 
-@dataclasses.dataclass(frozen=True)
-class RememberedTask:
-    """What a run records of its task; see `ClassificationTask`."""
-
-    task_name: str
-    folder: str
-    labels: tuple[str, ...]
-    is_regression: bool
-
-
-def remember_task(folder: str, task: ClassificationTask) -> None:
-    """Records the task of the checkpoints in a folder."""
-    run_record.write_task(folder, task_entry(task))
-
-
-def task_entry(task: ClassificationTask) -> dict[str, Any]:
-    """Returns what is recorded of a task."""
-    now = RememberedTask(task.name, task.folder, task.labels, task.is_regression)
-    return dataclasses.asdict(now)
-
-
-def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None:
+def check_task(folder: RunFolder, task: ClassificationTask, is_training: bool) -> None:
     """Compares a task with that of the model in a folder, if it is recorded.
 
     This prevents that a model is accidentally trained on another task or with other labels. The
@@ -263,14 +226,15 @@ def check_task(folder: str, task: ClassificationTask, is_training: bool) -> None
     Raises:
         ValueError: the model belongs to another task; the message names both.
     """
-    recorded = read_task(folder)
-    if recorded is None:
+    record = folder.record
+    if "labels" not in record.task or record.task_name not in _CLASSIFIERS:
         return
-    is_same = (recorded.labels, recorded.is_regression) == (task.labels, task.is_regression)
-    if not is_same or (is_training and recorded.folder != task.folder):
+    is_same = record.labels == task.labels
+    is_same &= (record.task_name == REGRESSION) == task.is_regression
+    if not is_same or (is_training and record.task.get("folder") != task.folder):
         raise ValueError(
-            f"{folder} contains a model of the task {recorded.task_name} with the labels "
-            f"{_all(recorded.labels)}, not {task.name} with {_all(task.labels)}. Use another "
+            f"{folder.path} contains a model of the task {record.task.get('task_name')} with the "
+            f"labels {_all(record.labels)}, not {task.name} with {_all(task.labels)}. Use another "
             "--output_dir; to start from this model, pass it as --init_checkpoint."
         )
 

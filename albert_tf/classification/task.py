@@ -20,7 +20,8 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files, tasks
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
@@ -40,7 +41,6 @@ from albert_tf.heads import (
 from albert_tf.serving import graph_batches, saved_model, tflite
 from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
 from albert_tf.tokenization import Tokenizer, truncated_lengths
-from albert_tf.training.evaluation import Evaluation
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 1
@@ -152,6 +152,27 @@ class Classifier(FineTuningTask):
         self.tokenizer = tokenizer
         self.selection_metric = task.selection_metric
 
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+    ) -> Classifier:
+        """Returns the task of the settings, from the table or a custom one for the data.
+
+        The labels of a custom task are those of the trained model, unless it is trained now.
+        """
+        task = custom.find_task(
+            settings.task_name,
+            settings.data_dir,
+            settings,
+            None if settings.do_train else trained,
+            settings.quoting,
+        )
+        return cls(task, settings, config, tokenizer)
+
     def read(self, split: str) -> Examples[Example]:
         """Returns the examples of a split; see `read_examples`."""
         settings = self.settings
@@ -235,25 +256,25 @@ class Classifier(FineTuningTask):
             predicted = {"labels": _above_threshold(self.labels, row)}
         return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
 
-    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
         return results.write_classifier_results(
-            output_dir, evaluations, self.selection_metric, self.settings.official_order
+            folder, evaluations, self.selection_metric, self.settings.official_order
         )
 
-    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
         best = self.best_of(evaluations)
         step = (best or evaluations[-1]).step
         row = {"global_step": step} | (best.metrics if best else {})
-        return f"best checkpoint of {output_dir}\n{results.format_metrics(row)}"
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(row)}"
 
     def write_dev_predictions(
-        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
         """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
         probabilities = predict()["probabilities"]
-        write_dev_predictions(output_dir, split.data, probabilities)
+        write_dev_predictions(folder, split.data, probabilities)
         if not (self.task.is_regression or self.task.is_multi_label):
             count = len(self.labels)
             labels = [self.labels.index(example.label) for example in split.data.examples]
@@ -261,32 +282,29 @@ class Classifier(FineTuningTask):
             matrix = np.pad(matrix, (0, count - len(matrix)))
             logging.info("Dev set by label:\n%s", metrics.table_by_label(matrix, self.labels))
 
-    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
         """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.
 
         Returns:
             The text of `predict_results.txt`, or "" without labels.
         """
-        paths = write_predictions(output_dir, split.data, outputs["probabilities"])
+        paths = write_predictions(folder, split.data, outputs["probabilities"])
         logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
         if not split.data.has_labels:
             return ""
         measured = self.measure(split, outputs, self.settings.predict_batch_size)
         measured["global_step"] = step
-        return results.write_test_results(output_dir, measured, self.selection_metric)
+        return results.write_test_results(folder, measured, self.selection_metric)
 
-    def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Compares the task with the one recorded in the folder of a run, if it has checkpoints.
+    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
+        """Compares the task with that of the model in a folder; see `custom.check_task`."""
+        custom.check_task(folder, self.task, is_training)
 
-        Raises:
-            ValueError: the checkpoints belong to another task or have different labels.
-        """
-        if finding.has_trained(output_dir):
-            custom.check_task(output_dir, self.task, is_training)
-
-    def record(self, output_dir: str) -> None:
-        """Records the task in the folder of a run."""
-        custom.remember_task(output_dir, self.task)
+    def details(self) -> dict[str, Any]:
+        """Returns the name of the task, and the folder of its data."""
+        return custom.details_of(self.task)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
@@ -313,7 +331,7 @@ class Classifier(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str = "",
+        folder: RunFolder,
     ) -> None:
         """Writes a SavedModel like Google's program, with `labels.txt` beside the vocabulary.
 
@@ -388,7 +406,7 @@ def evaluate(
 
 
 def write_predictions(
-    output_dir: str, data: Examples[Example], probabilities: NDArray[np.float32]
+    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
 ) -> list[str]:
     """Writes predictions for the test split, in all formats of the task.
 
@@ -399,7 +417,7 @@ def write_predictions(
     * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`.
 
     Args:
-        output_dir: an existing folder.
+        folder: folder of the run, which exists.
         data: the examples of the test split.
         probabilities: [N, K], or [N, 1] in regression, in the order of the examples.
 
@@ -421,14 +439,14 @@ def write_predictions(
         contents[f"{task.name}_predict.json"] = _clue_lines(data, rows, predictions)
     paths = []
     for name, content in contents.items():
-        paths.append(os.path.join(output_dir, name))
+        paths.append(folder.file(name))
         with files.write_atomically(paths[-1]) as stream:
             stream.write(content)
     return paths
 
 
 def write_dev_predictions(
-    output_dir: str, data: Examples[Example], probabilities: NDArray[np.float32]
+    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
 ) -> None:
     """Writes `dev_predictions.tsv`, for error analysis.
 
@@ -437,7 +455,7 @@ def write_dev_predictions(
     predicted labels are JSON lists.
 
     Args:
-        output_dir: an existing folder.
+        folder: folder of the run, which exists.
         data: the examples of the dev split.
         probabilities: see `write_predictions`.
     """
@@ -445,7 +463,7 @@ def write_dev_predictions(
     rows = probabilities.astype(np.float32)
     predictions = _predicted_labels(data, rows)
     columns = MULTI_LABEL_COLUMNS if data.task.is_multi_label else DEV_COLUMNS
-    with files.write_atomically(os.path.join(output_dir, DEV_PREDICTIONS)) as stream:
+    with files.write_atomically(folder.file(DEV_PREDICTIONS)) as stream:
         stream.write("\t".join((*columns, *names)) + "\n")
         for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
             label = _as_list(example.labels) if data.task.is_multi_label else example.label
@@ -453,7 +471,7 @@ def write_dev_predictions(
             stream.write("\t".join(map(str, cells)) + "\n")
 
 
-def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, str]]]:
+def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, str]]]:
     """Reads the labels in `dev_predictions.tsv`.
 
     Returns:
@@ -464,7 +482,7 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
     Raises:
         ValueError: a row is damaged; the message names the line.
     """
-    path = os.path.join(output_dir, DEV_PREDICTIONS)
+    path = folder.file(DEV_PREDICTIONS)
     if not files.exists(path):
         return [], []
     lines = files.read_text(path).removesuffix("\n").split("\n")

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-import albert_tf
 from albert_tf import included
 from albert_tf.config import AlbertConfig
 from albert_tf.costs import StepShape, step_flops
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training.settings import DeviceSettings
+from albert_tf.version import __version__
 
 if TYPE_CHECKING:  # the processes of the checks import it, so that --help appears at once
     import tensorflow as tf
@@ -94,7 +94,7 @@ class Training:
 
     def step(self) -> float:
         """Takes a training step, and returns the loss before it."""
-        total, weight = self._step(self._inputs)["loss"].numpy()
+        total, weight = self._step(self._inputs).loss.numpy()
         return float(total / weight)
 
     def gradient(self) -> list[NDArray[Any]]:
@@ -298,7 +298,7 @@ def run(settings: Settings) -> None:
         code = f"{IMPORT} as c; print(c.json.dumps(c.find_device()))"
         device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"
     command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
-    print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {albert_tf.__version__}\n")
+    print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {__version__}\n")
     print(f"| check | on `{device}` | figures |\n|---|---|---|", flush=True)
     outcomes = {}
     for name in dict.fromkeys(settings.checks):
@@ -314,7 +314,10 @@ def run(settings: Settings) -> None:
 
 def run_python(arguments: list[str], device: str, seconds: float) -> Outcome:
     """Runs code for a device in a process, and returns the outcome that it printed."""
-    folders = [os.path.dirname(albert_tf.__path__[0]), os.environ.get("PYTHONPATH", "")]
+    folders = [
+        os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(folders).strip(":"),
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",

@@ -30,20 +30,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, tasks
 from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tasks import MULTIPLE_CHOICE
+from albert_tf.tasks import TOKEN_CLASSIFICATION
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.pretrained import ModelSource
-    from albert_tf.checkpoints.run_record import TrainedWith
     from albert_tf.modeling import AlbertForPretraining
 
-CONFIG_NAME = "albert_config.json"
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
@@ -217,41 +217,33 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
     )
 
 
-def find_task(folder: str) -> dict[str, Any]:
+def find_task(source: ModelSource) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are read from the record or Hugging Face's config next to the input, or else from
-    `labels.txt` in an exported model.
+    The labels are those of the record or of Hugging Face's config next to the input, or else those
+    in `labels.txt` of an exported model.
 
     Raises:
-        ValueError: one of these files is damaged, or the record has other labels than the model.
+        ValueError: one of these files is damaged.
     """
-    from albert_tf.checkpoints import run_record
-    from albert_tf.classification import tasks
-    from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
+    from albert_tf.classification import tasks as classification_tasks
+    from albert_tf.token_classification.task import OUTSIDE, RAW, details_of, guess_tags
 
-    task, path = run_record.read_details(folder, {})
-    labels = finding.read_labels(folder)
-    if task:
-        run_record.check_labels(folder, _labels_of(task), path)
-    elif OUTSIDE in labels and guess_tags(labels).scheme != RAW:
-        task = {"token_labels": labels}
-    elif labels:
-        task = {"labels": labels, "is_regression": False}
-    if "token_labels" in task:
-        return {"tag_scheme": guess_tags(task["token_labels"]).scheme} | task
-    name = task.get("task_name") or tasks.CUSTOM_TASK
-    return task and {"folder": ""} | task | {"task_name": name}
-
-
-def _labels_of(task: dict[str, Any]) -> list[str]:
-    """Returns the labels of a task, as in `run.json`."""
-    return list(task.get("token_labels") or task.get("labels") or [])
+    task = dict(source.run.record.task)
+    labels = task.get("labels") or finding.read_labels(source.folder)
+    if not labels:
+        return task
+    if not task and OUTSIDE in labels and guess_tags(labels).scheme != RAW:
+        task = {"name": TOKEN_CLASSIFICATION}
+    if task.get("name") == TOKEN_CLASSIFICATION:
+        return details_of(guess_tags(labels)) | task | {"labels": labels}
+    named = {"task_name": classification_tasks.CUSTOM_TASK, "folder": ""}
+    return named | task | {"labels": labels}
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
-    from albert_tf.checkpoints import loading, run_record
+    from albert_tf.checkpoints import loading
     from albert_tf.checkpoints.names import by_name, is_encoder
     from albert_tf.modeling import AlbertForPretraining
 
@@ -266,19 +258,16 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
-    task = find_task(source.folder)
+    record = _record(settings, source)
     output = files.real_path(settings.output or "")
     with files.new_directory(output, "--output") as temporary:
-        if task:
-            run_record.write_task(temporary, task)
+        if record != RunRecord():
+            RunFolder(temporary).write_record(record)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)
         if settings.output_format not in WITH_OWN_CONFIG:
-            config.to_json_file(os.path.join(temporary, CONFIG_NAME))
+            config.to_json_file(os.path.join(temporary, CONFIG_FILE))
             for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
                 _copy_tokenizer(path, temporary)
-        record = _identity(settings, source).with_labels(_labels_of(task))
-        if record.identity:
-            run_record.write(temporary, record)
     print(f"wrote {settings.output} ({settings.output_format})")
 
 
@@ -288,20 +277,23 @@ def _copy_tokenizer(path: str, folder: str) -> None:
         files.copy(source, os.path.join(folder, os.path.basename(source)))
 
 
-def _identity(settings: Settings, source: ModelSource) -> TrainedWith:
+def _record(settings: Settings, source: ModelSource) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
     Without a record, the vocabulary is the one that is written.
     """
     from albert_tf.checkpoints import run_record
 
-    before = run_record.read(source.records) or run_record.TrainedWith({})
-    record = before.only({*run_record.OF_TEXT, run_record.OBJECTIVE, run_record.TASK})
+    before = source.run.record
+    names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
+    of_head = tasks.get(before.task_name).head_settings if before.task_name else ()
+    record = before.only(*names, *of_head)
     has_vocabulary = settings.spm_model_file or settings.vocab_file
-    if has_vocabulary and run_record.VOCABULARY not in record.identity:
+    if has_vocabulary and run_record.VOCABULARY not in record.files:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
-        return run_record.TrainedWith(record.identity | given.identity, given.paths)
-    return record
+        values = {**record.settings, **given.settings}
+        record = dataclasses.replace(record, settings=values, files=given.files)
+    return dataclasses.replace(record, task=find_task(source))
 
 
 def _write_tensorflow(
@@ -317,10 +309,10 @@ def _write_tensorflow(
 def _write_hugging_face(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import huggingface, run_record
+    from albert_tf.checkpoints import huggingface
 
-    recorded = run_record.read_settings(finding.folder_of(settings.input))
-    if recorded.get("use_pooled_output") == str(False):
+    record = RunFolder(folder).record
+    if record.settings.get("use_pooled_output") is False:
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
             "--nouse_pooled_output and classifies the mean of all tokens"
@@ -331,15 +323,11 @@ def _write_hugging_face(
             "with sentence_objective=%s",
             model.sentence_objective,
         )
-    name = recorded.get(run_record.TASK, "")
-    if not name and "max_qa_length" in recorded:  # of run_race.py
-        name = MULTIPLE_CHOICE
-    task = run_record.content(folder).get(run_record.TASK, {})
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
     if is_tokenizer_file(settings.vocab_file or ""):  # Hugging Face's own
         _copy_tokenizer(settings.vocab_file or "", folder)
         vocabulary = (None, None, bool(settings.do_lower_case))
-    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, task, name)
+    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, record.task)
 
 
 def _write_tf_hub(

@@ -17,14 +17,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.sentence_objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
@@ -43,39 +44,22 @@ _DEV_COLOR = "tab:orange"
 Row = Mapping[str, Any]
 
 
-class Result(Protocol):
-    """The result of a program."""
-
-    @property
-    def has_files(self) -> bool:
-        """Whether there is anything to plot; with several workers, only on the first one."""
-
-
-SettingsType = TypeVar("SettingsType", bound=RunSettings)
-ResultType = TypeVar("ResultType", bound=Result)
-
-
-def run_and_plot(run: Callable[[SettingsType], ResultType], settings: SettingsType) -> ResultType:
-    """Runs a program, and plots its results if it trained or evaluated.
+def plot_result(settings: RunSettings, result: Any) -> None:
+    """Plots the results of a program that trained or evaluated.
 
     A plot that cannot be drawn is a warning, because the results are complete by then.
 
     Args:
-        run: the function that runs the program, such as `classification.run`.
         settings: the settings of the program.
-
-    Raises:
-        ValueError: the settings enable no phase.
+        result: its result. With several workers, only the first one has files to plot.
     """
-    settings.require_a_phase()
-    result = run(settings)
-    if settings.plots and result.has_files:
-        try:
-            plot_run(settings.output_dir)
-        except Exception as error:
-            is_expected = isinstance(error, (ValueError, OSError))
-            logging.warning("Not all plots were drawn: %s", error, exc_info=not is_expected)
-    return result
+    if not settings.plots or not result.has_files:
+        return
+    try:
+        plot_run(settings.output_dir)
+    except Exception as error:
+        is_expected = isinstance(error, (ValueError, OSError))
+        logging.warning("Not all plots were drawn: %s", error, exc_info=not is_expected)
 
 
 def plot_run(folder: str) -> list[str]:
@@ -119,10 +103,11 @@ def plot_training_curve(folder: str) -> bool:
     Returns:
         False if nothing was trained or evaluated.
     """
-    from albert_tf.training import evaluation, metrics_log
+    from albert_tf.checkpoints.store import evaluation_of_best
 
-    training = metrics_log.read_lines(folder)
-    measured = evaluation.read_evaluations(folder)
+    run = RunFolder(folder)
+    training = run.metrics()
+    measured = run.evaluations()
     evaluations = [
         entry.metrics | {"step": entry.step}
         for entry in measured
@@ -131,7 +116,7 @@ def plot_training_curve(folder: str) -> bool:
     ]
     if not training and not evaluations:
         return False
-    best = evaluation.evaluation_of_best(folder)
+    best = evaluation_of_best(run)
     reported = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
     of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
@@ -185,7 +170,7 @@ def plot_confusion_matrix(folder: str) -> bool:
     """
     from albert_tf.classification import task
 
-    labels, rows = task.read_dev_predictions(folder)
+    labels, rows = task.read_dev_predictions(RunFolder(folder))
     if not rows:
         return False
     ids = {label: number for number, label in enumerate(labels)}

@@ -6,6 +6,7 @@ TensorFlow is not imported here, so that `--help` is fast.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -15,11 +16,11 @@ from typing import Any, TypeVar
 from absl import app, logging
 from absl import flags as absl_flags
 
-from albert_tf import __version__
-from albert_tf.cli import console, flags
+from albert_tf.cli import console, flags, plot_results
 from albert_tf.settings import SettingsGroup
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
+from albert_tf.version import __version__
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 HELP_FULL = "--helpfull"
@@ -28,7 +29,10 @@ VERSION = "--version"
 
 
 def start(
-    settings_class: type[SettingsType], run: Callable[[SettingsType], Any], description: str | None
+    settings_class: type[SettingsType],
+    run: Callable[[SettingsType], Any],
+    description: str | None,
+    is_plotted: bool = False,
 ) -> None:
     """Runs a program: parses the command line into settings, and prints the result of `run`.
 
@@ -41,6 +45,7 @@ def start(
         settings_class: the program's settings.
         run: the program. The `str` of its result is printed unless it is None or empty.
         description: the docstring of the script, for `--help`.
+        is_plotted: whether its results are plotted; for programs that train.
     """
     # Set before `run` imports TensorFlow: hides log messages about the CPU and missing GPUs (errors
     # still raise exceptions), and skips the import of Keras 3, which takes almost two seconds.
@@ -59,7 +64,8 @@ def start(
         sys.stdout.write(f"albert-tf2 {__version__}\n")
         return
     app.run(
-        lambda settings: _run(run, settings), flags_parser=lambda argv: _parse(settings_class, argv)
+        functools.partial(_run, run, is_plotted),
+        flags_parser=lambda argv: _parse(settings_class, argv),
     )
 
 
@@ -73,10 +79,14 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
         sys.exit(f"{_script_name()}: {error}\nPass --helpfull to see all flags.")
 
 
-def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
-    """Runs a program and prints its result; see `start`."""
+def _run(run: Callable[[Any], Any], is_plotted: bool, settings: Any) -> None:
+    """Runs a program, and plots and prints its result; see `start`."""
     try:
+        if is_plotted:
+            settings.require_a_phase()
         result = run(settings)
+        if is_plotted:
+            plot_results.plot_result(settings, result)
     except InterruptedRunError as error:
         _end(str(error), interruption.EXIT_STATUS)
     except KeyboardInterrupt as error:

@@ -12,12 +12,12 @@ import functools
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
 
-from albert_tf import __version__, tasks
-from albert_tf.cli import plot_results, program
+from albert_tf import tasks
+from albert_tf.cli import program
 from albert_tf.finetuning.program import run_task
 from albert_tf.suggestions import did_you_mean
+from albert_tf.version import __version__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +73,9 @@ def main(name: str = "", *flags: str) -> None:
     """
     sys.argv[1:1] = flags
     name = name or _take_verb()
-    module = PROGRAMS[name].load()
-    program.start(module.Settings, functools.partial(run, name), module.__doc__)
-
-
-def run(name: str, settings: Any) -> Any:
-    """Runs a program of PROGRAMS, and plots its results; returns what its `run` returns."""
     row = PROGRAMS[name]
-    work = row.load().run
-    return plot_results.run_and_plot(work, settings) if row.is_plotted else work(settings)
+    module = row.load()
+    program.start(module.Settings, module.run, module.__doc__, row.is_plotted)
 
 
 def fine_tune(name: str, description: str | None) -> None:
@@ -91,9 +85,8 @@ def fine_tune(name: str, description: str | None) -> None:
         name: name of the task in `albert_tf.tasks`, whose settings are the flags.
         description: the docstring of the script, for `--help`.
     """
-    train = functools.partial(run_task, name)
     settings_class = tasks.resolve(tasks.get(name).settings)
-    program.start(settings_class, functools.partial(plot_results.run_and_plot, train), description)
+    program.start(settings_class, functools.partial(run_task, name), description, is_plotted=True)
 
 
 def _take_verb() -> str:

@@ -28,7 +28,6 @@ from typing import Any
 from absl import logging
 from tqdm import tqdm
 
-import albert_tf
 from albert_tf import files, workers
 from albert_tf.data import corpus, records, shuffling
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
@@ -50,6 +49,7 @@ from albert_tf.data.work_directory import (
     remove_work_directory,
 )
 from albert_tf.tokenization import Tokenizer
+from albert_tf.version import __version__
 
 PROGRESS_EVERY = 1000  # records written between two updates of the progress bar
 _HALF_WRITTEN = re.compile(rf"(?P<name>.+){files.HALF_WRITTEN}")
@@ -149,7 +149,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
     tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # fails here rather than later in every process
     return {
-        "program": f"albert_tf {albert_tf.__version__}",
+        "program": f"albert_tf {__version__}",
         "settings": _record_settings(settings),
         "vocabulary": {
             "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),

@@ -8,24 +8,19 @@ Shapes: B batch size, N examples, S sequence length.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import files
-from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.store import BEST
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
-from albert_tf.training import evaluation, progress
+from albert_tf.training import progress
 from albert_tf.training.datasets import prefetch
 
-Step = Callable[[Any], Mapping[str, Any]]  # of a batch
+Step = Callable[[Any], Mapping[str, Any]]  # batch → outputs
 
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:
@@ -62,7 +57,7 @@ def training_dataset(
     return prefetch(tf.data.Dataset.from_generator(make, output_signature=signature))
 
 
-class Predictor:
+class BatchRunner:
     """Computes the outputs of a model for all examples. Weights may change between calls.
 
     Args:
@@ -105,7 +100,7 @@ class Predictor:
         outputs = self._predictions(self.model(batch, training=False))
         return {name: outputs[name] for name in self.fill}
 
-    def predict(self) -> dict[str, NDArray[Any]]:
+    def run(self) -> dict[str, NDArray[Any]]:
         """Returns name → outputs [N, …], in the order of the examples."""
         count = len(self.features)
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
@@ -139,37 +134,3 @@ def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
             for row in rows
         ]
     )
-
-
-def find_trained(output_dir: str, init_checkpoint: str | None = None) -> str | None:
-    """Returns `model.ckpt-best`, or else the latest checkpoint, or else `init_checkpoint`."""
-    best = os.path.join(output_dir, BEST)
-    if files.exists(best + ".index"):
-        return best
-    numbered = list(store.list_checkpoints(output_dir).values())
-    if numbered:
-        return numbered[-1]
-    return containers.find_checkpoint(init_checkpoint) if init_checkpoint else None
-
-
-def find_best(output_dir: str, init_checkpoint: str | None = None) -> str:
-    """Returns the checkpoint to predict with: that of `find_trained`, with warnings if not best.
-
-    Raises:
-        FileNotFoundError: there is no checkpoint.
-        ValueError: another run wrote it in place of ours.
-    """
-    checkpoint = find_trained(output_dir, init_checkpoint)
-    if checkpoint is None:
-        raise FileNotFoundError(
-            f"{output_dir} contains no checkpoint to predict with. Train first, or set "
-            "--init_checkpoint."
-        )
-    best = os.path.join(output_dir, BEST)
-    if os.path.dirname(checkpoint) == os.path.dirname(best):
-        evaluation.check_not_replaced(evaluation.read_evaluations(output_dir), checkpoint)
-    if checkpoint != best:
-        logging.warning("%s does not exist: using %s", best, checkpoint)
-    elif loading.read_step(best) == 0:
-        logging.warning("%s is the checkpoint of step 0: its task head is untrained", best)
-    return checkpoint

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from albert_tf import tasks
-from albert_tf.finetuning import model_files
 from albert_tf.finetuning.result import FineTuningResult
 
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
 
-def run_task(name: str, settings: Any) -> FineTuningResult:
+
+def run_task(name: str, settings: Any, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a model for a task.
 
     Args:
@@ -17,6 +20,7 @@ def run_task(name: str, settings: Any) -> FineTuningResult:
         settings: of the class in the task's row. If none of `do_train`, `do_eval`, `do_predict` and
             `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
             they are beside `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -26,9 +30,9 @@ def run_task(name: str, settings: Any) -> FineTuningResult:
             inconsistent; the message says which.
     """
     spec = tasks.get(name)
-    if spec.make_task is None:
+    if spec.task is None:
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
-    settings = model_files.complete(settings)
+    settings = settings.completed()
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
-    return fine_tune(settings, tasks.resolve(spec.make_task), name)
+    return fine_tune(settings, tasks.resolve(spec.task).make, name, hooks)

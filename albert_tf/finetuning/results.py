@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.evaluations import Evaluation, best_of, heading
 from albert_tf.checkpoints.names import DATA_SUFFIX, GLOBAL_STEP
-from albert_tf.checkpoints.store import BEST
-from albert_tf.training.evaluation import Evaluation, best_of, evaluation_of_best, heading
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.store import evaluation_of_best
 
 RESULTS_FILE = "eval_results.txt"
 BEST_TRIAL_FILE = "best_trial.txt"
@@ -53,19 +52,19 @@ def format_best(evaluation: Evaluation | None, metric: str) -> str:
     return f"best = {_best_value(evaluation, metric)}\n"
 
 
-def format_copies(output_dir: str, evaluation: Evaluation) -> str:
+def format_copies(folder: RunFolder, evaluation: Evaluation) -> str:
     """Returns a line for each file of a checkpoint that is copied to `model.ckpt-best`.
 
     The text is empty for a checkpoint outside the output directory, which is not copied.
     """
-    source = os.path.join(output_dir, f"model.ckpt-{evaluation.step}")
-    target = os.path.join(output_dir, BEST)
+    source = folder.file(f"model.ckpt-{evaluation.step}")
+    target = folder.best
     suffixes = (DATA_SUFFIX, ".index") if evaluation.checkpoint else ()
     return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
 
 
 def write_race_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
 ) -> str:
     """Writes `eval_results.txt` like Google's `run_race.py`, and returns its text.
 
@@ -73,16 +72,16 @@ def write_race_results(
     the files that were copied if it is better, and a line of "=".
 
     Args:
-        output_dir: an existing directory.
+        folder: folder of the run, which exists.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
         official_order: as in `best_of`.
     """
-    return _write_blocks(output_dir, evaluations, metric, True, official_order)
+    return _write_blocks(folder, evaluations, metric, True, official_order)
 
 
 def write_classifier_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
 ) -> str:
     """Writes `eval_results.txt` and `best_trial.txt` like Google's `run_classifier.py`.
 
@@ -90,7 +89,7 @@ def write_classifier_results(
     `<last step>:<best step>:<best value>`, with -1 for missing values.
 
     Args:
-        output_dir: an existing directory.
+        folder: folder of the run, which exists.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
         official_order: as in `best_of`.
@@ -98,17 +97,17 @@ def write_classifier_results(
     Returns:
         The text of `eval_results.txt`.
     """
-    text = _write_blocks(output_dir, evaluations, metric, False, official_order)
+    text = _write_blocks(folder, evaluations, metric, False, official_order)
     best = best_of(evaluations, metric, official_order)
     last = evaluations[-1].step if evaluations else -1
     trial = f"{last}:{-1 if best is None else best.step}:{_best_value(best, metric)}"
-    with files.write_atomically(os.path.join(output_dir, BEST_TRIAL_FILE)) as stream:
+    with files.write_atomically(folder.file(BEST_TRIAL_FILE)) as stream:
         stream.write(trial)
     return text
 
 
 def _write_blocks(
-    output_dir: str,
+    folder: RunFolder,
     evaluations: Sequence[Evaluation],
     metric: str,
     names_files: bool,
@@ -121,26 +120,25 @@ def _write_blocks(
         text += format_best(best, metric)
         if best_of(evaluations[:number], metric, official_order) is evaluation:
             best = evaluation
-            text += format_copies(output_dir, evaluation) if names_files else ""
+            text += format_copies(folder, evaluation) if names_files else ""
         text += SEPARATOR + "\n"
-    with files.write_atomically(os.path.join(output_dir, RESULTS_FILE)) as stream:
+    with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
         stream.write(heading(evaluations) + text)
     return text
 
 
-def write_test_results(output_dir: str, metrics: Metrics, metric: str) -> str:
+def write_test_results(folder: RunFolder, metrics: Metrics, metric: str) -> str:
     """Writes `predict_results.txt` like Google's `run_race.py`, and returns its text.
 
     Args:
-        output_dir: an existing directory.
+        folder: folder of the run, which exists.
         metrics: metrics on the test set.
         metric: the selection metric, whose best value on the dev set is added if known.
     """
     text = "***** Predict results *****\n" + format_metrics(metrics)
-    best = evaluation_of_best(output_dir)
+    best = evaluation_of_best(folder)
     if best is not None and metric in best.metrics:
         text += format_best(best, metric)
-    with files.write_atomically(os.path.join(output_dir, TEST_RESULTS_FILE)) as stream:
+    with files.write_atomically(folder.file(TEST_RESULTS_FILE)) as stream:
         stream.write(text)
-    run_record.record_results(output_dir, {"test": metrics})
     return text

@@ -1,60 +1,57 @@
 """Fine-tunes a model on a task: trains, evaluates all checkpoints, predicts and exports.
 
-    result = fine_tune(settings, make_task)
-
-This engine is the same for all tasks; a task implements the interface `FineTuningTask`. A run
-writes its files to the folder `output_dir`, and running the same settings again resumes it.
-Several learning rates, or `num_runs` above 1, make a sweep, with a subfolder for each run.
+This is the same for all tasks; a task implements the interface `FineTuningTask`. A run writes its
+files to the folder `output_dir`, and running the same settings again resumes it. Several learning
+rates, or `num_runs` above 1, make a sweep: a loop over runs, each in a subfolder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import tensorflow as tf
 from absl import logging
 
-from albert_tf import files, optimization, tasks
-from albert_tf.checkpoints import containers, finding, loading, run_record
+from albert_tf import files, tasks
+from albert_tf.checkpoints import containers, loading, run_record
 from albert_tf.checkpoints.pretrained import ModelSource
-from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import batching, model_files, prediction, sweeps
-from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.task import FineTuningTask, Outputs, Split
+from albert_tf.finetuning.splits import Outputs, Split, training_steps
+from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import Tokenizer
-from albert_tf.training import devices, reporting, run_directory, session
-from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping
-
-GPU_MULTIPLE = 8  # for which tensor cores are fastest
-MOST_LENGTHS = 64  # of batches on CPUs, by default
+from albert_tf.training import devices
+from albert_tf.training.hooks import Hook
+from albert_tf.training.run import Run
 
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
-MakeTask = Callable[[SettingsType, AlbertConfig, Tokenizer], FineTuningTask]
+MakeTask = Callable[[SettingsType, AlbertConfig, Tokenizer, RunFolder | None], FineTuningTask]
 
 
 def fine_tune(
-    settings: SettingsType, make_task: MakeTask[SettingsType], name: str = ""
+    settings: SettingsType,
+    make_task: MakeTask[SettingsType],
+    name: str = "",
+    hooks: Sequence[Hook] = (),
 ) -> FineTuningResult:
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
-    If no phase is enabled, trains and evaluates.
-
     Args:
-        settings: the settings, shared by all runs of a sweep.
-        make_task: builds the task from the settings, the model's config and the tokenizer.
+        settings: the completed settings, shared by all runs of a sweep.
+        make_task: makes the task, as `FineTuningTask.make` does.
         name: name of the task in `albert_tf.tasks`, unless the task itself has one; "" if it is not
             registered, so that its models cannot be used for prediction from text.
+        hooks: called in training; see `training.hooks`.
 
     Returns:
         The result of the best checkpoint; in a sweep, of the best run.
@@ -65,76 +62,81 @@ def fine_tune(
         ArithmeticError: the loss became NaN or infinite, outside of a sweep.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    settings = model_files.complete(settings)
-    runs = sweeps.plan_runs(settings)
-    files.make_directory(settings.output_dir, "--output_dir")
-    config = session.read_config(settings.output_dir, settings.albert_config_file or "")
+    planned = sweeps.plan_runs(settings)
     if settings.export_dir:
         files.make_directory(settings.export_dir, "--export_dir")
-    tokenizer = read_tokenizer(settings, config)
-    task = make_task(settings, config, tokenizer)
-    name = task.name or name
-    if name:
-        tasks.get(name)
-    data = {split: task.read(split) for split in settings.splits}
-    contents = describe_contents(settings, tokenizer, task, data.get("train")).with_task(name)
-    session.warn_of_vocabulary(runs[0], tokenizer.vocab_size, config.vocab_size)
-    with (
-        session.open_session(settings, config) as opened,
-        contextlib.ExitStack() as folders,
-    ):
-        if len(runs) > 1 and devices.is_multi_worker(opened.strategy):
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(devices.open_devices(settings))
+        if len(planned) > 1 and devices.is_multi_worker(opened.strategy):
             raise ValueError(
                 "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
             )
-        for run in runs:
-            task.check_folder(run.output_dir, settings.do_train)
-        for run in runs if len(runs) > 1 else ():  # another process may be using one of them
-            files.make_directory(run.output_dir, "--output_dir")
-            folders.enter_context(run_directory.lock(run.output_dir))
-        identities = {run.output_dir: opened.identify(run, contents) for run in runs}
-        return _make_runs(runs, identities, task, _make_features(task, data), opened)
+        # All runs are locked and compared with their folders before the first one trains.
+        sweep = stack.enter_context(Run.open(settings, opened)) if len(planned) > 1 else None
+        runs = [stack.enter_context(Run.open(each, opened, sweep)) for each in planned]
+        task = _prepare(runs if sweep is None else [*runs, sweep], make_task, name)
+        results: list[sweeps.Result] = []
+        texts: list[str] = []
+        for number, run in enumerate(runs, 1):
+            if sweep is not None:
+                logging.info("Run %d of %d: %s", number, len(runs), run.folder.path)
+            try:
+                result, text = _do_phases(run, task, hooks)
+            except ArithmeticError as error:  # the loss is not finite
+                if sweep is None:
+                    raise
+                logging.error("%s: %s", run.folder.path, error)
+                result, text = sweeps.Result(run.settings, remark="diverged"), ""
+            results.append(result)
+            if sweep is not None:
+                text = text if run.folder.path in text else f"{run.folder.path}:\n{text}"
+                sweeps.write_comparison(sweep.folder, results, task.selection_metric)
+            texts.append(text)
+        best = results[0] if sweep is None else sweeps.best_result(results, task.selection_metric)
+        if settings.export_dir and opened.is_chief:
+            _export(runs[results.index(best)], task, settings.export_dir)
+        has_files = opened.is_chief and not task.splits.keys().isdisjoint(("train", "dev"))
+        text = "".join(texts).removesuffix("\n")
+        folder = best.settings.output_dir
+        return FineTuningResult(folder, best.step, best.metrics, text, has_files)
 
 
-def _make_runs(
-    runs: Sequence[SettingsType],
-    identities: Mapping[str, TrainedWith],
-    task: FineTuningTask,
-    splits: Mapping[str, Split],
-    opened: session.Session,
-) -> FineTuningResult:
-    """Executes the runs, exports the best model, and returns the result.
+def _prepare(runs: Sequence[Run], make_task: MakeTask[SettingsType], name: str) -> FineTuningTask:
+    """Returns the task with its data, after comparing all runs with their folders.
 
     Args:
-        runs: the settings of each run; see `sweeps.plan_runs`.
-        identities: output folder → identity of the run in it.
-        task: the task.
-        splits: name → examples and their features.
-        opened: devices and folder of the session.
+        runs: the runs, which differ in learning rate and seed.
+        make_task: as in `fine_tune`.
+        name: as in `fine_tune`.
     """
-    texts: list[str] = []
+    first = runs[0]
+    settings, config = first.settings, first.config
+    tokenizer = read_tokenizer(settings, config, first.trained)
+    trained = next((run.trained for run in runs if run.trained is not None), None)
+    task = make_task(settings, config, tokenizer, trained)
+    name = task.name or name
+    if name:
+        tasks.get(name)  # raises an error if there is no such task
+    for run in runs:
+        if run.folder.step is not None:
+            task.check_trained(run.folder, settings.do_train)
+    data = {split: task.read(split) for split in settings.splits}
+    known = describe_data(settings, tokenizer, task, data.get("train"), name)
+    for run in runs:
+        run.admit(known)
+    _warn_of_vocabulary(first, tokenizer)
+    task.use(_make_splits(task, data), first.strategy)
+    return task
 
-    def make_run(run_settings: SettingsType) -> sweeps.Result:
-        folder = run_settings.output_dir
-        run = FineTuningRun(run_settings, task, splits, opened, identities[folder])
-        result, text = run.do_all()
-        if len(runs) > 1 and folder not in text:
-            text = f"{folder}:\n{text}"
-        texts.append(text)
-        return result
 
-    best = sweeps.make_runs(runs, make_run, opened.settings.output_dir, task.selection_metric)
-    if best.settings.export_dir and opened.is_chief:
-        FineTuningRun(best.settings, task, {}, opened).export(best.settings.export_dir)
-    text = "".join(texts).removesuffix("\n")
-    has_files = opened.is_chief and not splits.keys().isdisjoint(("train", "dev"))
-    return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
-
-
-def describe_contents(
-    settings: FineTuningSettings, tokenizer: Tokenizer, task: FineTuningTask, train: Any
-) -> TrainedWith:
-    """Returns the labels, and fingerprints of vocabulary, training data and the task's module.
+def describe_data(
+    settings: FineTuningSettings,
+    tokenizer: Tokenizer,
+    task: FineTuningTask,
+    train: Any,
+    name: str = "",
+) -> RunRecord:
+    """Returns the record of the task, its vocabulary, training data and module.
 
     The module is that of a task outside of this package: its loss and metrics are in there.
 
@@ -143,17 +145,19 @@ def describe_contents(
         tokenizer: the tokenizer, with the vocabulary.
         task: the task that read the data.
         train: the training examples, or None without training.
+        name: name of the task; "" if it is not registered.
     """
-    path = settings.spm_model_file or settings.vocab_file or ""
-    contents = run_record.of_tokenizer(tokenizer, path).with_labels(task.labels)
+    of_text = run_record.of_tokenizer(tokenizer, _vocabulary_of(settings))
+    known = dict(of_text.files)
     if train is not None:
         path = getattr(train, "path", "")
-        contents = contents.adding(run_record.TRAINING_DATA, task.checksum(train), path)
+        known[run_record.TRAINING_DATA] = FileRecord.of(task.checksum(train), path)
     source = _source_of(task)
     if source:
         checksum = hashlib.sha256(files.read_bytes(source)).hexdigest()
-        contents = contents.adding(run_record.TASK_MODULE, checksum, source)
-    return contents
+        known[run_record.TASK_MODULE] = FileRecord.of(checksum, source)
+    details = {"name": name, "labels": list(task.labels), **task.details()}
+    return RunRecord(settings=of_text.settings, files=known, task=details)
 
 
 def _source_of(task: FineTuningTask) -> str | None:
@@ -166,7 +170,7 @@ def _source_of(task: FineTuningTask) -> str | None:
         return None
 
 
-def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
+def _make_splits(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
     """Returns splits with their features; splits of the same examples (as in SQuAD) share them."""
     splits: dict[str, Split] = {}
     for name, examples in data.items():
@@ -176,343 +180,150 @@ def _make_features(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, S
     return splits
 
 
-def list_model_folders(settings: FineTuningSettings) -> list[str]:
-    """Returns the folders that may contain a trained model: runs and `init_checkpoint`."""
-    folders = [run.output_dir for run in sweeps.plan_runs(settings)]
-    if settings.init_checkpoint:
-        folders.append(finding.folder_of(settings.init_checkpoint))
-    return folders
+def _vocabulary_of(settings: FineTuningSettings) -> str:
+    """Returns the path of the vocabulary."""
+    return settings.spm_model_file or settings.vocab_file or ""
 
 
-def _find_lower_case(settings: FineTuningSettings) -> bool | None:
-    """Returns `do_lower_case`; if it is not given, what is known of the weights, None if nothing.
-
-    The tokenizer of a Hugging Face folder knows it itself.
-    """
-    is_trained = finding.has_trained(settings.output_dir)
-    weights = settings.output_dir if is_trained else settings.init_checkpoint
-    if not weights or is_tokenizer_file(settings.spm_model_file or settings.vocab_file or ""):
-        return settings.do_lower_case
-    return ModelSource(weights, do_lower_case=settings.do_lower_case).do_lower_case
-
-
-def read_tokenizer(settings: FineTuningSettings, config: AlbertConfig) -> Tokenizer:
+def read_tokenizer(
+    settings: FineTuningSettings, config: AlbertConfig, trained: RunFolder | None = None
+) -> Tokenizer:
     """Returns the tokenizer, after checking the vocabulary and `max_seq_length` against the model.
+
+    Without `do_lower_case`, the case is what is known of the weights. The tokenizer of a Hugging
+    Face folder knows it itself.
 
     Raises:
         ValueError: token ids or positions would be out of range; the message names both numbers.
     """
-    tokenizer = load_tokenizer(
-        settings.vocab_file, _find_lower_case(settings), settings.spm_model_file
-    )
+    do_lower_case = settings.do_lower_case
+    if trained is not None and not is_tokenizer_file(_vocabulary_of(settings)):
+        recorded = trained.record.settings.get(run_record.LOWER_CASE)
+        if recorded is None:
+            weights = trained.trained or settings.init_checkpoint or trained.path
+            do_lower_case = ModelSource(weights, do_lower_case=do_lower_case).do_lower_case
+        elif do_lower_case is None:
+            do_lower_case = bool(recorded)
+    tokenizer = load_tokenizer(settings.vocab_file, do_lower_case, settings.spm_model_file)
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
-            f"{settings.spm_model_file or settings.vocab_file} has {tokenizer.vocab_size} entries, "
-            f"but {settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
+            f"{_vocabulary_of(settings)} has {tokenizer.vocab_size} entries, but "
+            f"{settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
             "does not belong to this model"
         )
     config.check_length(settings.max_seq_length)
     return tokenizer
 
 
-def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
-    """Returns the number of training steps and the number of warm-up steps.
-
-    These are `train_step` and `warmup_step`. With `num_train_epochs`, they are the number of full
-    batches in these epochs and the fraction `warmup_proportion` of it, both rounded down.
-
-    Raises:
-        ValueError: the epochs amount to less than one step.
-    """
-    if not settings.num_train_epochs:
-        return settings.train_step, settings.warmup_step
-    steps = int(num_examples / settings.train_batch_size * settings.num_train_epochs)
-    if steps < 1:
-        raise ValueError(
-            f"--num_train_epochs={settings.num_train_epochs} with {num_examples} examples is less "
-            f"than one step of --train_batch_size={settings.train_batch_size}"
+def _warn_of_vocabulary(run: Run, tokenizer: Tokenizer) -> None:
+    """Warns if the vocabulary's size differs from that of a model with unknown vocabulary."""
+    entries, vocab_size = tokenizer.vocab_size, run.config.vocab_size
+    if run.trained is None or entries == vocab_size:
+        return
+    if run_record.VOCABULARY not in run.trained.record.files:
+        logging.warning(
+            "The vocabulary has %d entries, but the model has vocab_size=%d. A pre-trained model "
+            "is useless with a vocabulary other than the one it was trained with: use the "
+            "vocabulary that came with %s.",
+            entries,
+            vocab_size,
+            run.trained.path,
         )
-    return steps, int(steps * settings.warmup_proportion)
 
 
-def _give_advice(
-    settings: FineTuningSettings, step: int, num_steps: int, num_warmup_steps: int
-) -> None:
-    """Logs what is likely to make a run that starts at `step` worse than it could be."""
-    if step == 0 and not settings.init_checkpoint:
+def _do_phases(run: Run, task: FineTuningTask, hooks: Sequence[Hook]) -> tuple[sweeps.Result, str]:
+    """Trains, evaluates and predicts, depending on the splits that exist.
+
+    Returns:
+        The metrics of the best checkpoint, and the text to print.
+    """
+    if "train" in task.splits:
+        _give_advice(run, task)
+        run.train(task, hooks)
+    if not run.is_chief:
+        logging.info("Training finished. Only the first worker evaluates and predicts.")
+        return sweeps.Result(run.settings), ""
+    result, text = sweeps.Result(run.settings), ""
+    if "dev" in task.splits:
+        result, text = _evaluate(run, task)
+    for name, split in task.splits.items():
+        if name not in ("train", "dev"):
+            step, outputs = _predict_with_best(run, task, split)
+            run.begin()
+            text += task.write_predictions(run.folder, split, outputs, step)
+    return result, text
+
+
+def _give_advice(run: Run, task: FineTuningTask) -> None:
+    """Warns about missing weights, no warm-up and too few checkpoints of a new run."""
+    settings = run.settings
+    if run.folder.step:
+        return
+    num_steps, num_warmup_steps = training_steps(settings, task.count_examples())
+    if not settings.init_checkpoint:
         logging.warning("No --init_checkpoint: training starts from random weights")
-    if step == 0 and not num_warmup_steps and num_steps > 1:
+    if not num_warmup_steps and num_steps > 1:
         logging.warning(
             "No warm-up, with which fine-tuning may diverge. The published settings have one: try "
             "--warmup_step=%d, or --num_train_epochs, or a recipe with --flagfile",
             max(num_steps // 10, 1),
         )
-    if step == 0 and settings.do_eval and settings.save_checkpoints_steps >= num_steps:
+    if settings.do_eval and settings.save_checkpoints_steps >= num_steps:
         logging.info(
             "Only the last checkpoint is evaluated: --save_checkpoints_steps=%d compares four",
             max(num_steps // 4, 1),
         )
 
 
-def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
-    """Returns how training examples are shuffled and batched."""
-    size = settings.train_batch_size
-    seed = settings.seed
-    if settings.official_order:
-        return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
-    return batching.TrainingOrder(size, seed, batches_to_sort=settings.BATCHES_TO_SORT)
+def _evaluate(run: Run, task: FineTuningTask) -> tuple[sweeps.Result, str]:
+    """Evaluates all checkpoints, and writes the predictions of the best for the dev split.
 
-
-def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strategy) -> int:
-    """Returns the number of tokens of which the lengths of batches are multiples."""
-    limit = settings.max_seq_length
-    if devices.is_tpu(strategy):  # a single length: TPUs compile each shape separately
-        return limit
-    if settings.pad_to_multiple:
-        return settings.pad_to_multiple
-    if tf.config.list_physical_devices("GPU"):
-        return GPU_MULTIPLE
-    # XLA compiles the operations between the matmuls once for each length.
-    return 2 * -(-limit // (2 * MOST_LENGTHS))
-
-
-class FineTuningRun:
-    """One run of a task, with one output folder, learning rate and seed.
-
-    Args:
-        settings: the settings of this run, from `sweeps.plan_runs`.
-        task: the task.
-        splits: name → examples and their features. The model is trained on "train" and evaluated on
-            "dev"; all other splits are predicted.
-        opened: the session, with devices and folder.
-        identity: what the run is trained with; None if it does not train.
+    Returns:
+        The metrics of the best checkpoint (empty if the selection metric is undefined), and the
+        text to print.
     """
+    evaluations = run.evaluate(task)
+    dev = task.splits["dev"]
+    task.write_dev_predictions(run.folder, dev, lambda: _predict_with_best(run, task, dev)[1])
+    text = task.describe_evaluations(run.folder, evaluations)
+    best = task.best_of(evaluations)
+    if best is None:
+        remark = f"no {task.selection_metric}"
+        return sweeps.Result(run.settings, evaluations[-1].step, remark=remark), text
+    return sweeps.Result(run.settings, best.step, best.metrics), text
 
-    def __init__(
-        self,
-        settings: FineTuningSettings,
-        task: FineTuningTask,
-        splits: Mapping[str, Split],
-        opened: session.Session,
-        identity: TrainedWith | None = None,
-    ) -> None:
-        self.settings = settings
-        self.task = task
-        self.splits = splits
-        self.session = opened
-        self.strategy = opened.strategy
-        self.identity = identity
-        padding = batching.Padding(
-            settings.max_seq_length, padding_multiple(settings, opened.strategy)
-        )
-        self.padding = task.padding(padding)
-        self.model = task.build_model()
-        self._predictors: dict[tuple[int, int], Predictor] = {}
-        self._steps: dict[Any, prediction.Step] = {}  # signature of the batches → prediction step
-        self._dev_outputs: dict[str, Outputs] = {}  # of the best and the last evaluated checkpoint
-        self._reports = reporting.of_run(settings)
-        self.evaluator = self._make_evaluator(splits["dev"]) if "dev" in splits else None
 
-    def begin_work(self) -> None:
-        """Writes the files that describe the run and its model, after the first success."""
-        settings = self.settings
-        self.session.begin_work(settings)
-        if self.session.is_chief and "train" in self.splits:
-            self.task.record(settings.output_dir)
-            vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            is_sentencepiece = bool(settings.spm_model_file)
-            finding.keep_vocabulary(vocabulary, is_sentencepiece, settings.output_dir)
+def _predict_with_best(run: Run, task: FineTuningTask, split: Split) -> tuple[int, Outputs]:
+    """Returns the step of the best checkpoint, and the model's outputs for a split.
 
-    def do_all(self) -> tuple[sweeps.Result, str]:
-        """Trains, evaluates and predicts, depending on the splits that exist.
+    The outputs for the examples of the dev split are those of the evaluation, unless an earlier
+    command has evaluated the checkpoint.
+    """
+    prefix = run.best_checkpoint()
+    step = loading.read_step(prefix)
+    kept = task.known_outputs(split, containers.digest(prefix))
+    if kept is not None:
+        return step, kept
+    model = run.evaluation_model(task)
+    loading.load_weights(model, prefix)
+    return step, task.compute_outputs(model, split)
 
-        Returns:
-            The metrics of the best checkpoint, and the text to print.
-        """
-        with self._reports:
-            return self._do_all()
 
-    def _do_all(self) -> tuple[sweeps.Result, str]:
-        """Does the work of `do_all`, while reports are open."""
-        result = sweeps.Result(self.settings)
-        text = ""
-        if "train" in self.splits:
-            self.train(self.splits["train"])
-        if not devices.is_chief(self.strategy):
-            logging.info("Training finished. Only the first worker evaluates and predicts.")
-            return result, text
-        if "dev" in self.splits:
-            result, text = self.evaluate(self.splits["dev"])
-        for name, split in self.splits.items():
-            if name not in ("train", "dev"):
-                text += self.predict(split)
-        return result, text
+def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
+    """Exports the best checkpoint as a SavedModel, with its config, vocabulary and record.
 
-    def train(self, train: Split) -> None:
-        """Trains from the latest checkpoint, if any, and evaluates each new checkpoint."""
-        settings = self.settings
-        evaluator = self.evaluator
-        num_examples = self.task.num_examples(train)
-        steps, warmup_steps = training_steps(settings, num_examples)
-        schedule = optimization.WarmUpPolynomialDecay(
-            sweeps.learning_rate_of(settings), steps, warmup_steps
-        )
-        signature = prediction.batch_signature(train.features)
-        self.session.agree(self.identity)
-        trainer = session.make_trainer(
-            settings,
-            self.task,
-            schedule,
-            self.strategy,
-            signature,
-            freeze_encoder=settings.freeze_encoder,
-            identity=self.identity,
-            reports=self._reports,
-        )
-        session.log_plan(trainer, schedule, num_examples)
-        _give_advice(settings, trainer.step, steps, warmup_steps)
-        self.begin_work()
-        rows = devices.local_rows(self.strategy, settings.train_batch_size)
-        if evaluator is not None and devices.is_chief(self.strategy):
-            evaluator.begin(trainer.step)
-            if evaluator.stops_training:
-                logging.info("Early stopping ended training at step %d", trainer.step)
-                trainer.complete_results()
-                return
-        trainer.train(
-            functools.partial(self._training_dataset, train, rows),
-            after_save=evaluator.after_save if evaluator is not None else None,
-        )
+    The model is exported in float32, even after mixed-precision training, because the serving
+    hardware may not support bfloat16.
 
-    def _training_dataset(self, train: Split, rows: slice, step: int) -> tf.data.Dataset:
-        order = training_order(self.settings)
-        return prediction.training_dataset(train.features, order, self.padding, step, rows)
-
-    def _predictor(self, split: Split) -> Predictor:
-        """Returns the predictor of a split, cached so that it is traced only once."""
-        settings = self.settings
-        size = self.settings.predict_batch_size
-        if split.name == "dev":
-            size = settings.eval_batch_size or size
-        key = id(split.features), size
-        if key not in self._predictors:
-            self._predictors[key] = Predictor(
-                self.model,
-                split.features,
-                size,
-                self.padding,
-                self.task.outputs,
-                self.task.predictions,
-                compile_step=self._compile_step,
-            )
-        return self._predictors[key]
-
-    def _compile_step(
-        self, step: prediction.Step, signature: Mapping[str, tf.TensorSpec]
-    ) -> prediction.Step:
-        """Returns the prediction step, traced once for all splits with the same signature."""
-        key = tuple(sorted(signature.items()))
-        if key not in self._steps:
-            self._steps[key] = prediction.as_tf_function(step, signature)
-        return self._steps[key]
-
-    def _measure(self, dev: Split) -> dict[str, float]:
-        """Returns the metrics of the loaded checkpoint, and keeps its outputs and the best ones."""
-        predictor = self._predictor(dev)
-        evaluator = self.evaluator
-        outputs = predictor.predict()
-        if evaluator is not None:
-            best = evaluator.best
-            kept = () if best is None else (best.checkpoint,)
-            self._dev_outputs = {n: o for n, o in self._dev_outputs.items() if n in kept}
-            self._dev_outputs[evaluator.loaded] = outputs
-        return self.task.measure(dev, outputs, predictor.batch_size)
-
-    def _make_evaluator(self, dev: Split) -> CheckpointEvaluator:
-        settings = self.settings
-        task = self.task
-        predictor = self._predictor(dev)
-        return CheckpointEvaluator(
-            settings.output_dir,
-            self.model,
-            functools.partial(self._measure, dev),
-            task.selection_metric,
-            task.measured_on(dev, predictor.batch_size, self.padding),
-            task.write_evaluations,
-            EarlyStopping(settings.early_stopping_patience),
-            settings.official_order,
-            self._reports,
-            task.percentages,
-        )
-
-    def evaluate(self, dev: Split) -> tuple[sweeps.Result, str]:
-        """Evaluates all checkpoints that have not been evaluated yet, and keeps the best.
-
-        Returns:
-            The metrics of the best checkpoint (empty if the selection metric is undefined), and the
-            text to print.
-
-        Raises:
-            ValueError: there is no checkpoint, or it belongs to a different model.
-        """
-        settings = self.settings
-        metric = self.task.selection_metric
-        if self.evaluator is None:
-            raise ValueError("there is no dev split to evaluate on")
-        evaluations = self.evaluator.evaluate_all(settings.init_checkpoint)
-        self.begin_work()
-        self.task.write_dev_predictions(
-            settings.output_dir, dev, lambda: self._predict_with_best(dev)[1]
-        )
-        text = self.task.describe_evaluations(settings.output_dir, evaluations)
-        best = self.task.best_of(evaluations)
-        if best is None:
-            return sweeps.Result(settings, evaluations[-1].step, remark=f"no {metric}"), text
-        return sweeps.Result(settings, best.step, best.metrics), text
-
-    def predict(self, split: Split) -> str:
-        """Predicts a split with the best checkpoint, and returns the text to print."""
-        step, outputs = self._predict_with_best(split)
-        self.begin_work()
-        return self.task.write_predictions(self.settings.output_dir, split, outputs, step)
-
-    def _predict_with_best(self, split: Split) -> tuple[int, Outputs]:
-        """Returns the step of the best checkpoint, and the model's outputs for a split.
-
-        The outputs for the dev set's examples are those of the evaluation, unless an earlier
-        command has evaluated the checkpoint.
-        """
-        prefix = prediction.find_best(self.settings.output_dir, self.settings.init_checkpoint)
-        step = loading.read_step(prefix)
-        dev = self.splits.get("dev")
-        if dev is not None and split.features is dev.features:
-            kept = self._dev_outputs.get(containers.digest(prefix))
-            if kept is not None:
-                return step, kept
-        loading.load_weights(self.model, prefix)
-        return step, self._predictor(split).predict()
-
-    def export(self, export_dir: str) -> None:
-        """Exports the best checkpoint as a SavedModel, with its config, vocabulary and records.
-
-        The model is exported in float32, even after mixed-precision training, because the serving
-        hardware may not support bfloat16.
-
-        Raises:
-            FileNotFoundError: there is no checkpoint.
-        """
-        settings = self.settings
-        with saved_model.float32_models():
-            model = self.task.build_model()
-            prefix = prediction.find_best(settings.output_dir, settings.init_checkpoint)
-            loading.load_weights(model, prefix)
-            self.begin_work()
-            vocabulary = settings.spm_model_file or settings.vocab_file or ""
-            record = run_record.content(settings.output_dir)
-            extra_files = {run_record.FILE: run_record.to_json(record).encode()}
-            config_file = os.path.join(settings.output_dir, session.CONFIG_NAME)
-            for path in (config_file, *list_files(vocabulary)):
-                extra_files[os.path.basename(path)] = files.read_bytes(path)
-            self.task.export(
-                model, export_dir, settings.max_seq_length, extra_files, settings.output_dir
-            )
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+    """
+    settings = run.settings
+    with saved_model.float32_models():
+        model = task.build_model()
+        loading.load_weights(model, run.best_checkpoint())
+        run.begin()
+        extra_files = {run_record.FILE: run.folder.record.to_json().encode()}
+        for path in (run.folder.file(CONFIG_FILE), *list_files(_vocabulary_of(settings))):
+            extra_files[os.path.basename(path)] = files.read_bytes(path)
+        task.export(model, export_dir, settings.max_seq_length, extra_files, run.folder)

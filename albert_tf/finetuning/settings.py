@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
 from albert_tf.settings import (
     NOTHING,
@@ -19,10 +21,12 @@ from albert_tf.settings import (
     redefined,
     setting,
 )
-from albert_tf.training.settings import RunSettings, TrainingSettings
+from albert_tf.training.settings import ExportSettings, RunSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+HUB_VOCABULARY = "from_tf_hub"  # the value of --spm_model_file in Google's notebook
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +72,7 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningSettings(RunSettings, DataSettings):
+class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     """Settings of a fine-tuning run."""
 
     GROUP = "training"
@@ -145,12 +149,6 @@ class FineTuningSettings(RunSettings, DataSettings):
         minimum=0,
         decides=TRAINING,
     )
-    export_dir: str | None = setting(
-        None,
-        "Folder to export the best checkpoint to as a SavedModel; if not given, nothing is "
-        "exported.",
-        group="prediction and export",
-    )
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,21 +168,51 @@ class FineTuningSettings(RunSettings, DataSettings):
             values = {**values, **cls.DEFAULT_PHASES}
         output_dir = values.get("output_dir") or ""
         is_training = values.get("do_train", cls.do_train)
-        if not output_dir or is_training or run_record.read(output_dir) is None:
-            return dict(values)
+        record = RunFolder(output_dir).record if output_dir and not is_training else RunRecord()
         fields = describe(cls)
         names = {field.name for field in fields if field.decides != NOTHING}
-        recorded = run_record.values_of(run_record.read_settings(output_dir), names, cls)
-        last, directory = run_record.read_flags(output_dir)
-        if "data_dir" in last and any(field.name == "data_dir" for field in fields):
-            recorded["data_dir"] = files.join(directory, str(last["data_dir"]))
+        recorded = record.values_for(cls, names)
+        data_dir = record.settings.get("data_dir")
+        if data_dir and any(field.name == "data_dir" for field in fields):
+            recorded["data_dir"] = files.join(record.start.get("directory", ""), str(data_dir))
         return recorded | dict(values)
 
-    def check_paths(self) -> None:
-        """Checks all paths, including the folder of the export."""
-        super().check_paths()
-        if self.export_dir:
-            files.check_writable(self.export_dir, "--export_dir")
+    def completed(self) -> Self:
+        """Adds to the base class: phases to run if there are none, and the model's vocabulary.
+
+        The weights come from `init_checkpoint`, or from the folder `albert_hub_module_handle`
+        (which becomes the `init_checkpoint`), or else from the trained run in `output_dir`. Config
+        and vocabulary are looked up beside them.
+        """
+        if not self.asks_for_something:
+            return dataclasses.replace(self, **self.DEFAULT_PHASES).completed()
+        return super().completed()
+
+    def _with_model_files(self) -> Self:
+        handle = self.albert_hub_module_handle
+        if handle and self.init_checkpoint:
+            raise ValueError(
+                "--init_checkpoint and --albert_hub_module_handle are mutually exclusive: both "
+                "specify the weights"
+            )
+        if handle and handle.startswith(("http://", "https://")) and not releases.named(handle):
+            raise ValueError(
+                f"--albert_hub_module_handle={handle}: modules are not downloaded. Unpack the "
+                "module and pass its folder. `albert download` lists those with a name."
+            )
+        weights = dataclasses.replace(
+            self, init_checkpoint=handle or self.init_checkpoint, albert_hub_module_handle=None
+        )
+        settings = super(FineTuningSettings, weights)._with_model_files()
+        spm_model_file = settings.spm_model_file
+        if spm_model_file == HUB_VOCABULARY:
+            spm_model_file = None
+        vocab_file = settings.vocab_file
+        if settings.model_folder:
+            vocab_file, spm_model_file = finding.choose_vocabulary(
+                settings.model_folder, vocab_file, spm_model_file
+            )
+        return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)
 
     @property
     def splits(self) -> list[str]:
@@ -196,12 +224,6 @@ class FineTuningSettings(RunSettings, DataSettings):
     def asks_for_something(self) -> bool:
         """Whether any phase is enabled: training, evaluation, prediction or export."""
         return bool(self.splits or self.export_dir)
-
-    def with_a_phase(self) -> Self:
-        """Returns these settings, with training and evaluation enabled if no phase is."""
-        if self.asks_for_something:
-            return self
-        return dataclasses.replace(self, **self.DEFAULT_PHASES)
 
     def require_a_phase(self) -> None:
         """Raises a ValueError if all phases are disabled on the command line."""

@@ -12,13 +12,14 @@ import io
 import math
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.settings import FineTuningSettings
 
 TABLE_FILE = "sweep_results.tsv"
@@ -87,43 +88,6 @@ def plan_runs(settings: SettingsType) -> list[SettingsType]:
     return runs
 
 
-def make_runs(
-    runs: Sequence[SettingsType],
-    make: Callable[[SettingsType], Result],
-    output_dir: str,
-    metric: str,
-) -> Result:
-    """Executes runs one after the other, and compares their results.
-
-    If a run of a sweep diverges, this is recorded and the sweep continues. If a single run
-    diverges, the error is raised.
-
-    Args:
-        runs: the runs planned by `plan_runs`.
-        make: trains and evaluates a run.
-        output_dir: folder for the comparison.
-        metric: the selection metric.
-
-    Returns:
-        The best result.
-
-    Raises:
-        ValueError: no run of the sweep has a best checkpoint.
-    """
-    if len(runs) == 1:
-        return make(runs[0])
-    results: list[Result] = []
-    for number, run in enumerate(runs, 1):
-        logging.info("Run %d of %d: %s", number, len(runs), run.output_dir)
-        try:
-            results.append(make(run))
-        except ArithmeticError as error:  # the loss is not finite
-            logging.error("%s: %s", run.output_dir, error)
-            results.append(Result(run, remark="diverged"))
-        logging.info("Results so far:\n%s", write_comparison(output_dir, results, metric))
-    return best_result(results, metric)
-
-
 def best_result(results: Sequence[Result], metric: str) -> Result:
     """Returns the result with the largest value of a metric; the first one if there are ties.
 
@@ -172,32 +136,28 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> str:
+def write_comparison(folder: RunFolder, results: Sequence[Result], metric: str) -> None:
     """Writes `sweep_results.tsv`, with all metrics of each run, and `sweep_results.txt`.
 
     Args:
-        output_dir: an existing folder.
-        results: the results, in the order of the runs.
+        folder: folder of the sweep, which exists.
+        results: the results so far, in the order of the runs.
         metric: the selection metric.
-
-    Returns:
-        The text of `sweep_results.txt`; see `format_summary`.
     """
     keys = sorted({key for result in results for key in result.metrics})
     table = io.StringIO()
     writer = csv.writer(table, delimiter="\t", lineterminator="\n")
     writer.writerow(["folder", "learning_rate", "seed", "step", *keys, "remark"])
     for result in results:
-        folder = result.settings.output_dir
-        seed = result.settings.seed
+        output_dir, seed = result.settings.output_dir, result.settings.seed
         numbers = [result.metrics.get(key, "") for key in keys]
-        row = [folder, f"{result.learning_rate:g}", seed, result.step, *numbers, result.remark]
+        row = [output_dir, f"{result.learning_rate:g}", seed, result.step, *numbers, result.remark]
         writer.writerow(row)
     summary = format_summary(results, metric)
     for name, content in ((TABLE_FILE, table.getvalue()), (SUMMARY_FILE, summary)):
-        with files.write_atomically(os.path.join(output_dir, name)) as stream:
+        with files.write_atomically(folder.file(name)) as stream:
             stream.write(content)
-    return summary
+    logging.info("Results so far:\n%s", summary)
 
 
 def read_folders(output_dir: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The interface between fine-tuning tasks and the engine in `finetuning.run`.
+"""The interface of fine-tuning tasks.
 
 A task is a class that inherits from `FineTuningTask`. It reads its data, converts examples to
 features, builds the model, computes the loss and the metrics, and writes its files. The engine
@@ -10,44 +10,40 @@ Shapes: B batch size, N examples, S sequence length.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.finetuning import batching, results
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.evaluations import Evaluation, best_of, digest
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.config import AlbertConfig
+from albert_tf.finetuning import batching, prediction, results, sweeps
 from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.prediction import BatchRunner
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.splits import (
+    Outputs,
+    Split,
+    padding_multiple,
+    training_order,
+    training_steps,
+)
+from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.serving import saved_model
-from albert_tf.training.evaluation import Evaluation, best_of, digest
+from albert_tf.tokenization import Tokenizer
+from albert_tf.training.task import Batch, Sums, Task
 
-Batch = dict[str, tf.Tensor]
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
-Outputs = Mapping[str, NDArray[Any]]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Split:
-    """Examples and their features.
-
-    Attributes:
-        name: "train", "dev", "test", or another split that the task predicts.
-        data: the examples, as returned by `FineTuningTask.read`.
-        features: their features, as returned by `FineTuningTask.make_features`.
-    """
-
-    name: str
-    data: Any
-    features: Features
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-class FineTuningTask(abc.ABC):
+class FineTuningTask(Task):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
     Attributes:
@@ -61,6 +57,7 @@ class FineTuningTask(abc.ABC):
         percentages: endings of the names of metrics in percent, for messages.
         outputs: name of each output of `predictions` → padding value for outputs whose width
             differs between batches, as with questions that have different numbers of options.
+        splits: name → examples and their features; see `use`.
     """
 
     settings: Any
@@ -69,6 +66,22 @@ class FineTuningTask(abc.ABC):
     selection_metric: str
     percentages: tuple[str, ...] = ()
     outputs: Mapping[str, float]
+    splits: Mapping[str, Split]
+
+    @classmethod
+    def make(
+        cls, settings: Any, config: AlbertConfig, tokenizer: Tokenizer, trained: RunFolder | None
+    ) -> Self:
+        """Returns the task: by default, of the first three arguments.
+
+        Args:
+            settings: the settings of the program.
+            config: the model's config.
+            tokenizer: the tokenizer.
+            trained: folder of the model that the run starts with or uses, whose record says what is
+                known of its task; None for random weights.
+        """
+        return cls(settings, config, tokenizer)  # type: ignore[call-arg]
 
     # Data.
 
@@ -176,16 +189,6 @@ class FineTuningTask(abc.ABC):
             Metric name → value.
         """
 
-    def measured_on(self, split: Split, batch_size: int, padding: Padding) -> str:
-        """Returns a `digest` of everything but the checkpoint that affects the metrics.
-
-        The features contain the effect of all settings of reading and tokenization, so that no such
-        setting can be forgotten.
-        """
-        features = batching.checksum(split.features, padding.max_seq_length)
-        others = self.measured_with(split, batch_size, padding)
-        return digest(self.checksum(split.data), features, others)
-
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns what affects the metrics besides the examples, their features and the checkpoint.
 
@@ -204,30 +207,30 @@ class FineTuningTask(abc.ABC):
         """Returns the best of some evaluations, which are sorted by step; None if there is none."""
         return best_of(evaluations, self.selection_metric, self.settings.official_order)
 
-    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` after each evaluation, and returns its text.
 
         Args:
-            output_dir: folder of the run.
+            folder: folder of the run.
             evaluations: evaluations of all checkpoints so far, sorted by step.
         """
         return results.write_race_results(
-            output_dir, evaluations, self.selection_metric, self.settings.official_order
+            folder, evaluations, self.selection_metric, self.settings.official_order
         )
 
-    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the text to print when all checkpoints of a folder have been evaluated."""
         best = self.best_of(evaluations)
         text = results.format_metrics(evaluations[-1].metrics)
         return text + results.format_best(best, self.selection_metric)
 
     def write_dev_predictions(
-        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
         """Writes predictions for the dev split with the best checkpoint. Does nothing by default.
 
         Args:
-            output_dir: folder of the run.
+            folder: folder of the run.
             split: the dev split.
             predict: returns the outputs of the best checkpoint for this split.
         """
@@ -244,13 +247,15 @@ class FineTuningTask(abc.ABC):
         """
         return dict(outputs)
 
-    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
         """Writes the best checkpoint's predictions for a split, and metrics if labels are known.
 
         By default, each line of `<split>_predictions.jsonl` is the `result` of an example.
 
         Args:
-            output_dir: folder of the run.
+            folder: folder of the run.
             split: "test", or another split that `read` supports.
             outputs: the outputs of the best checkpoint.
             step: the step of the best checkpoint.
@@ -258,7 +263,7 @@ class FineTuningTask(abc.ABC):
         Returns:
             The text to print.
         """
-        path = os.path.join(output_dir, f"{split.name}_predictions.jsonl")
+        path = folder.file(f"{split.name}_predictions.jsonl")
         with files.write_atomically(path) as stream:
             for result in self.results(outputs):
                 stream.write(json.dumps(result, ensure_ascii=False) + "\n")
@@ -272,11 +277,11 @@ class FineTuningTask(abc.ABC):
 
     # The folder of a run, and its export.
 
-    def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Checks that the checkpoints in a folder, if any, belong to this task.
+    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
+        """Checks that the checkpoints in the folder of a run belong to this task.
 
         Args:
-            output_dir: folder of the run.
+            folder: folder of the run, which has checkpoints.
             is_training: whether the run trains.
 
         Raises:
@@ -284,9 +289,9 @@ class FineTuningTask(abc.ABC):
         """
         return
 
-    def record(self, output_dir: str) -> None:
-        """Records in the folder of a run which task its checkpoints belong to."""
-        return
+    def details(self) -> dict[str, Any]:
+        """Returns what is recorded of the task besides its name and labels."""
+        return {}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
@@ -298,7 +303,7 @@ class FineTuningTask(abc.ABC):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str = "",
+        folder: RunFolder,
     ) -> None:
         """Writes a SavedModel that returns `served_outputs` for inputs of any length.
 
@@ -307,7 +312,7 @@ class FineTuningTask(abc.ABC):
             export_dir: parent folder of the exports.
             max_seq_length: sequence length of serialized examples.
             extra_files: name → content of files to export with the model.
-            output_dir: folder of the run; "" for none.
+            folder: folder with the record of the run.
         """
         saved_model.export_saved_model(
             export_dir,
@@ -317,3 +322,121 @@ class FineTuningTask(abc.ABC):
             any_length=True,
             extra_files=extra_files,
         )
+
+    # What a run calls; see `training.task.Task`.
+
+    def use(self, splits: Mapping[str, Split], strategy: tf.distribute.Strategy) -> None:
+        """Sets the splits, and how their batches are padded on the devices of a strategy."""
+        self.splits = splits
+        limit = self.settings.max_seq_length
+        self._padding = self.padding(Padding(limit, padding_multiple(self.settings, strategy)))
+        self._model: Any = None  # the one that the next two belong to
+        self._runners: dict[Any, BatchRunner] = {}
+        self._steps: dict[Any, prediction.Step] = {}  # by signature of the batches
+        # Digest of a checkpoint → its selection metric, and its outputs on the dev split. Those of
+        # the best and the last evaluated one are kept.
+        self._dev_outputs: dict[str, tuple[float, Outputs]] = {}
+
+    @property
+    def official_order(self) -> bool:  # type: ignore[override]
+        """Whether checkpoints are evaluated and chosen as in Google's programs."""
+        return bool(self.settings.official_order)
+
+    @property
+    def freezes_encoder(self) -> bool:  # type: ignore[override]
+        """Whether only the head is trained."""
+        return bool(self.settings.freeze_encoder)
+
+    def count_examples(self) -> int:
+        """Returns the number of training examples in an epoch."""
+        return self.num_examples(self.splits["train"])
+
+    def schedule(self, settings: FineTuningSettings) -> WarmUpPolynomialDecay:
+        """Returns the learning rate schedule of a run."""
+        rate = sweeps.learning_rate_of(settings)
+        return WarmUpPolynomialDecay(rate, *training_steps(settings, self.count_examples()))
+
+    def batches(self, settings: FineTuningSettings, step: int, rows: slice) -> Iterable[Batch]:
+        """Returns the training batches from a step on, as a `tf.data.Dataset`."""
+        features = self.splits["train"].features
+        order = training_order(settings)
+        return prediction.training_dataset(features, order, self._padding, step, rows)
+
+    def keep_files(self, folder: RunFolder) -> None:
+        """Copies the vocabulary to the folder of a run."""
+        path = self.settings.spm_model_file or self.settings.vocab_file or ""
+        finding.keep_vocabulary(path, bool(self.settings.spm_model_file), folder.path)
+
+    def batch_signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns name → TensorSpec of a batch, with all dimensions unknown."""
+        return prediction.batch_signature(self.splits["train"].features)
+
+    def measured_on(self) -> str:
+        """Returns a `digest` of everything but the checkpoint that affects the metrics.
+
+        The features contain the effect of all settings of reading and tokenization, so that no such
+        setting can be forgotten.
+        """
+        dev = self.splits["dev"]
+        features = batching.checksum(dev.features, self._padding.max_seq_length)
+        others = self.measured_with(dev, self._batch_size(dev), self._padding)
+        return digest(self.checksum(dev.data), features, others)
+
+    def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
+        """Returns the metrics on the dev split; see `Task`."""
+        dev = self.splits["dev"]
+        outputs = self._runner(model, dev).run()
+        metrics = self.measure(dev, outputs, self._batch_size(dev))
+        best = max(self._dev_outputs.items(), key=lambda item: item[1][0], default=None)
+        self._dev_outputs = {} if best is None else dict([best])
+        self._dev_outputs[checkpoint] = metrics.get(self.selection_metric, -1.0), outputs
+        return metrics
+
+    def known_outputs(self, split: Split, checkpoint: str) -> Outputs | None:
+        """Returns the outputs of a checkpoint that are kept since its evaluation, or None.
+
+        Args:
+            split: a split.
+            checkpoint: digest of the checkpoint.
+        """
+        dev = self.splits.get("dev")
+        if dev is None or split.features is not dev.features:
+            return None
+        return self._dev_outputs.get(checkpoint, (0.0, None))[1]
+
+    def compute_outputs(self, model: Any, split: Split) -> Outputs:
+        """Returns the outputs of a model for a split, name → [N, …]."""
+        return self._runner(model, split).run()
+
+    def _batch_size(self, split: Split) -> int:
+        size: int = self.settings.predict_batch_size
+        if split.name == "dev":
+            size = self.settings.eval_batch_size or size
+        return size
+
+    def _runner(self, model: Any, split: Split) -> BatchRunner:
+        """Returns the runner of a split, which is kept as long as the same model is used."""
+        if model is not self._model:
+            self._model, self._runners, self._steps = model, {}, {}
+        size = self._batch_size(split)
+        key = split.name, size
+        if key not in self._runners:
+            self._runners[key] = BatchRunner(
+                model,
+                split.features,
+                size,
+                self._padding,
+                self.outputs,
+                self.predictions,
+                compile_step=self._compile_step,
+            )
+        return self._runners[key]
+
+    def _compile_step(
+        self, step: prediction.Step, signature: Mapping[str, tf.TensorSpec]
+    ) -> prediction.Step:
+        """Returns the prediction step, traced once for all splits with the same signature."""
+        key = tuple(sorted(signature.items()))
+        if key not in self._steps:
+            self._steps[key] = prediction.as_tf_function(step, signature)
+        return self._steps[key]

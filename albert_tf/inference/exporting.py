@@ -7,6 +7,7 @@ from typing import cast
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.huggingface_tokenizer import list_files
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
@@ -53,10 +54,11 @@ def export_saved_model(
     source = model_folder.source
     kept = source.config_file, *list_files(source.vocabulary_file)
     extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
-    if record := run_record.content(model_folder.records):
-        extra_files[run_record.FILE] = run_record.to_json(record).encode()
+    record = model_folder.run.record
+    if record != RunRecord():
+        extra_files[run_record.FILE] = record.to_json().encode()
     with saved_model.float32_models():
-        if tasks.get(name).make_task is None:
+        if tasks.get(name).task is None:
             has_masked_lm = "masked-LM head" in model_folder.source.parts
             model, tokenizer = model_folder.load(
                 tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS

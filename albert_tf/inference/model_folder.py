@@ -7,7 +7,6 @@ or Hugging Face's `config.json`. Without either, the head in the checkpoint tell
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from albert_tf.tasks import (
     REGRESSION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import Tags, remembered_tags
+from albert_tf.token_classification.task import Tags, recorded_tags
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
 
@@ -47,11 +46,10 @@ class ModelFolder:
         path: the `path` argument.
         source: the model in the folder.
         folder: the folder of the model.
-        records: the folder with the files that describe the run: `folder`, or in an export the
-            subfolder with copies of these files.
+        run: the folder with the record of the training: `folder`, or in an export the subfolder
+            with copies of its files.
         checkpoint: path of the checkpoint.
         shapes: weight name, as in this library → shape.
-        recorded: setting name → text of its value in training; {} if no settings were recorded.
 
     Raises:
         FileNotFoundError, ValueError: the folder has no checkpoint, or more than one.
@@ -61,11 +59,10 @@ class ModelFolder:
         self.path = path
         self.source = source or ModelSource(path)
         self.folder = self.source.folder
-        self.records = self.source.records
+        self.run = self.source.run
         self.checkpoint = self.source.weights.path
         entries = self.source.recognized.entries
         self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
-        self.recorded = run_record.read_settings(self.records)
 
     def load(self, task: str, **model_files: Any) -> tuple[Any, Tokenizer]:
         """Returns the model for a task and its tokenizer.
@@ -108,9 +105,9 @@ class ModelFolder:
         if wanted is None:
             return self._trained_task() or EMBEDDINGS
         spec = tasks.get(wanted)
-        recorded = run_record.read_task(self.records)
+        recorded = self.run.record.task_name
         # Several tasks have a head of the same name.
-        is_other = spec.make_task is not None and recorded not in ("", spec.name)
+        is_other = spec.task is not None and recorded not in ("", spec.name)
         if is_other or not self._has_head_of(spec):
             trained = self._trained_task() or "no task"
             raise ValueError(
@@ -124,7 +121,7 @@ class ModelFolder:
         Raises:
             ValueError: the task of the model is ambiguous.
         """
-        others = [spec.name for spec in tasks.rows() if spec.make_task is None]
+        others = [spec.name for spec in tasks.rows() if spec.task is None]
         others = [name for name in others if self._has_head_of(tasks.get(name))]
         return tuple(dict.fromkeys((self.find_task(), *others)))
 
@@ -138,15 +135,14 @@ class ModelFolder:
             ValueError: the recorded task is not registered, or none is recorded and it is
                 ambiguous.
         """
-        name = run_record.read_task(self.records)
+        name = self.run.record.task_name
         try:
             if name and self._has_head_of(tasks.get(name)):
                 return name
         except ValueError as error:
-            path = os.path.join(self.records, run_record.FILE)
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{self.run.path}: {error}") from None
         for spec in tasks.rows():
-            if spec.make_task and spec.head_variable != HEAD and self._has_head_of(spec):
+            if spec.task and spec.head_variable != HEAD and self._has_head_of(spec):
                 return spec.name
         if HEAD in self.shapes and self.shapes[HEAD][0] == 1:
             raise ValueError(
@@ -161,13 +157,13 @@ class ModelFolder:
         Raises:
             ValueError: the recorded labels are those of another head.
         """
-        recorded = custom.read_task(self.records)
         is_regression = task == REGRESSION
-        name, labels = "", tuple(map(str, range(0 if is_regression else self.shapes[HEAD][0])))
-        if recorded is not None and recorded.is_regression == is_regression:
-            name, labels = recorded.task_name, recorded.labels
-            if not is_regression:
-                self._check_count(labels)
+        labels = custom.recorded_labels(self.run.record)
+        if labels and not is_regression:
+            self._check_count(labels)
+        else:
+            labels = tuple(map(str, range(0 if is_regression else self.shapes[HEAD][0])))
+        name = self.run.record.task.get("task_name", "")
         is_multi_label = task == MULTI_LABEL
         return ClassificationTask(
             name, "", {}, labels, is_regression=is_regression, is_multi_label=is_multi_label
@@ -178,7 +174,7 @@ class ModelFolder:
         count = self.shapes[HEAD][0]
         if len(labels) != count:
             raise ValueError(
-                f"{self.records}: its {run_record.FILE} or config.json lists {len(labels)} labels, "
+                f"{self.run.path}: {run_record.FILE} or config.json lists {len(labels)} labels, "
                 f"and the model has {count} outputs: they do not belong together"
             )
 
@@ -188,10 +184,10 @@ class ModelFolder:
         Raises:
             ValueError: the labels were not recorded, or are those of another head.
         """
-        tags = remembered_tags(self.records)
+        tags = recorded_tags(self.run)
         if tags is None:
             raise ValueError(
-                f"{self.records} has no {run_record.FILE} or config.json with labels of tokens"
+                f"{self.run.path} has no {run_record.FILE} or config.json with labels of tokens"
             )
         self._check_count(tags.labels)
         return tags
@@ -203,7 +199,7 @@ class ModelFolder:
             names: names of settings.
             of: the settings class that defines them.
         """
-        return run_record.values_of(self.recorded, names, of)
+        return self.run.record.values_for(of, names)
 
     def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
         """Returns name → value for a program that uses the trained model, without its data.
@@ -215,9 +211,9 @@ class ModelFolder:
             of: the settings class of the program.
         """
         fields = describe(of)
-        values = dict.fromkeys((field.name for field in fields if field.is_required), self.records)
+        values = dict.fromkeys((field.name for field in fields if field.is_required), self.run.path)
         # Devices, logs and training are those of the machine and of the run that trained.
         others = {field.name for field in describe(RunSettings)}
         names = [field.name for field in fields if field.is_recorded and field.name not in others]
         recorded = self.settings(names, of)
-        return values | recorded | {"output_dir": self.records, "do_train": False}
+        return values | recorded | {"output_dir": self.run.path, "do_train": False}

@@ -32,7 +32,7 @@ from albert_tf import tasks
 from albert_tf.classification.task import MIN_SEQ_LENGTH, Classifier
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.prediction import BatchRunner
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.tables import BadRowError, Row
@@ -240,7 +240,7 @@ class TextPredictor(abc.ABC):
         self._padding = Padding(
             self.max_seq_length, recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         )
-        self._predictor: Predictor | None = None
+        self._runner: BatchRunner | None = None
         self.num_truncated = 0
 
     @staticmethod
@@ -282,14 +282,14 @@ class TextPredictor(abc.ABC):
 
     def compute(self, features: Features) -> Outputs:
         """Returns the `outputs` of N features, name → [N, …], in their order."""
-        if self._predictor is None:
-            self._predictor = self._make_predictor(features)
-        self._predictor.features = features
-        return self._predictor.predict()
+        if self._runner is None:
+            self._runner = self._make_runner(features)
+        self._runner.features = features
+        return self._runner.run()
 
-    def _make_predictor(self, features: Features) -> Predictor:
+    def _make_runner(self, features: Features) -> BatchRunner:
         make = functools.partial(
-            Predictor,
+            BatchRunner,
             lambda batch, training: self.step(batch),
             features,
             self._batch_size,
@@ -322,6 +322,7 @@ class FineTunedPredictor(TextPredictor):
         self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(model_folder, task, options, model_files)
+        self._run = model_folder.run
         of = tasks.resolve(tasks.get(task).settings)
         values = model_folder.all_settings(of) | {"max_seq_length": self.max_seq_length}
         values.pop("tflite_quantization", None)  # of an export of the run
@@ -332,8 +333,8 @@ class FineTunedPredictor(TextPredictor):
 
     def make_task(self, model_folder: ModelFolder, settings: Any) -> Any:
         """Returns the fine-tuning task, given the settings that the model was trained with."""
-        make = tasks.resolve(tasks.get(self.task).make_task)
-        return make(settings, self.model.config, self.tokenizer)
+        task = tasks.resolve(tasks.get(self.task).task)
+        return task.make(settings, self.model.config, self.tokenizer, model_folder.source.run)
 
     def export(self, export_dir: str, extra_files: Mapping[str, bytes]) -> None:
         """Writes a SavedModel of the model, which has to be in float32.
@@ -343,8 +344,7 @@ class FineTunedPredictor(TextPredictor):
             extra_files: name → content of files to export with the model.
         """
         length = self.max_seq_length
-        records = self._task.settings.output_dir
-        self._task.export(self.model, export_dir, length, extra_files, records)
+        self._task.export(self.model, export_dir, length, extra_files, self._run)
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the outputs that the task collects."""
@@ -565,7 +565,7 @@ class SpanAnswerer(FineTunedPredictor):
         self, model_folder: ModelFolder, task: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
         super().__init__(model_folder, task, options, model_files)
-        self._threshold = self._task.threshold(model_folder.records)
+        self._threshold = self._task.threshold(model_folder.run)
 
     def make_task(self, model_folder: ModelFolder, settings: Any) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""

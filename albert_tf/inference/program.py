@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
@@ -29,7 +28,8 @@ from albert_tf.inference.predictors import (
     similarities,
 )
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
-from albert_tf.training import interruption, session
+from albert_tf.training import interruption
+from albert_tf.training.devices import Devices, open_devices
 from albert_tf.training.settings import DeviceSettings
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
@@ -116,16 +116,17 @@ def _rows_of(settings: Settings) -> list[Row]:
 
 def use_devices(
     settings: Settings, model_folder: ModelFolder
-) -> contextlib.AbstractContextManager[tuple[tf.distribute.Strategy, str]]:
-    """Returns `session.use_devices`; precision auto is float32 if the model was trained in it."""
-    is_trained = model_folder.recorded.get(run_record.PRECISION) == "float32"
+) -> contextlib.AbstractContextManager[Devices]:
+    """Returns `open_devices`; precision auto is float32 if the model was trained in it."""
+    record = model_folder.run.record
+    is_trained = record.settings.get(run_record.PRECISION) == "float32"
     is_as_trained = is_trained and settings.precision == "auto"
     devices = DeviceSettings(
         distribution="one_device",
         precision="float32" if is_as_trained else settings.precision,
         threads=settings.threads,
     )
-    return session.use_devices(devices, "the model was trained in it" if is_as_trained else None)
+    return open_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
 def load(settings: Settings, model_folder: ModelFolder, task: str) -> TextPredictor:

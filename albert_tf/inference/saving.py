@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,9 +20,9 @@ from albert_tf.checkpoints.names import (
     is_encoder,
     variable_name,
 )
-from albert_tf.checkpoints.run_record import TrainedWith
-from albert_tf.classification import custom
-from albert_tf.classification.tasks import ClassificationTask
+from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.classification.tasks import CUSTOM_TASK
 from albert_tf.tasks import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -29,9 +30,8 @@ from albert_tf.tasks import (
     TOKEN_CLASSIFICATION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import guess_tags, tags_entry
+from albert_tf.token_classification.task import details_of, guess_tags
 from albert_tf.tokenization import Tokenizer
-from albert_tf.training.session import CONFIG_NAME
 
 
 def save_pretrained(
@@ -75,25 +75,23 @@ def save_pretrained(
     tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
     files.make_directory(folder, "folder")
-    if numbered := store.list_checkpoints(folder):
+    if numbered := RunFolder(folder).checkpoints():
         raise ValueError(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
             "model in another folder"
         )
-    trained_with = _describe(model, spec, named)
+    record = _describe(model, spec, named)
     if tokenizer is not None:
-        record = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
-        trained_with = TrainedWith(trained_with.identity | record.identity, record.paths)
-    entries = {run_record.IDENTITY: trained_with.identity, run_record.PATHS: trained_with.paths}
-    if task := _task_entry(spec, named):
-        entries[run_record.TASK] = task
+        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
+        settings = {**record.settings, **known.settings}
+        record = dataclasses.replace(record, settings=settings, files=known.files)
     with replacing.replacing(folder) as new:
         for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
             with files.write_atomically(os.path.join(new, name), "wb") as stream:
                 stream.write(content)
-        model.config.to_json_file(os.path.join(new, CONFIG_NAME))
+        model.config.to_json_file(os.path.join(new, CONFIG_FILE))
         store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
-        run_record.write_content(new, entries)
+        RunFolder(new).write_record(record)
 
 
 class PretrainedCheckpoint(tf_keras.callbacks.Callback):
@@ -219,13 +217,19 @@ def _name_variables(model: Any) -> dict[str, Any]:
     return by_name(model.variables)
 
 
-def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> TrainedWith:
+def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     """Returns what is known of a model's training: its objective or task, and its labels."""
-    identity = {name: str(getattr(model, name)) for name in spec.head_settings}
+    settings = {name: getattr(model, name) for name in spec.head_settings}
     if spec.name == tasks.FILL_MASK:
-        identity[run_record.OBJECTIVE] = model.sentence_objective
-    trained_with = TrainedWith(identity).with_labels(labels)
-    return trained_with if spec.make_task is None else trained_with.with_task(spec.name)
+        settings[run_record.OBJECTIVE] = model.sentence_objective
+    if spec.task is None:
+        return RunRecord(settings=settings)
+    task: dict[str, Any] = {"name": spec.name, "labels": list(labels)}
+    if spec.name == TOKEN_CLASSIFICATION:
+        task |= details_of(guess_tags(labels))
+    elif spec.name in (CLASSIFICATION, MULTI_LABEL, REGRESSION):
+        task |= {"task_name": CUSTOM_TASK, "folder": ""}
+    return RunRecord(settings=settings, task=task)
 
 
 def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
@@ -238,15 +242,3 @@ def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
     if others := [other for other in finding.list_tokenizers(folder) if other not in paths]:
         raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     return paths[-1]
-
-
-def _task_entry(spec: TaskSpec, labels: tuple[str, ...]) -> dict[str, Any]:
-    """Returns what the fine-tuning programs record of a task; {} if nothing."""
-    if spec.name == TOKEN_CLASSIFICATION:
-        return tags_entry(guess_tags(labels))
-    if spec.name in (CLASSIFICATION, MULTI_LABEL, REGRESSION):
-        is_regression = spec.name == REGRESSION
-        return custom.task_entry(
-            ClassificationTask(custom.CUSTOM_TASK, "", {}, labels, is_regression)
-        )
-    return {}

@@ -13,17 +13,19 @@ to resume a run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.pretraining.settings import Settings
 
 if TYPE_CHECKING:
     from albert_tf.pretraining.program import Result
+    from albert_tf.training.hooks import Hook
 
 __all__ = ["Settings", "run"]
 
 
-def run(settings: Settings) -> Result:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """Pre-trains and evaluates ALBERT, as run_pretraining.py does.
 
     Running the same settings again resumes the run.
@@ -41,6 +43,7 @@ def run(settings: Settings) -> Result:
 
     Args:
         settings: the flags of that program.
+        hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
         The evaluations of all checkpoints.
@@ -51,8 +54,7 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    settings = settings.with_config()
-    settings.check_paths()
+    settings = settings.completed()
     from albert_tf.pretraining import program  # needs TensorFlow, unlike the settings
 
-    return program.run(settings)
+    return program.run(settings, hooks)

@@ -8,40 +8,25 @@ model.ckpt-best and the metrics in TensorBoard and metrics.jsonl.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf import files, optimization
+from albert_tf import files
 from albert_tf.checkpoints import finding, loading, run_record
-from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.pretrained import ModelSource
-from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.huggingface_tokenizer import list_files
-from albert_tf.pretraining import dynamic_masking, input_pipeline, record_files
-from albert_tf.pretraining.dynamic_masking import DynamicMasking
-from albert_tf.pretraining.record_files import RecordFile
+from albert_tf.pretraining import dynamic_masking, record_files
 from albert_tf.pretraining.settings import Settings
-from albert_tf.pretraining.task import PretrainingTask, format_results, write_pretraining_results
+from albert_tf.pretraining.task import PretrainingTask, Records, format_results
 from albert_tf.serving import pretrained_model, saved_model
-from albert_tf.training import (
-    devices,
-    evaluation,
-    reporting,
-    session,
-)
-from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation
-from albert_tf.training.reporting import Reports
-from albert_tf.training.step import Batch
-
-PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
-PAPER_BATCH_SIZE = 4096
-# At a quarter of the paper's batch size, the square-root rule halves the learning rate.
-MUCH_SMALLER = 4
+from albert_tf.training import devices
+from albert_tf.training.hooks import Hook
+from albert_tf.training.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +49,12 @@ class Result:
         return format_results(self.evaluations[-1]).rstrip("\n") if self.evaluations else ""
 
 
-def run(settings: Settings) -> Result:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """Pre-trains and evaluates, depending on the settings; resumes an existing run.
+
+    Args:
+        settings: the completed settings.
+        hooks: called in training; see `training.hooks`.
 
     Raises:
         ValueError, OSError: settings, records or checkpoints are invalid or inconsistent; the
@@ -73,54 +62,51 @@ def run(settings: Settings) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    settings.require_a_phase()
-    config = session.read_config(settings.output_dir, settings.albert_config_file or "")
     objective = settings.sentence_objective or record_files.find_objective(settings.input_file)
     settings = dataclasses.replace(settings, sentence_objective=objective)
-    lengths = settings.max_seq_length, settings.prediction_slots
-    task = PretrainingTask(config, *lengths, objective, settings.sentence_loss_weight)
-    files.make_directory(settings.output_dir, "--output_dir")
-    with (
-        session.open_session(settings, config) as opened,
-        reporting.of_run(settings) as reports,
-    ):
-        train_records = eval_records = find_records(settings, task, "input_file")
-        if settings.do_eval and settings.eval_input_file:
-            eval_records = find_records(settings, task, "eval_input_file")
-        checksums = record_files.Checksums(settings.output_dir)
-        contents = describe_contents(train_records.files, eval_records.files, checksums)
-        identity = opened.identify(settings, contents)
-        evaluator = None
-        if settings.do_eval and opened.is_chief:
-            evaluator = make_evaluator(settings, task, eval_records, checksums, reports)
+    with Run.open(settings) as run:
+        task = make_task(run)
+        run.admit(describe_data(task))
+        if run.is_chief:
+            task.checksums.keep()
         if settings.do_train:
-            record_files.check_batch_size(train_records.files, settings.train_batch_size)
-        if opened.is_chief:
-            checksums.keep()
-        if settings.do_train:
-            train(settings, task, train_records, opened, identity, evaluator, reports)
-        if not opened.is_chief:
+            name_optimizer_of_layout(settings, run.config)
+            run.train(task, hooks)
+        if not run.is_chief:
             logging.info("Training finished. Only the first worker evaluates and exports.")
-            return Result(settings.output_dir, has_files=False)
-        evaluations = evaluate(settings, evaluator) if evaluator is not None else []
+            return Result(run.folder.path, has_files=False)
+        evaluations = run.evaluate(task) if settings.do_eval else []
         if settings.export_dir:
-            export(settings.export_dir, settings.output_dir, task)
-        opened.begin_work()
-        return Result(settings.output_dir, tuple(evaluations))
+            export(settings.export_dir, run.folder.path, task)
+        run.begin()
+        return Result(run.folder.path, tuple(evaluations))
 
 
-class Records(NamedTuple):
-    """The records to train or to evaluate on.
+def make_task(run: Run) -> PretrainingTask:
+    """Returns the task with its records.
 
-    Attributes:
-        files: the record files.
-        features: what to read from them.
-        masking: masks the batches; None if the records contain masked tokens.
+    Raises:
+        ValueError: see `find_records`; or there are fewer records than a batch has.
     """
-
-    files: Sequence[RecordFile]
-    features: record_files.Features
-    masking: DynamicMasking | None = None
+    settings = run.settings
+    task = PretrainingTask(
+        run.config,
+        settings.max_seq_length,
+        settings.prediction_slots,
+        settings.sentence_objective,
+        settings.sentence_loss_weight,
+    )
+    train_records = eval_records = find_records(settings, task, "input_file")
+    if settings.do_eval and settings.eval_input_file:
+        eval_records = find_records(settings, task, "eval_input_file")
+    if settings.do_train:
+        record_files.check_batch_size(train_records.files, settings.train_batch_size)
+        rows = devices.local_rows(run.strategy, settings.train_batch_size)
+        if rows.stop - rows.start < settings.train_batch_size:
+            record_files.warn_of_repeated_reading(train_records.files)
+    checksums = record_files.Checksums(run.folder.path)
+    task.use(train_records, eval_records, checksums, settings)
+    return task
 
 
 def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Records:
@@ -157,149 +143,19 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
     return Records(usable, features, masking)
 
 
-def describe_contents(
-    train_files: Sequence[RecordFile],
-    eval_files: Sequence[RecordFile],
-    checksums: record_files.Checksums,
-) -> TrainedWith:
-    """Returns fingerprints of the training records and of their vocabulary.
+def describe_data(task: PretrainingTask) -> RunRecord:
+    """Returns the record of the training records and of their vocabulary.
 
     The vocabulary is known if the records were created by create_pretraining_data.py.
-
-    Args:
-        train_files: the records to train on.
-        eval_files: the records to evaluate on.
-        checksums: of the files.
 
     Raises:
         ValueError: the records were created with different vocabularies.
     """
-    vocabulary = record_files.find_vocabulary([*train_files, *eval_files])
+    train_files, eval_files = task.train_records.files, task.eval_records.files
+    known = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    return vocabulary.adding(run_record.TRAINING_DATA, checksums.of(train_files), path)
-
-
-def train(
-    settings: Settings,
-    task: PretrainingTask,
-    records: Records,
-    opened: session.Session,
-    identity: TrainedWith | None = None,
-    evaluator: CheckpointEvaluator | None = None,
-    reports: Reports | None = None,
-) -> None:
-    """Trains to the last step, from the latest checkpoint in `output_dir` or from scratch.
-
-    Args:
-        settings: the settings of the run.
-        task: the pre-training task.
-        records: the training records.
-        opened: the session, with devices and folder.
-        identity: what the run is trained with.
-        evaluator: evaluates each checkpoint; None for no evaluation.
-        reports: of the run, as in `Curves`.
-    """
-    strategy = opened.strategy
-    schedule = make_schedule(settings)
-    opened.agree(identity)
-    trainer = session.make_trainer(
-        settings,
-        task,
-        schedule,
-        strategy,
-        init_from_group0=settings.init_from_group0,
-        identity=identity,
-        reports=reports,
-    )
-    name_optimizer_of_layout(settings, task.config)
-    session.log_plan(trainer, schedule, sum(file.num_records for file in records.files))
-    opened.begin_work()
-    if opened.is_chief:
-        record_files.keep_vocabulary(records.files, settings.output_dir, settings.model_folder)
-    if evaluator is not None:
-        evaluator.begin(trainer.step)
-    batch_size = settings.train_batch_size
-    rows = devices.local_rows(strategy, batch_size)
-    if rows.stop - rows.start < batch_size:
-        record_files.warn_of_repeated_reading(records.files)
-
-    def batches_from(step: int) -> Iterator[Batch]:
-        dataset = input_pipeline.training_dataset(
-            records.files,
-            records.features,
-            batch_size,
-            settings.seed,
-            start=step * batch_size,
-            rows=rows,
-            masking=records.masking,
-        )
-        return input_pipeline.batches(dataset, records.files)
-
-    trainer.train(batches_from, evaluator.after_save if evaluator is not None else None)
-
-
-def make_schedule(settings: Settings) -> optimization.WarmUpPolynomialDecay:
-    """Returns the learning rate schedule of a run."""
-    return optimization.WarmUpPolynomialDecay(
-        choose_learning_rate(settings),
-        settings.num_train_steps,
-        settings.num_warmup_steps,
-        settings.start_warmup_step,
-        settings.poly_power,
-    )
-
-
-def make_evaluator(
-    settings: Settings,
-    task: PretrainingTask,
-    records: Records,
-    checksums: record_files.Checksums,
-    reports: Reports | None = None,
-) -> CheckpointEvaluator:
-    """Returns an evaluator of the checkpoints in `output_dir`, with a separate model.
-
-    Args:
-        settings: the settings of the run.
-        task: the pre-training task.
-        records: the records to evaluate on.
-        checksums: of the files.
-        reports: of the run, as in `Curves`.
-    """
-    batch_size = settings.eval_batch_size
-    max_steps = settings.max_eval_steps
-    objective = task.objective.abbreviation, task.sentence_loss_weight
-    dataset = input_pipeline.evaluation_dataset(
-        records.files, records.features, batch_size, records.masking
-    )
-    masks = [] if records.masking is None else [records.masking.for_evaluation()]
-    model = task.build_model()
-    one_checkpoint = evaluation.Evaluator(model, task, dataset, max_steps)
-
-    def measure() -> dict[str, float]:
-        with input_pipeline.damage_named(records.files):
-            return one_checkpoint.evaluate()
-
-    return CheckpointEvaluator(
-        settings.output_dir,
-        model,
-        measure,
-        task.selection_metric,
-        evaluation.digest(checksums.of(records.files), batch_size, max_steps, *objective, *masks),
-        write_pretraining_results,
-        official_order=True,  # the initial weights show what training gained
-        reports=reports,
-    )
-
-
-def evaluate(settings: Settings, evaluator: CheckpointEvaluator) -> list[Evaluation]:
-    """Evaluates all checkpoints that have not been evaluated; returns all evaluations by step."""
-    evaluations = evaluator.evaluate_all(settings.init_checkpoint)
-    last = evaluations[-1]
-    # Unlike in fine-tuning, the results of a run are those of its last checkpoint.
-    run_record.record_results(
-        settings.output_dir, {"eval": last.metrics | {GLOBAL_STEP: last.step}}
-    )
-    return evaluations
+    data = FileRecord.of(task.checksums.of(train_files), path)
+    return dataclasses.replace(known, files={**known.files, run_record.TRAINING_DATA: data})
 
 
 def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
@@ -338,32 +194,6 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
         return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
 
 
-def choose_learning_rate(settings: Settings) -> float:
-    """Returns the peak learning rate, scaled to the batch size if the settings ask for it.
-
-    Otherwise, logs a warning if the paper's learning rate is used with a much smaller batch size.
-    """
-    rate = settings.learning_rate
-    batch_size = settings.train_batch_size
-    scaled = scaled_learning_rate(rate, batch_size)
-    if settings.scale_learning_rate:
-        logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)
-        return scaled
-    is_papers = math.isclose(rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
-    if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
-        logging.warning(
-            "--learning_rate=%g is meant for batches of %d, but --train_batch_size is %d. By the "
-            "square-root rule, the learning rate should be %.3g: set --scale_learning_rate, or "
-            "--learning_rate=%.3g.",
-            rate,
-            PAPER_BATCH_SIZE,
-            batch_size,
-            scaled,
-            scaled,
-        )
-    return rate
-
-
 def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:
     """Logs the optimizer of albert_zh's trainer if its layout is trained with Google's LAMB.
 
@@ -374,13 +204,3 @@ def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:
             "--optimizer=lamb is Google's LAMB. albert_zh's run_pretraining.py trains its layout "
             "with --optimizer=lamb_albert_zh."
         )
-
-
-def scaled_learning_rate(rate: float, batch_size: int) -> float:
-    """Returns rate · sqrt(batch_size / 4096), by the square-root rule of the LAMB paper.
-
-    Args:
-        rate: learning rate for batches of 4096 examples.
-        batch_size: number of examples per step, over all devices.
-    """
-    return rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import record_checksums, record_index, records
 from albert_tf.sentence_objectives import OBJECTIVES, SOP
 
@@ -260,8 +260,8 @@ class Checksums:
             files.write_json(self._path, {FILES: self._kept})
 
 
-def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
-    """Returns the fingerprint of the vocabulary of records, if their metadata contains it.
+def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
+    """Returns the record of the vocabulary of records, if their metadata contains it.
 
     Raises:
         ValueError: the records have different vocabularies; the message names two.
@@ -275,13 +275,13 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> TrainedWith:
             )
     if not metadata:
         logging.info("The vocabulary of the records is unknown: no metadata file lists them")
-        return TrainedWith({})
+        return RunRecord()
     vocabulary = metadata[0].vocabulary
-    text = run_record.describe_vocabulary(vocabulary["size"], vocabulary["checksum"])
-    identity = {run_record.VOCABULARY: text}
-    if run_record.LOWER_CASE in vocabulary:
-        identity[run_record.LOWER_CASE] = str(vocabulary[run_record.LOWER_CASE])
-    return TrainedWith(identity, {run_record.VOCABULARY: _name_vocabulary(metadata[0])})
+    known = FileRecord.of_vocabulary(
+        vocabulary["size"], vocabulary["checksum"], _name_vocabulary(metadata[0])
+    )
+    case = {name: vocabulary[name] for name in (run_record.LOWER_CASE,) if name in vocabulary}
+    return RunRecord(settings=case, files={run_record.VOCABULARY: known})
 
 
 def keep_vocabulary(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.data.settings import (
@@ -11,13 +12,16 @@ from albert_tf.data.settings import (
     MaskingSettings,
     SequenceSettings,
 )
-from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
+    ExportSettings,
     RunSettings,
     TrainingSettings,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +80,7 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(RunSettings, RecordSettings):
+class Settings(RunSettings, RecordSettings, ExportSettings):
     """Settings of run_pretraining.py. Names and defaults are those of Google's flags.
 
     Raises:
@@ -159,7 +163,7 @@ class Settings(RunSettings, RecordSettings):
         100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
     )
     export_dir: str | None = redefined(
-        FineTuningSettings,
+        ExportSettings,
         "export_dir",
         None,
         "Folder to export the best checkpoint to as a SavedModel of embeddings; if not given, "
@@ -172,13 +176,16 @@ class Settings(RunSettings, RecordSettings):
         group="compatibility",
     )
 
+    def completed(self) -> Self:
+        """Adds to the base class: checks that any phase is enabled."""
+        self.require_a_phase()
+        return super().completed()
+
     def check_paths(self) -> None:
         """Checks all paths, including those of the evaluation records."""
         super().check_paths()
         if self.do_eval and self.eval_input_file:
             files.expand_patterns(self.eval_input_file, "--eval_input_file")
-        if self.export_dir:
-            files.check_writable(self.export_dir, "--export_dir")
 
     def require_a_phase(self) -> None:
         """Raises ValueError if neither training nor evaluation nor an export is asked for."""

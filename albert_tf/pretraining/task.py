@@ -6,22 +6,29 @@ The loss is the masked-LM loss plus the weighted loss of the sentence objective.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.evaluations import Evaluation, digest, heading
 from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.ops import cross_entropy
+from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files
-from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY
+from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY, DynamicMasking
+from albert_tf.pretraining.record_files import RecordFile
+from albert_tf.pretraining.schedule import make_schedule
+from albert_tf.pretraining.settings import Settings
 from albert_tf.sentence_objectives import SOP, find
-from albert_tf.training.evaluation import Evaluation, heading
+from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.task import Batch, Sums, Task
 
 CHECKED_RECORDS = 100
 LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence objective
@@ -32,10 +39,22 @@ FLAG_OF_FEATURE = {
     if isinstance(width, str) and name != TOKEN_BOUNDARY
 }
 
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
+
+class Records(NamedTuple):
+    """The records to train or to evaluate on.
+
+    Attributes:
+        files: the record files.
+        features: what to read from them.
+        masking: masks the batches; None if the records contain masked tokens.
+    """
+
+    files: Sequence[RecordFile]
+    features: record_files.Features
+    masking: DynamicMasking | None = None
 
 
-class PretrainingTask:
+class PretrainingTask(Task):
     """Pre-training by masked language modeling and a sentence objective.
 
     Args:
@@ -51,6 +70,10 @@ class PretrainingTask:
     """
 
     selection_metric = "masked_lm_accuracy"
+    official_order = True  # the initial weights show what training gained
+    train_records: Records
+    eval_records: Records
+    checksums: record_files.Checksums
 
     def __init__(
         self,
@@ -81,6 +104,28 @@ class PretrainingTask:
         if self.objective.has_head:
             labels = f"the labels of sentence_objective={sentence_objective}"
             self.features[LABELS] = feature((1,), int64, self.objective.num_classes, labels)
+
+    def use(
+        self,
+        train_records: Records,
+        eval_records: Records,
+        checksums: record_files.Checksums,
+        settings: Settings,
+    ) -> None:
+        """Sets the records to train and to evaluate on.
+
+        Args:
+            train_records: the records to train on.
+            eval_records: the records to evaluate on.
+            checksums: of the record files.
+            settings: the settings of the run.
+        """
+        self.train_records = train_records
+        self.eval_records = eval_records
+        self.checksums = checksums
+        self.init_from_group0 = settings.init_from_group0
+        self._settings = settings
+        self._evaluator: Evaluator | None = None
 
     def build_model(self) -> AlbertForPretraining:
         """Returns the model with random weights."""
@@ -194,15 +239,63 @@ class PretrainingTask:
             sums[objective.accuracy_name] = (tf.reduce_sum(pair_hits), count)
         return loss, sums
 
+    def count_examples(self) -> int:
+        """Returns the number of records to train on."""
+        return sum(file.num_records for file in self.train_records.files)
+
+    def schedule(self, settings: Settings) -> WarmUpPolynomialDecay:
+        """Returns the learning rate schedule of a run."""
+        return make_schedule(settings)
+
+    def batches(self, settings: Settings, step: int, rows: slice) -> Iterator[Batch]:
+        """Returns the training batches from a step on; see `Task`."""
+        records = self.train_records
+        dataset = input_pipeline.training_dataset(
+            records.files,
+            records.features,
+            settings.train_batch_size,
+            settings.seed,
+            start=step * settings.train_batch_size,
+            rows=rows,
+            masking=records.masking,
+        )
+        return input_pipeline.batches(dataset, records.files)
+
+    def keep_files(self, folder: RunFolder) -> None:
+        """Copies the vocabulary of the records to the folder of a run, if it is found."""
+        model_folder = self._settings.model_folder
+        record_files.keep_vocabulary(self.train_records.files, folder.path, model_folder)
+
+    def measured_on(self) -> str:
+        """Returns a `digest` of everything but the checkpoint that affects the metrics."""
+        settings, masking = self._settings, self.eval_records.masking
+        return digest(
+            self.checksums.of(self.eval_records.files),
+            settings.eval_batch_size,
+            settings.max_eval_steps,
+            self.objective.abbreviation,
+            self.sentence_loss_weight,
+            *([] if masking is None else [masking.for_evaluation()]),
+        )
+
+    def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
+        """Returns the metrics on the records to evaluate on; see `Task`."""
+        records, settings = self.eval_records, self._settings
+        if self._evaluator is None or self._evaluator.model is not model:
+            dataset = input_pipeline.evaluation_dataset(
+                records.files, records.features, settings.eval_batch_size, records.masking
+            )
+            self._evaluator = Evaluator(model, self, dataset, settings.max_eval_steps)
+        with input_pipeline.damage_named(records.files):
+            return self._evaluator.evaluate()
+
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> None:
+        """Writes `eval_results.txt`, with a block of lines for each evaluation."""
+        with files.write_atomically(folder.file("eval_results.txt")) as stream:
+            stream.write(heading(evaluations) + "".join(map(format_results, evaluations)))
+
 
 def format_results(evaluation: Evaluation) -> str:
     """Returns lines `key = value`, sorted by key, as in Google's `eval_results.txt`."""
     results = evaluation.metrics | {GLOBAL_STEP: evaluation.step}
     return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
-
-
-def write_pretraining_results(output_dir: str, evaluations: Sequence[Evaluation]) -> None:
-    """Writes `eval_results.txt`, with a block of lines for each evaluation, in the given order."""
-    path = os.path.join(output_dir, "eval_results.txt")
-    with files.write_atomically(path) as stream:
-        stream.write(heading(evaluations) + "".join(map(format_results, evaluations)))

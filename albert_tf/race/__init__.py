@@ -11,20 +11,29 @@ written to --output_dir. With --num_runs or several learning rates, each run has
 to sweep_results.txt. Run the same command again to resume a run.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.race.settings import Settings
 from albert_tf.tasks import MULTIPLE_CHOICE
 
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
+
 __all__ = ["Settings", "run"]
 
 
-def run(settings: Settings) -> FineTuningResult:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a multiple-choice model, as `run_race.py` does.
 
     Args:
         settings: the flags of that program. Config and vocabulary can be omitted if they are beside
             `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -33,4 +42,4 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    return run_task(MULTIPLE_CHOICE, settings)
+    return run_task(MULTIPLE_CHOICE, settings, hooks)

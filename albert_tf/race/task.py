@@ -12,7 +12,6 @@ Shapes: B batch size, N questions, C options, S sequence length.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding
@@ -190,18 +190,20 @@ class MultipleChoice(FineTuningTask):
         """Returns the batch size, over which Google's program averages the loss."""
         return (batch_size,)
 
-    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
         """Writes the predicted answers and, if labels are known, `predict_results.txt`.
 
         Returns:
             The text of `predict_results.txt`, or "" without labels.
         """
-        write_predictions(output_dir, split.data, outputs["probabilities"])
+        write_predictions(folder, split.data, outputs["probabilities"])
         if not split.data.has_labels:
             return ""
         measured = self.measure(split, outputs, self.settings.predict_batch_size)
         measured["global_step"] = step
-        return results.write_test_results(output_dir, measured, self.selection_metric)
+        return results.write_test_results(folder, measured, self.selection_metric)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, C] and `predictions` [B], the indices of the best options."""
@@ -216,7 +218,7 @@ class MultipleChoice(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str = "",
+        folder: RunFolder,
     ) -> None:
         """Writes a SavedModel with inputs [B, C, S], for any number of options C.
 
@@ -257,7 +259,7 @@ def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) ->
 
 
 def write_predictions(
-    output_dir: str, data: Examples[Question], probabilities: NDArray[np.float32]
+    folder: RunFolder, data: Examples[Question], probabilities: NDArray[np.float32]
 ) -> str:
     """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
 
@@ -267,7 +269,7 @@ def write_predictions(
     Returns:
         The path of the file.
     """
-    path = os.path.join(output_dir, f"{data.task}_predictions.jsonl")
+    path = folder.file(f"{data.task}_predictions.jsonl")
     with files.write_atomically(path) as stream:
         for question, row in zip(data.examples, probabilities, strict=True):
             prediction = int(row.argmax())

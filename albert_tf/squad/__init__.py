@@ -10,14 +10,21 @@ are written to --output_dir. If --predict_file has no answers, the best checkpoi
 has a subfolder, next to sweep_results.txt. Run the same command again to resume a run.
 """
 
-from albert_tf.finetuning import model_files
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.squad.settings import Settings
+
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
 
 __all__ = ["Settings", "run"]
 
 
-def run(settings: Settings) -> FineTuningResult:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     """Trains, evaluates, answers questions and exports, as `run_squad.py` does.
 
     Args:
@@ -25,6 +32,7 @@ def run(settings: Settings) -> FineTuningResult:
             `question` and `export_dir` is set, it trains on `train_file` and evaluates on
             `predict_file`. Config and vocabulary can be omitted if they are beside
             `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
         The folder, step and metrics of the best checkpoint on `predict_file`; its text includes the
@@ -34,7 +42,7 @@ def run(settings: Settings) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = model_files.complete(settings)
+    settings = settings.completed()
     from albert_tf.squad import program  # imported late: needs TensorFlow, unlike the settings
 
-    return program.run(settings)
+    return program.run(settings, hooks)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from albert_tf import files
+from albert_tf.checkpoints.evaluations import Evaluation, best_of, heading
 from albert_tf.checkpoints.names import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import results
-from albert_tf.training.evaluation import Evaluation, best_of, heading
 
 
 def write_squad_results(
-    output_dir: str, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
 ) -> str:
     """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
 
@@ -21,7 +21,7 @@ def write_squad_results(
     the metrics and the step of the best checkpoint.
 
     Args:
-        output_dir: an existing folder.
+        folder: folder of the run, which exists.
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
         official_order: as in `best_of`.
@@ -32,12 +32,12 @@ def write_squad_results(
         text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
         if best_of(evaluations[:number], metric, official_order) is evaluation:
             best = evaluation
-            text += results.format_copies(output_dir, evaluation)
+            text += results.format_copies(folder, evaluation)
         text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
         text += results.SEPARATOR + "\n"
     if best is not None:
         text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
-    with files.write_atomically(os.path.join(output_dir, results.RESULTS_FILE)) as stream:
+    with files.write_atomically(folder.file(results.RESULTS_FILE)) as stream:
         stream.write(heading(evaluations) + text)
     return text
 

@@ -9,6 +9,7 @@ Shapes: B batch size, N features, S sequence length.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ from numpy.typing import NDArray
 
 from albert_tf import tasks
 from albert_tf.checkpoints import containers, finding
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -42,12 +46,11 @@ from albert_tf.squad.decoding import (
     write_answers,
 )
 from albert_tf.squad.features import SquadFeatures
-from albert_tf.squad.reading import SquadData, shuffled
+from albert_tf.squad.reading import SquadData, one_question, read_squad, shuffled
 from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import WindowSettings, make_features
 from albert_tf.tokenization import Tokenizer
-from albert_tf.training.evaluation import Evaluation, evaluation_of_best
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.
@@ -61,6 +64,32 @@ HEAD_V1, HEAD_V2 = (tasks.get(name).head_variable for name in (tasks.SPANS, task
 
 THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
+
+
+def read_data(settings: Settings) -> dict[str, SquadData]:
+    """Returns the questions of each split; "dev" and "test" are both `predict_file`.
+
+    Raises:
+        ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
+    """
+    data = {}
+    if settings.do_train:
+        if not settings.train_file:
+            raise ValueError("--do_train requires --train_file, a file of questions")
+        data["train"] = read_squad(settings.train_file, is_training=True)
+    if settings.do_eval or settings.do_predict:
+        if not settings.predict_file:
+            phase = "predict" if settings.do_predict else "eval"
+            raise ValueError(f"--do_{phase} requires --predict_file, a file of questions")
+        questions = read_squad(settings.predict_file, is_training=False)
+        if settings.do_eval and not questions.has_answers:
+            raise ValueError(f"--do_eval: {settings.predict_file} has no answers to evaluate on")
+        if settings.mixed_segmentation is not None:
+            questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
+        data["dev"] = data["test"] = questions
+    if "question" in settings.splits:
+        data["question"] = one_question(settings.question, settings.context)
+    return data
 
 
 class QuestionAnswering(FineTuningTask):
@@ -96,6 +125,33 @@ class QuestionAnswering(FineTuningTask):
         self.windows = WindowSettings(
             settings.max_seq_length, settings.doc_stride, settings.max_query_length
         )
+
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+        data: Mapping[str, SquadData] | None = None,
+    ) -> QuestionAnswering:
+        """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it.
+
+        Args:
+            settings: the settings of the program.
+            config: the model's config.
+            tokenizer: the tokenizer.
+            trained: the folder of a trained model; None if there is none.
+            data: the questions; None reads them, see `read_data`.
+        """
+        data = read_data(settings) if data is None else data
+        checkpoint = None if trained is None else trained.trained
+        if checkpoint is None and settings.init_checkpoint:
+            checkpoint = containers.find_checkpoint(settings.init_checkpoint)
+        version_2 = choose_version(
+            settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
+        )
+        return cls(settings, config, tokenizer, version_2, data)
 
     def read(self, split: str) -> SquadData:
         """Returns the questions of a split."""
@@ -227,31 +283,33 @@ class QuestionAnswering(FineTuningTask):
             *(settings.null_score_diff_threshold, settings.official_threshold),
         )
 
-    def write_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""
         return write_squad_results(
-            output_dir, evaluations, self.selection_metric, self.settings.official_order
+            folder, evaluations, self.selection_metric, self.settings.official_order
         )
 
-    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text."""
         best = self.best_of(evaluations)
         return format_exactly(best.metrics) if best else ""
 
-    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
         """Writes the prediction files, or returns the answer to a single question as text."""
         answers = self.answer(split, outputs)
         if split.name == "question":
             qas_id = split.data.examples[0].qas_id
-            return describe_answer(answers, qas_id, self.threshold(output_dir))
+            return describe_answer(answers, qas_id, self.threshold(folder))
         if split.data.has_answers:
             predictions = self._evaluate(split.data, answers)[1]
         else:
-            predictions = answers.predictions(self.threshold(output_dir))
-        write_answers(output_dir, answers, predictions)
+            predictions = answers.predictions(self.threshold(folder))
+        write_answers(folder.path, answers, predictions)
         return ""
 
-    def threshold(self, output_dir: str) -> float | None:
+    def threshold(self, folder: RunFolder) -> float | None:
         """Returns the null odds above which a question counts as unanswerable.
 
         This is the threshold of the settings, or else the one found when the best checkpoint was
@@ -260,10 +318,10 @@ class QuestionAnswering(FineTuningTask):
         threshold = self.settings.null_score_diff_threshold
         if threshold is not None or not self.version_2:
             return threshold
-        exported = finding.read_json_if_there(output_dir, THRESHOLD_FILE)
+        exported = finding.read_json_if_there(folder.path, THRESHOLD_FILE)
         if THRESHOLD in exported:
             return float(exported[THRESHOLD])
-        best = evaluation_of_best(output_dir)
+        best = evaluation_of_best(folder)
         evaluated = None if best is None else best.metrics.get(THRESHOLD)
         if evaluated is None:
             logging.warning("The threshold of the null odds is unknown; using 0")
@@ -287,7 +345,7 @@ class QuestionAnswering(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str = "",
+        folder: RunFolder,
     ) -> None:
         """Writes a SavedModel and a TFLite file.
 
@@ -299,7 +357,7 @@ class QuestionAnswering(FineTuningTask):
         features = saved_model.token_features(max_seq_length)
         if self.version_2:
             features = saved_model.token_features(max_seq_length, "p_mask")
-            threshold = json.dumps({THRESHOLD: self.threshold(output_dir)}) + "\n"
+            threshold = json.dumps({THRESHOLD: self.threshold(folder)}) + "\n"
             extra_files = {**extra_files, THRESHOLD_FILE: threshold.encode()}
         saved_model.export_saved_model(
             os.path.join(export_dir, finding.SPAN_EXPORTS),

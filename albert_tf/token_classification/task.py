@@ -29,7 +29,8 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results, tables
 from albert_tf.finetuning.batching import Padding
@@ -39,9 +40,9 @@ from albert_tf.finetuning.tables import BadRowError, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.serving import saved_model
+from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.tokenization import Tokenizer, find_words, is_cjk, word_kind
-from albert_tf.training.evaluation import Evaluation
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
@@ -329,55 +330,51 @@ def _has_iob1(train: Examples[Sentence]) -> bool:
     )
 
 
-def find_tags(settings: Settings, model_folders: Sequence[str] = ()) -> Tags:
-    """Returns the tags saved in the first of these folders that has any, or else of the train file.
+def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
+    """Returns the tags that a trained model has, or else those of the train file.
+
+    Args:
+        settings: the settings of the program.
+        trained: the folder of the trained model; None if there is none.
 
     Raises:
         FileNotFoundError: there is no train file.
         ValueError: the train file is invalid, or its label column does not contain labels.
     """
-    tags = next(filter(None, map(remembered_tags, model_folders)), None)
+    tags = None if trained is None else recorded_tags(trained)
     if tags is None:
         try:  # Not logged, because training reads the file again.
             train = read_sentences(settings, "train", is_logged=False)
         except FileNotFoundError as error:
-            places = "".join(f", nor labels in {folder}" for folder in model_folders)
-            raise FileNotFoundError(f"{error}{places}; it is needed for the labels") from None
+            place = "" if trained is None else f", nor labels in {trained.path}"
+            raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
         return recognize_tags(train, settings.tag_scheme)
     if settings.tag_scheme != AUTO:
         tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
     return tags
 
 
-def remembered_tags(folder: str) -> Tags | None:
-    """Returns the tags that `remember_tags` saved in a model's folder, or None.
+def recorded_tags(folder: RunFolder) -> Tags | None:
+    """Returns the tags that the record of a run has; None if it is not one of this task.
 
     Raises:
-        ValueError: the file is corrupt, was written by another program, or has other labels than
-            the model.
+        ValueError: the record is damaged.
     """
-    recorded, path = run_record.read_details(folder, {"token_labels": list[str]})
-    if not recorded:
+    task = folder.record.task
+    if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
         return None
-    labels = recorded["token_labels"]
-    scheme = recorded.get("tag_scheme") or guess_tags(labels).scheme
-    units = recorded.get("token_units", WORDS)
+    scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
+    units = task.get("token_units", WORDS)
     if scheme not in (*LETTERS, RAW) or units not in (WORDS, CHARACTERS):
         raise ValueError(
-            f"{path}: unknown tag_scheme {scheme!r} or token_units {units!r}; move the file away"
+            f"{folder.path}: unknown tag_scheme {scheme!r} or token_units {units!r} in its record"
         )
-    run_record.check_labels(folder, labels, path)
-    return Tags(tuple(labels), scheme, units)
+    return Tags(folder.record.labels, scheme, units)
 
 
-def remember_tags(folder: str, tags: Tags) -> None:
-    """Records the tags, so that later runs know the labels without the training data."""
-    run_record.write_task(folder, tags_entry(tags))
-
-
-def tags_entry(tags: Tags) -> dict[str, Any]:
-    """Returns what is recorded of the tags."""
-    return {"token_labels": tags.labels, "tag_scheme": tags.scheme, "token_units": tags.units}
+def details_of(tags: Tags) -> dict[str, Any]:
+    """Returns what is recorded of the tags besides their names."""
+    return {"tag_scheme": tags.scheme, "token_units": tags.units}
 
 
 # Spans and metrics
@@ -590,6 +587,18 @@ class TokenClassifier(FineTuningTask):
         self.config = config
         self.tokenizer = tokenizer
 
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+    ) -> TokenClassifier:
+        """Returns the task, with the labels of the trained model or else of the training data."""
+        tags = find_tags(settings, None if settings.do_train else trained)
+        return cls(tags, settings, config, tokenizer)
+
     # Data.
 
     def read(self, split: str) -> Examples[Sentence]:
@@ -646,52 +655,54 @@ class TokenClassifier(FineTuningTask):
         """Returns the labels and the tagging scheme, by which spans are measured."""
         return (self.tags,)
 
-    def describe_evaluations(self, output_dir: str, evaluations: Sequence[Evaluation]) -> str:
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text."""
         best = self.best_of(evaluations) or evaluations[-1]
         metrics = best.metrics | {"global_step": best.step}
-        return f"best checkpoint of {output_dir}\n{results.format_metrics(metrics)}"
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
 
     def write_dev_predictions(
-        self, output_dir: str, split: Split, predict: Callable[[], Outputs]
+        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
         """Writes `dev_predictions.tsv`; see `write_predictions`."""
         labels = self.predicted_labels(split, predict())
-        write_predictions(os.path.join(output_dir, DEV_PREDICTIONS), split.data, labels)
+        write_predictions(folder.file(DEV_PREDICTIONS), split.data, labels)
 
-    def write_predictions(self, output_dir: str, split: Split, outputs: Outputs, step: int) -> str:
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
         """Writes `test_predictions.tsv` and, if labels are known, `predict_results.txt`.
 
         Returns:
             The text of `predict_results.txt`, or "" without labels.
         """
-        path = os.path.join(output_dir, TEST_PREDICTIONS)
+        path = folder.file(TEST_PREDICTIONS)
         write_predictions(path, split.data, self.predicted_labels(split, outputs))
         logging.info("Predictions of %d sentences: %s", len(split.data), path)
         if not split.data.has_labels:
             return ""
         metrics: dict[str, float] = self.measure(split, outputs, 1) | {"global_step": step}
-        return results.write_test_results(output_dir, metrics, self.selection_metric)
+        return results.write_test_results(folder, metrics, self.selection_metric)
 
     # The folder of a run, and its export.
 
-    def check_folder(self, output_dir: str, is_training: bool) -> None:
-        """Compares the labels with those recorded in the folder of a run, if it has checkpoints.
+    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
+        """Compares the labels with those that the model in a folder was trained with.
 
         Raises:
-            ValueError: the checkpoints have different labels.
+            ValueError: they differ.
         """
-        recorded = remembered_tags(output_dir) if finding.has_trained(output_dir) else None
+        recorded = recorded_tags(folder)
         if recorded is not None and recorded.labels != self.labels:
             raise ValueError(
-                f"{output_dir} contains a model with the labels {', '.join(recorded.labels)}, "
+                f"{folder.path} contains a model with the labels {', '.join(recorded.labels)}, "
                 f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
                 "to start from this model, pass it as --init_checkpoint."
             )
 
-    def record(self, output_dir: str) -> None:
-        """Records the labels in the folder of a run."""
-        remember_tags(output_dir, self.tags)
+    def details(self) -> dict[str, Any]:
+        """Returns the tagging scheme, and whether tokens are words or characters."""
+        return details_of(self.tags)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
@@ -703,7 +714,7 @@ class TokenClassifier(FineTuningTask):
         export_dir: str,
         max_seq_length: int,
         extra_files: Mapping[str, bytes],
-        output_dir: str = "",
+        folder: RunFolder,
     ) -> None:
         """Writes a SavedModel, with `labels.txt` beside the vocabulary."""
         labels = "".join(f"{label}\n" for label in self.tags.labels).encode()

@@ -7,15 +7,19 @@ number of replicas, and the rows of a batch that each process computes.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import glob
 import os
 import signal
+from collections.abc import Iterator
 
 import tensorflow as tf
+import tf_keras
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import interruption
+from albert_tf.training import interruption, precision
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
@@ -23,6 +27,63 @@ _TF_CONFIG_EXAMPLE = (
 )
 _INSTALL_CUDA = "pip install 'tensorflow[and-cuda]~=2.20.0'"
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices of a run, and the precision they compute in.
+
+    Attributes:
+        strategy: the distribution strategy.
+        precision: "float32", "bfloat16" or "float16".
+    """
+
+    strategy: tf.distribute.Strategy
+    precision: str
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes files; of several workers, only the first one does."""
+        return is_chief(self.strategy)
+
+
+@contextlib.contextmanager
+def open_devices(settings: DeviceSettings, reason: str | None = None) -> Iterator[Devices]:
+    """Context manager that sets up devices, threads and precision.
+
+    Keras' precision policy is restored at the end of the block. The block must be entered before
+    TensorFlow is initialized.
+
+    Args:
+        settings: the devices, threads and precision.
+        reason: why the precision was chosen, for the log, if it was not by a flag or the hardware.
+
+    Raises:
+        ValueError: the settings require devices that do not exist.
+    """
+    _set_threads(settings.threads)
+    strategy = make_strategy(settings)
+    name, why = precision.resolve(settings.precision)
+    policy = tf_keras.mixed_precision.global_policy()
+    precision.apply(name)
+    why = f"{reason or why}{precision.difference(name)}"
+    logging.info("%-9s %s, %s: %s", "device", describe(strategy), name, why)
+    try:
+        yield Devices(strategy, name)
+    finally:
+        tf_keras.mixed_precision.set_global_policy(policy)
+
+
+def _set_threads(threads: int | None) -> None:
+    if not threads or threads == tf.config.threading.get_intra_op_parallelism_threads():
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    except RuntimeError:
+        raise ValueError(
+            f"--threads={threads}: TensorFlow is already initialized, so its number of threads "
+            "can no longer be changed. Set it in a new process."
+        ) from None
 
 
 def choose_distribution(settings: DeviceSettings) -> str:

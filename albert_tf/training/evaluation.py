@@ -7,112 +7,22 @@ delete old ones, because the best one is kept as `model.ckpt-best`. The results 
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import hashlib
-import json
 import math
-import os
-import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files
-from albert_tf.checkpoints import containers, loading, run_record, store
-from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.checkpoints.store import BEST
+from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints.evaluations import Evaluation, best_of
+from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
 from albert_tf.training import precision, progress
-from albert_tf.training.metrics_log import Curves, format_figures
-from albert_tf.training.reporting import Reports
-from albert_tf.training.step import Batch, Sums, Task
-
-EVALUATIONS_FILE = "evaluations.jsonl"
-LOSS = "eval_loss"  # the metric that decides between equally good checkpoints
-_DIGEST_LENGTH = 16
-
-
-def digest(*parts: Any) -> str:
-    """Returns a short hash of everything that a result depends on."""
-    return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The metrics of one checkpoint.
-
-    Attributes:
-        step: `global_step` of the checkpoint.
-        metrics: name → value.
-        checkpoint: digest of the checkpoint; "" for one outside the output directory.
-        measured_on: digest of the data and settings that the metrics depend on.
-        precision: compute dtype, such as "float32"; None if it was not recorded.
-    """
-
-    step: int
-    metrics: dict[str, float]
-    checkpoint: str
-    measured_on: str
-    precision: str | None = None
-
-
-def best_of(
-    evaluations: Iterable[Evaluation], metric: str, official_order: bool = False
-) -> Evaluation | None:
-    """Returns the evaluation with the largest value of a metric above -1.
-
-    Of several with the same value, it is the one with the lowest `eval_loss`, if that is measured;
-    of those with the same loss, the first one.
-
-    Args:
-        evaluations: evaluations ordered by step.
-        metric: name of the metric.
-        official_order: whether it is the first one whatever its loss, as in Google's programs.
-    """
-    best = None
-    best_rank = (-1.0, math.inf)
-    for evaluation in evaluations:
-        loss = 0.0 if official_order else evaluation.metrics.get(LOSS, 0.0)
-        rank = evaluation.metrics[metric], -loss
-        if rank > best_rank:
-            best = evaluation
-            best_rank = rank
-    return best
-
-
-def read_evaluations(output_dir: str) -> list[Evaluation]:
-    """Reads `evaluations.jsonl` in the order of evaluation; [] if the file does not exist.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    fields = typing.get_type_hints(Evaluation)
-    rows = files.read_own_json_lines(os.path.join(output_dir, EVALUATIONS_FILE), fields)
-    return [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
-
-
-def heading(evaluations: Sequence[Evaluation]) -> str:
-    """Returns the first line of a results file: a comment that states the precision.
-
-    It is "" for float32, so that the file equals Google's. It does not have the form `key = value`,
-    because scripts expect numbers as values.
-    """
-    name = evaluations[-1].precision if evaluations else None
-    if name in (None, "float32"):
-        return ""
-    return f"# Computed in {name}; --precision=float32 gives Google's numbers.\n"
-
-
-def evaluation_of_best(output_dir: str) -> Evaluation | None:
-    """Returns the latest evaluation of a directory's `model.ckpt-best`, or None."""
-    prefix = os.path.join(output_dir, BEST)
-    if not files.exists(prefix + ".index"):
-        return None
-    name = containers.digest(prefix)
-    matching = [e for e in read_evaluations(output_dir) if e.checkpoint == name]
-    return matching[-1] if matching else None
+from albert_tf.training.hooks import Hook
+from albert_tf.training.loop import Trainer
+from albert_tf.training.messages import format_figures
+from albert_tf.training.task import Batch, Sums, Task, add_derived
+from albert_tf.training.tracking import Tracker
 
 
 def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
@@ -141,106 +51,82 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class EarlyStopping:
-    """Stops training when the dev set metric no longer improves.
-
-    Attributes:
-        patience: number of consecutive checkpoints without improvement; 0 disables it.
-    """
-
-    patience: int = 0
-
-    def is_due(self, evaluations: Iterable[Evaluation], metric: str) -> bool:
-        """Returns whether patience ran out at any evaluation, ordered by step; ignores step 0."""
-        best = -math.inf
-        waited = 0
-        for evaluation in evaluations:
-            if not self.patience or not evaluation.step:
-                continue
-            value = evaluation.metrics[metric]
-            is_better = value > best
-            best, waited = (value, 0) if is_better else (best, waited + 1)
-            if waited >= self.patience:
-                return True
-        return False
-
-
-class CheckpointEvaluator:
-    """Evaluates the checkpoints of a directory once each; copies the best to `model.ckpt-best`.
-
-    Larger values of `selection_metric` are better. Checkpoints that have been deleted since they
-    were evaluated still count, except for the best one: the results must be those of
-    `model.ckpt-best`.
+def is_patience_exhausted(evaluations: Iterable[Evaluation], metric: str, patience: int) -> bool:
+    """Returns whether a metric did not improve in `patience` checkpoints in a row.
 
     Args:
-        output_dir: the directory.
-        model: the model that checkpoints are loaded into.
-        measure: called without arguments after a checkpoint is loaded; returns metric → value.
-        selection_metric: name of the metric that selects the best checkpoint.
-        measured_on: `digest` of the data and settings that the metrics depend on. Evaluations with
-            another digest, or another precision than the current one, are kept but ignored.
-        write_results: called after each evaluation with `output_dir` and the evaluations ordered by
-            step; writes the text file of results.
-        early_stopping: when to stop training before the last step.
+        evaluations: evaluations ordered by step; those of step 0 are ignored.
+        metric: name of the metric.
+        patience: the number of checkpoints; 0 for no limit.
+    """
+    best = -math.inf
+    waited = 0
+    for evaluation in evaluations:
+        if not patience or not evaluation.step:
+            continue
+        value = evaluation.metrics[metric]
+        best, waited = (value, 0) if value > best else (best, waited + 1)
+        if waited >= patience:
+            return True
+    return False
+
+
+class CheckpointEvaluator(Hook):
+    """Evaluates the checkpoints of a run once each; copies the best to `model.ckpt-best`.
+
+    As a hook, it evaluates each checkpoint when it is saved. Larger values of the selection metric
+    are better. Checkpoints that have been deleted since they were evaluated still count, except for
+    the best one: the results must be those of `model.ckpt-best`.
+
+    Args:
+        folder: the folder of the run.
+        task: the task, which computes the metrics and writes the text file of results.
+        model: the model of the task that checkpoints are loaded into.
+        tracker: of the run; None for a run that is not tracked.
+        patience: number of checkpoints in a row without improvement after which training stops; 0
+            disables early stopping.
         official_order: whether to evaluate the initial weights, `model.ckpt-0`, as well, and to
             choose among equally good checkpoints as Google's programs do; see `best_of`.
-        reports: of the run, as in `Curves`.
-        percentages: endings of the names of metrics in percent, for the log.
-
-    Attributes:
-        loaded: digest of the checkpoint that `measure` is called for.
     """
 
     def __init__(
         self,
-        output_dir: str,
+        folder: RunFolder,
+        task: Task,
         model: Any,
-        measure: Callable[[], dict[str, float]],
-        selection_metric: str,
-        measured_on: str,
-        write_results: Callable[[str, list[Evaluation]], Any],
-        early_stopping: EarlyStopping = EarlyStopping(),
+        tracker: Tracker | None = None,
+        patience: int = 0,
         official_order: bool = False,
-        reports: Reports | None = None,
-        percentages: tuple[str, ...] = (),
     ) -> None:
-        self.output_dir = output_dir
+        self.folder = folder
+        self.task = task
         self.model = model
-        self.measure = measure
-        self.selection_metric = selection_metric
-        self.measured_on = measured_on
-        self._write_results = write_results
-        self._early_stopping = early_stopping
+        self._tracker = tracker
+        self._patience = patience
         self._official_order = official_order
+        self._measured_on = task.measured_on()
         self._precision = precision.current()
-        self._reports = reports
-        self._percentages = percentages
-        self._best_prefix = os.path.join(output_dir, BEST)
-        self.loaded = ""
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
-        self._all = read_evaluations(output_dir)
+        self._all = folder.evaluations()
+        metric = task.selection_metric
         for evaluation in self.evaluations:
-            if selection_metric not in evaluation.metrics:
+            if metric not in evaluation.metrics:
                 raise ValueError(
-                    f"{output_dir}/{EVALUATIONS_FILE}: the metrics of step {evaluation.step} lack "
-                    f"{selection_metric}. The file is damaged: move it away or restore it from a "
-                    "backup"
+                    f"{folder.file(EVALUATIONS_FILE)}: the metrics of step {evaluation.step} lack "
+                    f"{metric}. The file is damaged: move it away or restore it from a backup"
                 )
         ignored = [e for e in self._all if e not in self.evaluations]
         if ignored:
-            others = sum(e.measured_on != measured_on for e in ignored)
+            others = sum(e.measured_on != self._measured_on for e in ignored)
             logging.warning(
-                "%s/%s: %d evaluations of other data or with other settings, and %d in another "
+                "%s: %d evaluations of other data or with other settings, and %d in another "
                 "precision than %s, are kept there, but left out of the results. The checkpoints "
                 "that still exist are evaluated again.",
-                output_dir,
-                EVALUATIONS_FILE,
+                folder.file(EVALUATIONS_FILE),
                 others,
                 len(ignored) - others,
                 self._precision,
             )
-        run_record.read_results(output_dir)  # report a damaged file before evaluating
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -248,7 +134,7 @@ class CheckpointEvaluator:
         measured = [
             evaluation
             for evaluation in self._all
-            if evaluation.measured_on == self.measured_on
+            if evaluation.measured_on == self._measured_on
             and evaluation.precision in (None, self._precision)
             and evaluation.checkpoint not in self._lost
         ]
@@ -257,51 +143,58 @@ class CheckpointEvaluator:
     @property
     def best(self) -> Evaluation | None:
         """The best evaluation, or None."""
-        return best_of(self.evaluations, self.selection_metric, self._official_order)
+        return best_of(self.evaluations, self.task.selection_metric, self._official_order)
 
-    @property
-    def stops_training(self) -> bool:
-        """Whether early stopping applies."""
-        return self._early_stopping.is_due(self.evaluations, self.selection_metric)
+    def on_start(self, trainer: Trainer) -> None:
+        """Evaluates the remaining checkpoints of an interrupted run, in the process that writes.
 
-    def begin(self, step: int) -> None:
-        """Prepares for training from a step; must be called before training.
-
-        Evaluates the remaining checkpoints of an interrupted run, and keeps the best one, because
-        training deletes old checkpoints. Discards evaluations from this step on whose checkpoints
-        no longer exist: their steps will be trained again.
+        Training would delete old ones. Evaluations from this step on whose checkpoints no longer
+        exist do not count: their steps will be trained again.
         """
+        if not trainer.is_chief:
+            return
         present = self._usable_checkpoints()
-        self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
+        self._all = [e for e in self._all if e.step < trainer.step or e.checkpoint in present]
         self._evaluate_each(present.values())
+        self._stop_if_due(trainer)
 
-    def after_save(self, prefix: str, curves: Curves) -> bool:
-        """Evaluates a checkpoint that was just saved; returns whether to stop training."""
-        if loading.read_step(prefix) or self._official_order:
-            self.evaluate(prefix, curves)
-        return self.stops_training
+    def on_save(self, trainer: Trainer, prefix: str) -> None:
+        """Evaluates a checkpoint that was just saved, and may end training."""
+        if trainer.step or self._official_order:
+            self.evaluate(prefix)
+            self._stop_if_due(trainer)
 
-    def evaluate(self, prefix: str, curves: Curves) -> Evaluation:
+    def _stop_if_due(self, trainer: Trainer) -> None:
+        metric = self.task.selection_metric
+        if is_patience_exhausted(self.evaluations, metric, self._patience):
+            logging.info("Early stopping ends training at step %d", trainer.step)
+            trainer.stop()
+
+    def evaluate(self, prefix: str) -> Evaluation:
         """Evaluates a checkpoint unless this has been done before, and keeps the best one.
 
         Args:
-            prefix: prefix of a checkpoint in the directory.
-            curves: the curves of the run, to which the evaluation is added.
+            prefix: prefix of a checkpoint in the folder.
         """
         name = containers.digest(prefix)
         for evaluation in self.evaluations:
             if evaluation.checkpoint == name:
                 return evaluation
         evaluation = self._measure(prefix, name)
-        self._all.append(evaluation)
-        self._record(curves)
+        self._all = [e for e in self._all if _key(e) != _key(evaluation)] + [evaluation]
+        self._keep_best()  # first, because the result files refer to it
+        self.folder.add_evaluation(evaluation)
+        if self._tracker is not None:
+            tags = {EVAL + metric: value for metric, value in evaluation.metrics.items()}
+            self._tracker.write(evaluation.step, tags)
+        self.task.write_evaluations(self.folder, self.evaluations)
         return evaluation
 
     def evaluate_all(self, init_checkpoint: str | None = None) -> list[Evaluation]:
-        """Evaluates all checkpoints of the directory that have not been evaluated yet.
+        """Evaluates all checkpoints of the folder that have not been evaluated yet.
 
         Args:
-            init_checkpoint: evaluated if the directory has no checkpoint; it is not copied.
+            init_checkpoint: evaluated if the folder has no checkpoint; it is not copied.
 
         Returns:
             All evaluations on these data, ordered by step.
@@ -316,19 +209,19 @@ class CheckpointEvaluator:
             return self.evaluations
         if init_checkpoint:
             measured = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
-            self._write_results(self.output_dir, measured)
+            self.task.write_evaluations(self.folder, measured)
             return measured
         raise ValueError(
-            f"{self.output_dir} contains no checkpoint to evaluate. Train first, or set "
+            f"{self.folder.path} contains no checkpoint to evaluate. Train first, or set "
             "--init_checkpoint."
         )
 
     def _checkpoints(self) -> dict[str, str]:
         """Returns digest → prefix of all checkpoints; `model.ckpt-best` wins over its source."""
-        numbered = store.list_checkpoints(self.output_dir)
+        numbered = self.folder.checkpoints()
         prefixes = [prefix for step, prefix in numbered.items() if step or self._official_order]
-        if files.exists(self._best_prefix + ".index"):
-            prefixes.append(self._best_prefix)
+        if self.folder.has_best:
+            prefixes.append(self.folder.best)
         return {containers.digest(prefix): prefix for prefix in prefixes}
 
     def _usable_checkpoints(self) -> dict[str, str]:
@@ -342,7 +235,7 @@ class CheckpointEvaluator:
         present = self._checkpoints()
         evaluated = {e.checkpoint for e in self.evaluations}
         to_read = [
-            p for name, p in present.items() if name not in evaluated or p == self._best_prefix
+            p for name, p in present.items() if name not in evaluated or p == self.folder.best
         ]
         usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
         for prefix in usable:
@@ -351,76 +244,71 @@ class CheckpointEvaluator:
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # Start with `model.ckpt-best` of an earlier run, so that no worse one can replace it.
-        with contextlib.closing(Curves(self.output_dir, reports=self._reports)) as curves:
-            for prefix in sorted(prefixes, key=lambda prefix: prefix != self._best_prefix):
-                self.evaluate(prefix, curves)
-            if self.evaluations:
-                self._record(curves)
+        for prefix in sorted(prefixes, key=lambda prefix: prefix != self.folder.best):
+            self.evaluate(prefix)
+        if self.evaluations:
+            self._keep_best()
+            self.task.write_evaluations(self.folder, self.evaluations)
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
         loading.load_weights(self.model, prefix)
-        self.loaded = name or containers.digest(prefix)
-        metrics = self.measure()
-        logging.info("evaluated %s  %s", prefix, format_figures(metrics, self._percentages))
+        name_of_loaded = name or containers.digest(prefix)
+        metrics = self.task.compute_metrics(self.model, name_of_loaded)
+        figures = format_figures(metrics, self.task.percentages)
+        logging.info("evaluated %s  %s", prefix, figures)
         step = loading.read_step(prefix)
-        return Evaluation(step, metrics, name, self.measured_on, self._precision)
-
-    def _record(self, curves: Curves) -> None:
-        """Copies the best checkpoint, and writes the evaluations and result files."""
-        self._keep_best()  # first, because the result files refer to it
-        with files.write_atomically(os.path.join(self.output_dir, EVALUATIONS_FILE)) as stream:
-            for earlier in self._all:
-                stream.write(json.dumps(dataclasses.asdict(earlier)) + "\n")
-        curves.set_evaluations({e.step: e.metrics for e in self.evaluations})
-        self._write_results(self.output_dir, self.evaluations)
-        if self.best is not None:
-            figures = self.best.metrics | {GLOBAL_STEP: self.best.step}
-            run_record.record_results(self.output_dir, {"eval": figures})
+        return Evaluation(step, metrics, name, self._measured_on, self._precision)
 
     def _keep_best(self) -> None:
         """Copies the best checkpoint to `model.ckpt-best` unless it is already there."""
         present = self._checkpoints()
-        lost = []
-        while (best := self.best) is not None:
-            source = present.get(best.checkpoint)
-            if source is not None and (
-                source == self._best_prefix or not store.find_damage(source)
-            ):
-                break
-            lost.append(best)
+        first = best = self.best
+        while best is not None and not self._is_usable(present.get(best.checkpoint)):
             self._lost.add(best.checkpoint)
-        if lost:
+            best = self.best
+        if first is not None and first is not best:
+            metric = self.task.selection_metric
             logging.warning(
                 "%s: the best checkpoint, step %d with %s %g, is missing or damaged. It is ignored "
                 "from now on; the best remaining checkpoint is %s.",
-                self.output_dir,
-                lost[0].step,
-                self.selection_metric,
-                lost[0].metrics[self.selection_metric],
+                self.folder.path,
+                first.step,
+                metric,
+                first.metrics[metric],
                 "none" if best is None else f"that of step {best.step}",
             )
-            if not files.exists(self._best_prefix + ".index"):
-                store.set_aside(self._best_prefix)  # there may be data files without an index
-        if best is not None and source is not None and source != self._best_prefix:
-            store.copy_checkpoint(source, self._best_prefix)
+            if not self.folder.has_best:
+                store.set_aside(self.folder.best)  # there may be data files without an index
+        if best is not None and present[best.checkpoint] != self.folder.best:
+            store.copy_checkpoint(present[best.checkpoint], self.folder.best)
+
+    def _is_usable(self, prefix: str | None) -> bool:
+        """Returns whether a checkpoint exists and is not damaged."""
+        if prefix is None:
+            return False
+        return prefix == self.folder.best or not store.find_damage(prefix)
 
     def _warn_of_step_0(self) -> None:
         best = self.best
         last = self.evaluations[-1]
         if best is not None and not best.step and last.step:
+            metric = self.task.selection_metric
             logging.warning(
                 "%s: the best checkpoint is that of step 0, before training: no later checkpoint "
                 "has a larger %s than %g. Train longer or with another --learning_rate.",
-                self.output_dir,
-                self.selection_metric,
-                best.metrics[self.selection_metric],
+                self.folder.path,
+                metric,
+                best.metrics[metric],
             )
+
+
+def _key(evaluation: Evaluation) -> tuple[int, str, str | None]:
+    """Returns what two evaluations of the same checkpoint, trained again, have in common."""
+    return evaluation.step, evaluation.measured_on, evaluation.precision
 
 
 class Evaluator:
     """Computes the metrics of a task over a dataset; the weights may change between calls.
-
-    Its method `evaluate` can be passed to `CheckpointEvaluator` as `measure`.
 
     Args:
         model: called as `model(batch, training=False)`.
@@ -430,7 +318,7 @@ class Evaluator:
     """
 
     def __init__(
-        self, model: Any, task: Task, dataset: tf.data.Dataset, max_steps: int | None = None
+        self, model: Any, task: Any, dataset: tf.data.Dataset, max_steps: int | None = None
     ) -> None:
         self.model = model
         self.task = task
@@ -457,4 +345,5 @@ class Evaluator:
                 entry = totals.setdefault(name, [0.0, 0.0])
                 entry[0] += float(total)
                 entry[1] += float(weight)
-        return {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}
+        means = {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}
+        return add_derived(self.task, means)

@@ -1,7 +1,13 @@
 """The training loop for any task.
 
-Resuming a run is exact: a checkpoint contains weights, optimizer moments and step, and everything
-else that a step depends on (its records and dropout masks) is a function of the seed and the step.
+    trainer = Trainer(take_step, settings, num_train_steps)
+    trainer.restore_latest()
+    trainer.train(batches_from, hooks)
+
+The loop takes steps; everything else is a hook: logging, saving, evaluation, and what users add
+(see `hooks`). Resuming a run is exact: a checkpoint contains weights, optimizer moments and step,
+and everything else that a step depends on (its records and dropout masks) is a function of the seed
+and the step.
 """
 
 from __future__ import annotations
@@ -9,35 +15,40 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
-from tqdm import tqdm
 
 from albert_tf import files, optimization
-from albert_tf.checkpoints import containers, loading, run_record, store
+from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.names import GLOBAL_STEP, by_name
-from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.training import devices
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metrics_log import Curves, MetricsLog, read_means
-from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import RunSettings
-from albert_tf.training.step import Batch, TrainStep
+from albert_tf.training.step import StepResult, TrainStep
+from albert_tf.training.task import Batch, add_derived
+
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
 
 # Even with the policy "skip", the run stops if this many steps contain no good one.
-MOST_SKIPPED_STEPS = 20
-LOG_STEPS = 100  # between two reports by default, unless the run has less than 10 times as many
+MAX_SKIPPED_STEPS = 20
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
-AfterSave = Callable[[str, Curves], Any]  # (checkpoint, curves) → True to stop training
-TOKENS = "tokens"  # key of the number of tokens in the result of a step
 
 
 class NonFiniteLossError(ArithmeticError):
     """The loss, a gradient or an updated weight is NaN or infinite."""
+
+
+class Untimed(NamedTuple):
+    """Steps and seconds that do not count for the speed: compilation, saving and evaluation."""
+
+    steps: int = 0
+    seconds: float = 0.0
 
 
 class Trainer:
@@ -49,12 +60,17 @@ class Trainer:
         take_step: the training step, with its model, task and optimizer.
         settings: settings of the run, such as when to save and log.
         num_train_steps: the step at which training ends.
-        identity: the identity of the run, which is stored with its checkpoints.
-        reports: of the run, as in `Curves`.
+        folder: folder of the run; that of the settings if not given.
 
     Attributes:
         model, optimizer: those of `take_step`.
         step: number of completed steps.
+        batch: the batch of the last step, the rows of this process.
+        is_chief: whether this process writes files.
+        is_saving: whether the last step is followed by a checkpoint.
+        is_stopping: whether the run ends after this step because a signal asked for it.
+        untimed: what does not count for the speed since training began.
+        values: values that hooks add to the next line of the log, by `log`.
     """
 
     def __init__(
@@ -62,22 +78,145 @@ class Trainer:
         take_step: TrainStep,
         settings: RunSettings,
         num_train_steps: int,
-        identity: TrainedWith | None = None,
-        reports: Reports | None = None,
+        folder: RunFolder | None = None,
     ) -> None:
         self.take_step = take_step
         self.settings = settings
         self.num_train_steps = num_train_steps
-        self._identity = identity
-        self._reports = reports
+        self.folder = folder or RunFolder(settings.output_dir)
         self.model = take_step.model
         self.optimizer = take_step.optimizer
         self.step = 0
-        self._slots = self.optimizer.slot_variables(take_step.variables)
-        self._is_chief = devices.is_chief(take_step.strategy)
+        self.batch: Batch = {}
+        self.is_chief = devices.is_chief(take_step.strategy)
+        self.is_stopping = False
+        self.untimed = Untimed()
+        self.values: dict[str, float] = {}
         self._is_one_of_many = devices.is_multi_worker(take_step.strategy)
-        self._results: list[dict[str, tf.Tensor]] = []  # of the steps since the last line
-        self._shapes: set[Any] = set()  # of the batches that a step has been compiled for
+        self._slots = self.optimizer.slot_variables(take_step.variables)
+        self._hooks: Sequence[Hook] = ()
+        self._is_complete = False
+        self._allow_update: tf.Tensor = tf.constant(True)
+        self._unreported: list[StepResult] = []
+        self._compiled_shapes: set[Any] = set()
+
+    # Training.
+
+    def train(self, batches_from: Batches, hooks: Sequence[Hook] = ()) -> None:
+        """Trains from the current step to `num_train_steps`.
+
+        Args:
+            batches_from: step → the batches from that step on, with the rows of this process.
+            hooks: what is done before, during and after training, in this order.
+
+        Raises:
+            NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
+                kept.
+            InterruptedRunError: a signal requested a stop, and a checkpoint has been written.
+            OSError: a checkpoint could not be written.
+        """
+        if self.step >= self.num_train_steps:
+            logging.info("Training is already complete at step %d", self.step)
+            return
+        self._hooks = hooks
+        with StopRequest() as request, contextlib.ExitStack() as stack:
+            for hook in hooks:
+                stack.callback(hook.on_end, self)
+                hook.on_start(self)
+            batches = iter(batches_from(self.step))
+            while self.step < self.num_train_steps and not self._is_complete:
+                result = self._take_step(batches, request.is_made)
+                request.log()
+                # Several workers have to stop at the same step.
+                stops = result.stop_requested if self._is_one_of_many else request.is_made
+                self.is_stopping = bool(stops) and self.step < self.num_train_steps
+                for hook in hooks:
+                    hook.on_step(self, result)
+                if self.is_stopping:
+                    raise InterruptedRunError(
+                        f"stopped at step {self.step} of {self.num_train_steps} as requested, and "
+                        f"saved it in {self.folder.path}. Run the same command again to resume."
+                    )
+
+    def _take_step(self, batches: Iterator[Batch], request_stop: bool) -> StepResult:
+        """Takes the next step, and leaves it out of the speed if it has to be compiled.
+
+        That is the first step, and with XLA, which compiles the kernels also on CPUs, the first one
+        of each length of sequences.
+        """
+        began = time.monotonic()
+        self.batch = next(batches)
+        shapes = tuple(tuple(value.shape) for value in self.batch.values())
+        is_compiled = shapes not in self._compiled_shapes
+        if is_compiled and self._unreported:
+            _wait_for(self._unreported[-1])
+            began = time.monotonic()
+        self._compiled_shapes.add(shapes)
+        result = self.take_step(self.batch, self._allow_update, request_stop)
+        if is_compiled:
+            _wait_for(result)
+            self.leave_out(time.monotonic() - began, steps=1)
+        self._unreported.append(result)
+        self.step += 1
+        if self.settings.nan_policy == "stop":
+            # The loop does not wait for the result of each step. After a bad step, this blocks all
+            # updates until `take_means` looks at the results.
+            self._allow_update = result.is_applied
+        return result
+
+    def leave_out(self, seconds: float, steps: int = 0) -> None:
+        """Leaves out seconds, and steps taken in them, of the speed."""
+        self.untimed = Untimed(self.untimed.steps + steps, self.untimed.seconds + seconds)
+
+    def log(self, **values: float) -> None:
+        """Adds values to the next line of the log, for example the metrics of a hook."""
+        self.values |= values
+
+    def stop(self) -> None:
+        """Ends training after this step, which several workers ignore."""
+        if self._is_one_of_many:
+            logging.warning("Early stopping is not supported with several workers: continuing")
+        self._is_complete = not self._is_one_of_many
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether this step is followed by a checkpoint."""
+        return self.is_stopping or self.is_checkpoint_due
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether the settings ask for a checkpoint of this step."""
+        is_last = self.step == self.num_train_steps
+        return is_last or self.step % self.settings.save_checkpoints_steps == 0
+
+    def take_means(self) -> tuple[dict[str, float], float]:
+        """Returns the mean metrics of the good steps since the last call, and their mean tokens.
+
+        Raises:
+            NonFiniteLossError: there were bad steps, and the policy does not skip them.
+        """
+        results, self._unreported = self._unreported, []
+        first_step = self.step - len(results)
+        bad = [number for number, result in enumerate(results) if not result.is_applied]
+        if bad and self.settings.nan_policy == "stop":
+            self._fail(first_step + bad[0])
+        good = [result for result in results if result.is_finite]
+        skipped = len(results) - len(good)
+        if skipped and not good and skipped >= MAX_SKIPPED_STEPS:
+            self._fail(first_step)
+        if not good:
+            return {"skipped_steps": float(skipped)}, 0.0
+        pairs = [result.metrics | {"loss": result.loss} for result in good]
+        means = {name: _mean([pair[name] for pair in pairs]) for name in pairs[0]}
+        means = add_derived(self.take_step.task, means)
+        means["gradient_norm"] = sum(float(r.gradient_norm) for r in good) / len(good)
+        if skipped:
+            logging.warning("Skipped %d of %d steps: not finite", skipped, len(results))
+            means["skipped_steps"] = float(skipped)
+        tokens = sum(float(result.tokens) for result in good) / len(good)
+        return dict(sorted(means.items())), tokens
+
+    # Checkpoints.
 
     def state(self) -> dict[str, Any]:
         """Returns the content of a checkpoint: weights, moments, loss scale and `global_step`."""
@@ -91,13 +230,13 @@ class Trainer:
         return state
 
     def restore_latest(self) -> bool:
-        """Restores the newest checkpoint of the output directory; returns whether there is one.
+        """Restores the newest checkpoint of the run; returns whether there is one.
 
         Raises:
             ValueError: the checkpoint belongs to another model or optimizer (the message lists the
                 differences), is named after another step, or has NaN or infinite values.
         """
-        prefix = store.newest_usable(self.settings.output_dir)
+        prefix = store.newest_usable(self.folder)
         if prefix is None:
             return False
         reader = containers.open_checkpoint(prefix)
@@ -136,212 +275,33 @@ class Trainer:
         self.optimizer.iterations.assign(step)
         return True
 
-    def save(self, is_regular: bool = True) -> str:
-        """Writes `model.ckpt-<step>` and the text file `checkpoint`; returns the prefix.
+    def save(self) -> None:
+        """Writes a checkpoint of this step, in the process that writes files.
 
-        Old checkpoints are deleted; `checkpoint` lists the others.
-
-        Args:
-            is_regular: whether the settings ask for a checkpoint at this step. Otherwise, it is
-                only there to resume from: it is called `model.ckpt-interrupted_<step>`, is not
-                evaluated, and is removed when the next one is written, so that a run which was
-                stopped ends with the same checkpoints as one that was not.
-        """
-        directory = self.settings.output_dir
-        if self._identity is not None:
-            run_record.write(directory, self._identity)
-            self._identity = None
-        kind = "" if is_regular else "interrupted_"
-        prefix = os.path.join(directory, f"model.ckpt-{kind}{self.step}")
-        store.save_checkpoint(prefix, self.state())
-        store.remove_old_checkpoints(directory, self.settings.keep_checkpoint_max, prefix)
-        names = [os.path.basename(p) for p in store.list_resumable(directory).values()]
-        with files.write_atomically(os.path.join(directory, "checkpoint")) as stream:
-            stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
-            stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
-        return prefix
-
-    def train(self, batches_from: Batches, after_save: AfterSave | None = None) -> None:
-        """Trains from the current step to `num_train_steps`.
-
-        Args:
-            batches_from: step → the batches from that step on, with the rows of this process.
-            after_save: called with the prefix of every checkpoint that is written and the open
-                curves of the run; training stops if it returns True.
-
-        Raises:
-            NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
-                kept.
-            InterruptedRunError: a signal requested a stop, and a checkpoint has been written.
-            OSError: a checkpoint could not be written.
-        """
-        if self.step >= self.num_train_steps:
-            logging.info("Training is already complete at step %d", self.step)
-            self.complete_results()
-            return
-        with StopRequest() as request, contextlib.ExitStack() as stack:
-            log = self._open_log()
-            if log is not None:
-                stack.callback(log.close)
-            self._train(batches_from, after_save, request, log)
-
-    def _train(
-        self,
-        batches_from: Batches,
-        after_save: AfterSave | None,
-        request: StopRequest,
-        log: MetricsLog | None,
-    ) -> None:
-        tenth = max(1, self.num_train_steps // 10)
-        log_steps = self.settings.log_steps or min(LOG_STEPS, tenth)
-        is_done = self.step == 0 and self._save(log, after_save)
-        batches = iter(batches_from(self.step))
-        may_update = tf.constant(True)
-        means = dict[str, float]()
-        with self._progress_bar() as bar:
-            while self.step < self.num_train_steps and not is_done:
-                result = self._take_step(batches, may_update, request.is_made, log)
-                if self.settings.nan_policy == "stop":
-                    # The loop does not wait for the result of each step. After a bad step, this
-                    # blocks all updates until the loop checks the results.
-                    may_update = result["is_good"]
-                bar.update()
-                request.log()
-                # Several workers have to stop at the same step.
-                stops = bool(result["stops"]) if self._is_one_of_many else request.is_made
-                is_due = self._is_checkpoint_due()
-                is_saved = stops or is_due
-                if is_saved or self.step % log_steps == 0:
-                    means = self._take_means()
-                    tokens = means.pop(TOKENS, 0.0)
-                    if log is not None:
-                        rate = float(self.optimizer.learning_rate.numpy())
-                        log.write(self.step, means, rate, tokens)
-                if is_saved:
-                    is_done = self._save(log, None if stops else after_save, is_due)
-                if stops and self.step < self.num_train_steps:
-                    raise InterruptedRunError(
-                        f"stopped at step {self.step} of {self.num_train_steps} as requested, and "
-                        f"saved it in {self.settings.output_dir}. Run the same command again to "
-                        "resume."
-                    )
-        if log is not None:
-            self._record_results(means)
-
-    def _take_step(
-        self, batches: Iterator[Batch], may_update: tf.Tensor, stops: bool, log: MetricsLog | None
-    ) -> dict[str, tf.Tensor]:
-        """Takes the next step, and leaves it out of the speed if it had to be compiled.
-
-        That is the first step, and with XLA, which compiles the kernels also on CPUs, the first one
-        of each length of sequences.
-        """
-        batch = next(batches)
-        shapes = tuple(tuple(value.shape) for value in batch.values())
-        is_compiled = shapes not in self._shapes
-        is_first = not self._shapes
-        self._shapes.add(shapes)
-        if is_compiled and self._results:
-            bool(self._results[-1]["is_finite"])  # waits for the steps before
-        began = time.monotonic()
-        result = self.take_step(batch, may_update, stops)
-        self._results.append(result)
-        self.step += 1
-        if is_compiled and log is not None:
-            bool(result["is_finite"])
-            if is_first:
-                log.restart_clock(self.step)  # which leaves the start of the input out as well
-            else:
-                log.leave_out(time.monotonic() - began)
-        return result
-
-    def complete_results(self) -> None:
-        """Writes the training results if a previous run was killed before it could do so."""
-        directory = self.settings.output_dir
-        if not self._is_chief:
-            return
-        recorded = run_record.read_results(directory).get("train", {})
-        means = read_means(directory, self.step)
-        if means is not None and recorded.get("step") != self.step:
-            self._record_results(means)
-
-    def _record_results(self, means: dict[str, float]) -> None:
-        train = {"step": self.step} | means
-        run_record.record_results(self.settings.output_dir, {"train": train})
-
-    def _open_log(self) -> MetricsLog | None:
-        """Returns the metrics log; None in processes that do not write files."""
-        if not self._is_chief:
-            return None
-        settings = self.settings
-        run_record.read_results(settings.output_dir)  # report a damaged file before training
-        return MetricsLog(
-            settings.output_dir,
-            self.step,
-            self.num_train_steps,
-            settings.train_batch_size,
-            self._reports,
-        )
-
-    def _progress_bar(self) -> tqdm:
-        """Returns a bar on terminals; elsewhere it is silent, as the log says the same."""
-        disable = None if self._is_chief else True
-        total = self.num_train_steps
-        return tqdm(desc="training", total=total, initial=self.step, unit="step", disable=disable)
-
-    def _is_checkpoint_due(self) -> bool:
-        """Returns whether the settings ask for a checkpoint of this step."""
-        is_last = self.step == self.num_train_steps
-        return is_last or self.step % self.settings.save_checkpoints_steps == 0
-
-    def _save(
-        self, log: MetricsLog | None, after_save: AfterSave | None, is_regular: bool = True
-    ) -> bool:
-        """Saves a checkpoint if this process writes files; returns whether to stop training.
-
-        `is_regular` as in `save`.
+        If the settings ask for one, it is called `model.ckpt-<step>`, and the hooks' `on_save` is
+        called. Otherwise, it is only there to resume from: it is called
+        `model.ckpt-interrupted_<step>` and is removed when the next one is written, so that a run
+        which was stopped ends with the same checkpoints as one that was not.
 
         Raises:
             NonFiniteLossError: a weight or moment is not finite.
         """
+        began = time.monotonic()
         self._check_state()
-        if log is None:
-            return False
-        log.curves.sync()
-        prefix = self.save(is_regular=is_regular)
-        is_done = after_save is not None and after_save(prefix, log.curves) is True
-        log.restart_clock(self.step)
-        if is_done and self._is_one_of_many:
-            logging.warning("Early stopping is not supported with several workers: continuing")
-            return False
-        return is_done
-
-    def _take_means(self) -> dict[str, float]:
-        """Returns the mean metrics of the good steps since the last call.
-
-        Raises:
-            NonFiniteLossError: there were bad steps, and the policy does not skip them.
-        """
-        results = self._results
-        self._results = []
-        first_step = self.step - len(results)
-        bad = [number for number, result in enumerate(results) if not result["is_good"]]
-        if bad and self.settings.nan_policy == "stop":
-            self._fail(first_step + bad[0])
-        good = [result for result in results if result["is_finite"]]
-        skipped = len(results) - len(good)
-        if skipped and not good and skipped >= MOST_SKIPPED_STEPS:
-            self._fail(first_step)
-        if not good:
-            return {"skipped_steps": float(skipped)}
-        means = {}
-        for name in good[0].keys() - {"is_finite", "is_good", "stops"}:
-            sums, weights = zip(*(result[name].numpy().tolist() for result in good), strict=True)
-            means[name] = sum(sums) / max(sum(weights), 1e-9)
-        if skipped:
-            logging.warning("Skipped %d of %d steps: not finite", skipped, len(results))
-            means["skipped_steps"] = float(skipped)
-        return dict(sorted(means.items()))
+        if not self.is_chief:
+            return
+        is_regular = self.step == 0 or self.is_checkpoint_due
+        kind = "" if is_regular else "interrupted_"
+        prefix = self.folder.file(f"model.ckpt-{kind}{self.step}")
+        store.save_checkpoint(prefix, self.state())
+        store.remove_old_checkpoints(self.folder, self.settings.keep_checkpoint_max, prefix)
+        names = [os.path.basename(p) for p in self.folder.resumable().values()]
+        with files.write_atomically(self.folder.file("checkpoint")) as stream:
+            stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
+            stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
+        for hook in () if self.is_stopping else self._hooks:
+            hook.on_save(self, prefix)
+        self.leave_out(time.monotonic() - began)
 
     def _check_state(self) -> None:
         """Raises NonFiniteLossError if the last update made a weight or moment NaN or infinite.
@@ -370,7 +330,7 @@ class Trainer:
         return [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
 
     def _last_checkpoint(self) -> str:
-        kept = list(store.list_resumable(self.settings.output_dir).values())
+        kept = list(self.folder.resumable().values())
         return kept[-1] if kept else "(none)"
 
     def _fail(self, step: int) -> None:
@@ -380,3 +340,14 @@ class Trainer:
             f"{self._last_checkpoint()}. Lower --learning_rate, lengthen the warm-up, or skip such "
             "steps with --nan_policy=skip. tf.debugging.enable_check_numerics() finds the tensor."
         )
+
+
+def _wait_for(result: StepResult) -> None:
+    """Waits until a step, which runs asynchronously on a GPU, has been computed."""
+    bool(result.is_finite)
+
+
+def _mean(pairs: Sequence[tf.Tensor]) -> float:
+    """Returns the sum of sums over the sum of weights, of pairs [2] of both."""
+    sums, weights = zip(*(pair.numpy().tolist() for pair in pairs), strict=True)
+    return float(sum(sums) / max(sum(weights), 1e-9))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from albert_tf import files, included
 from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
 
 if TYPE_CHECKING:
@@ -55,16 +56,24 @@ class ModelSettings(SettingsGroup):
         """Folder of the weights that a run starts with, or of its own; None for random weights."""
         if self.init_checkpoint:
             return finding.folder_of(self.init_checkpoint)
-        return self.output_dir if finding.has_trained(self.output_dir) else None
+        return self.output_dir if RunFolder(self.output_dir).trained else None
 
-    def with_config(self) -> Self:
+    def completed(self) -> Self:
         """Returns these settings with the config that is beside the weights, unless one is given.
 
+        All paths are checked. TensorFlow is not imported for local paths, so that mistakes are
+        reported at once. Subclasses complete more.
+
         Raises:
-            FileNotFoundError: there is no config beside the weights. The message says which files
-                were looked for.
-            ValueError: neither a config nor weights are given.
+            ValueError, OSError: a file or folder is missing or unusable, or neither a config nor
+                weights are given. The message names the flag, and what was looked for.
         """
+        settings = self._with_model_files()
+        settings.check_paths()
+        return settings
+
+    def _with_model_files(self) -> Self:
+        """Returns these settings with the files of the model; see `completed`."""
         path = self.init_checkpoint and finding.find_model(self.init_checkpoint)
         settings = dataclasses.replace(self, init_checkpoint=path)
         if self.albert_config_file:
@@ -85,7 +94,7 @@ class ModelSettings(SettingsGroup):
         if self.albert_config_file:
             files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
-        if self.init_checkpoint and not finding.list_checkpoints(self.output_dir):
+        if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
             try:
                 finding.find_checkpoint(self.init_checkpoint)
             except FileNotFoundError as error:
@@ -222,6 +231,25 @@ class EvaluationSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportSettings(SettingsGroup):
+    """Where the trained model is exported to."""
+
+    GROUP = "prediction and export"
+
+    export_dir: str | None = setting(
+        None,
+        "Folder to export the best checkpoint to as a SavedModel; if not given, nothing is "
+        "exported.",
+    )
+
+    def check_paths(self) -> None:
+        """Checks the folder of the export."""
+        super().check_paths()
+        if self.export_dir:
+            files.check_writable(self.export_dir, "--export_dir")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LoggingSettings(SettingsGroup):
     """How often a run reports, and what it draws."""
 
@@ -256,6 +284,11 @@ class RunSettings(
     ModelSettings, DeviceSettings, LoggingSettings, EvaluationSettings, TrainingSettings
 ):
     """Base of the settings of every program that trains."""
+
+    @property
+    def names_for_training(self) -> set[str]:
+        """The settings that the result of training depends on."""
+        return {f.name for f in describe(type(self)) if f.decides in (TRAINING, MODEL)}
 
     @property
     def names_for_model(self) -> set[str]:

@@ -20,7 +20,7 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -28,29 +28,14 @@ from albert_tf.ops import SEED_ALGORITHM
 from albert_tf.optimization import AdamW
 from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
+from albert_tf.training.task import Batch
 
 CLIP_NORM = 1.0
+# Names that a line of `metrics.jsonl` has besides the metrics of the task.
+RESERVED = frozenset(
+    ("step", "loss", "gradient_norm", "learning_rate", "examples_per_second", "tokens_per_second")
+)
 DROPOUT_STREAM = 1  # second half of the dropout seed; other uses of the seed have other numbers
-
-Batch = dict[str, tf.Tensor]
-Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
-
-
-class Task(Protocol):
-    """Interface between a task and the training and evaluation loops."""
-
-    selection_metric: str
-
-    def loss_weights(self, batch: Batch) -> tf.Tensor:
-        """Returns the weight that each term of the loss is divided by, float32 [terms]."""
-
-    def loss(
-        self, outputs: Any, batch: Batch, weights: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, Sums]:
-        """Returns the loss of a batch, and its metrics as name → (weighted sum, weight).
-
-        If the batch is part of a larger one, `weights` are the `loss_weights` of the larger batch.
-        """
 
 
 class Gradients(NamedTuple):
@@ -66,6 +51,48 @@ class Gradients(NamedTuple):
 
     dense: dict[int, tf.Tensor]
     embedding: dict[int, tf.Tensor]
+
+
+class LocalSums(NamedTuple):
+    """Sums over the rows of a replica. Pairs of a sum and its weight are float32 [2].
+
+    Attributes:
+        loss: the loss, as a pair.
+        metrics: name → pair, the metrics of the task.
+        squares: sum of the squared rows of the embedding tables' gradients; see `global_norm`.
+        norm: global norm of the replica's gradient, if it is clipped on each replica.
+        tokens: number of tokens without padding; 0 if it is unknown.
+        stop_requests: number of requests to stop.
+    """
+
+    loss: tf.Tensor
+    metrics: dict[str, tf.Tensor]
+    squares: tf.Tensor
+    norm: tf.Tensor
+    tokens: tf.Tensor
+    stop_requests: tf.Tensor
+
+
+class StepResult(NamedTuple):
+    """The result of a training step, the same on all replicas.
+
+    Attributes:
+        loss: the sum of the losses over the global batch and their weight, float32 [2].
+        metrics: name → the same for each metric of the task.
+        gradient_norm: global norm of the gradient before clipping, float32 scalar.
+        tokens: number of tokens without padding, float32 scalar; 0 if it is unknown.
+        is_finite: whether loss and gradients are finite, bool scalar.
+        is_applied: whether an update was allowed, and this step does not require the run to stop.
+        stop_requested: whether any process requests a stop.
+    """
+
+    loss: tf.Tensor
+    metrics: dict[str, tf.Tensor]
+    gradient_norm: tf.Tensor
+    tokens: tf.Tensor
+    is_finite: tf.Tensor
+    is_applied: tf.Tensor
+    stop_requested: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +118,7 @@ class TrainStep:
 
     Args:
         model: called as `model(batch, training=True, dropout_seed=...)`.
-        task: computes the loss from the model's outputs.
+        task: computes the loss from the model's outputs, with `loss` and `loss_weights` of `Task`.
         optimizer: an optimizer of `albert_tf.optimization`, created in the strategy's scope, like
             the model.
         options: options of the step.
@@ -104,7 +131,7 @@ class TrainStep:
     def __init__(
         self,
         model: Any,
-        task: Task,
+        task: Any,
         optimizer: AdamW,
         options: StepOptions | None = None,
         strategy: tf.distribute.Strategy | None = None,
@@ -133,38 +160,33 @@ class TrainStep:
         )
 
     def __call__(
-        self, batch: Batch, may_update: Any = True, asks_to_stop: Any = False
-    ) -> dict[str, tf.Tensor]:
+        self, batch: Batch, allow_update: Any = True, request_stop: Any = False
+    ) -> StepResult:
         """Runs one training step.
 
         Args:
             batch: the rows of this process, [B / processes, …].
-            may_update: bool scalar; False changes nothing but the step counter.
-            asks_to_stop: whether this process requests that all processes stop.
-
-        Returns:
-            A dict of metric → float32 [2], the sum and weight over the global batch, including
-            `loss`, `gradient_norm` (before clipping) and `tokens` (without padding); and of three
-            bool scalars: `is_finite`, whether loss and gradients are finite; `is_good`, whether
-            `may_update` is set and this step does not require the run to stop; and `stops`, whether
-            any process requests a stop.
+            allow_update: bool scalar; False changes nothing but the step counter.
+            request_stop: whether this process requests that all processes stop.
         """
-        return self.function(batch, tf.constant(may_update), tf.constant(asks_to_stop))
+        result: StepResult = self.function(
+            batch, tf.constant(allow_update), tf.constant(request_stop)
+        )
+        return result
 
-    def _run(self, batch: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
+    def _run(self, batch: Batch, allow_update: tf.Tensor, request_stop: tf.Tensor) -> StepResult:
         """Runs the step on all replicas of this process."""
         rows = self._split_rows(batch)
-        results = self.strategy.run(self._replica_step, args=(rows, may_update, asks_to_stop))
+        results = self.strategy.run(self._replica_step, args=(rows, allow_update, request_stop))
         # All replicas return the same values: sums over all of them.
-        result = {
-            name: self.strategy.experimental_local_results(value)[0]
-            for name, value in results.items()
-        }
+        result: StepResult = tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0], results
+        )
         if self.loss_scale is not None:
             # In float16 an overflow is normal, unless the scale is already at its minimum.
             is_least = self.loss_scale.value <= self.loss_scale.minimum
-            result["is_good"] = may_update & (result["is_finite"] | ~is_least)
-            self.loss_scale.update(result["is_finite"])
+            result = result._replace(is_applied=allow_update & (result.is_finite | ~is_least))
+            self.loss_scale.update(result.is_finite)
         return result
 
     def _split_rows(self, batch: Batch) -> Any:
@@ -183,48 +205,64 @@ class TrainStep:
         with tf.device("CPU"):
             return self.strategy.experimental_distribute_values_from_function(take)
 
-    def _replica_step(self, rows: Batch, may_update: tf.Tensor, asks_to_stop: tf.Tensor) -> Any:
+    def _replica_step(
+        self, rows: Batch, allow_update: tf.Tensor, request_stop: tf.Tensor
+    ) -> StepResult:
         """Runs the step on one replica, with its rows. All replicas return the same values."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         weights = self.task.loss_weights(rows)
         if not self.options.clip_per_replica:
             weights = self._all_reduce(weights)
 
-        gradients, sums = self._accumulate_gradients(rows, replica, weights)
-        factor: tf.Tensor | float = 1.0
+        gradients, local = self._accumulate_gradients(rows, replica, weights)
         if self.options.clip_per_replica:
-            norm = global_norm(gradients, sums["squares"][0])
-            sums["norm"] = _with_weight(norm)  # the sum is finite if all norms are
+            norm = global_norm(gradients, local.squares)
+            local = local._replace(norm=norm)  # the sum is finite if all norms are
             gradients = scale_gradients(gradients, clipping_factor(norm))
-        sums["stops"] = _with_weight(tf.cast(asks_to_stop, tf.float32))
-        share = 1.0 / self.strategy.num_replicas_in_sync
+        local = local._replace(stop_requests=tf.cast(request_stop, tf.float32))
         if "input_mask" in rows:
             tokens = tf.reduce_sum(tf.cast(rows["input_mask"], tf.float32))
-            sums["tokens"] = tf.stack((tokens, share))
+            local = local._replace(tokens=tokens)
 
         gradients = self._all_reduce(gradients)
-        # A single all-reduce for all sums.
-        totals = tf.unstack(self._all_reduce(tf.stack(list(sums.values()))))
-        sums = dict(zip(sums, totals, strict=True))
-        squares = sums.pop("squares")[0]
+        total = self._sum_up(local)
+        factor: tf.Tensor | float = 1.0
         if self.options.clip_per_replica:
-            norm = sums.pop("norm")[0]
-            sums["gradient_norm"] = _with_weight(norm * share)
+            norm = total.norm
+            gradient_norm = norm * (1.0 / self.strategy.num_replicas_in_sync)
         else:
-            norm = global_norm(gradients, squares)
+            norm = gradient_norm = global_norm(gradients, total.squares)
             factor = clipping_factor(norm)
-            sums["gradient_norm"] = _with_weight(norm)
 
-        stops = sums.pop("stops")[0] > 0
-        is_finite = tf.math.is_finite(sums["loss"][0] + norm)
-        is_good = is_finite & may_update
-        gradients = scale_gradients(gradients, tf.where(is_good, factor, 0.0))
+        is_finite = tf.math.is_finite(total.loss[0] + norm)
+        is_applied = is_finite & allow_update
+        gradients = scale_gradients(gradients, tf.where(is_applied, factor, 0.0))
         by_position = gradients.dense | gradients.embedding
         self.optimizer.apply_gradients_if(
-            is_good,
+            is_applied,
             [(by_position[position], self.variables[position]) for position in sorted(by_position)],
         )
-        return sums | {"is_finite": is_finite, "is_good": is_good, "stops": stops}
+        return StepResult(
+            total.loss,
+            total.metrics,
+            gradient_norm,
+            total.tokens,
+            is_finite,
+            is_applied,
+            total.stop_requests > 0,
+        )
+
+    def _sum_up(self, local: LocalSums) -> LocalSums:
+        """Returns the sums over all replicas, by a single all-reduce."""
+        if self.strategy.num_replicas_in_sync == 1:
+            return local
+        parts = tf.nest.flatten(local)
+        sizes = [part.shape.num_elements() for part in parts]
+        joined = tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+        totals = tf.split(self._all_reduce(joined), sizes)
+        shaped = [tf.reshape(x, part.shape) for x, part in zip(totals, parts, strict=True)]
+        summed: LocalSums = tf.nest.pack_sequence_as(local, shaped)
+        return summed
 
     def _all_reduce(self, values: Any) -> Any:
         """Returns tensors summed over all replicas."""
@@ -235,11 +273,11 @@ class TrainStep:
 
     def _accumulate_gradients(
         self, rows: Batch, replica: tf.Tensor | int, weights: tf.Tensor
-    ) -> tuple[Gradients, dict[str, tf.Tensor]]:
+    ) -> tuple[Gradients, LocalSums]:
         """Returns the results of `_gradients`, summed over the replica's micro-batches."""
         count = self.options.micro_batches
 
-        def compute(number: tf.Tensor | int) -> tuple[Gradients, dict[str, tf.Tensor]]:
+        def compute(number: tf.Tensor | int) -> tuple[Gradients, LocalSums]:
             seed = self._dropout_seed(replica * count + number)
             return self._gradients(take_part(rows, number, count), weights, seed)
 
@@ -270,12 +308,8 @@ class TrainStep:
 
     def _gradients(
         self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Gradients, dict[str, tf.Tensor]]:
-        """Returns the gradients of a micro-batch, and sums as name → float32 [2], (sum, weight).
-
-        The sums are those of the metrics, `loss`, and `squares`, the sum of the squared rows of the
-        embedding tables' gradients, which `global_norm` needs.
-        """
+    ) -> tuple[Gradients, LocalSums]:
+        """Returns the gradients of a micro-batch, and its sums."""
         with tf.GradientTape() as tape:
             outputs = self.model(batch, training=True, dropout_seed=seed)
             loss, sums = self.task.loss(outputs, batch, weights)
@@ -302,11 +336,21 @@ class TrainStep:
         parts = self.options.micro_batches
         if not self.options.clip_per_replica:
             parts *= self.strategy.num_replicas_in_sync
-        pairs = {name: tf.stack(pair) for name, pair in sums.items()}
-        return gradients, pairs | {
-            "loss": tf.stack((loss, 1.0 / parts)),
-            "squares": _with_weight(squares),
-        }
+        if taken := RESERVED & sums.keys():
+            raise ValueError(
+                f"the task's metric {min(taken)!r} has the name of a metric of every run: give it "
+                "another one"
+            )
+        zero = tf.constant(0.0)
+        local = LocalSums(
+            loss=tf.stack((loss, 1.0 / parts)),
+            metrics={name: tf.stack(pair) for name, pair in sums.items()},
+            squares=squares,
+            norm=zero,
+            tokens=zero,
+            stop_requests=zero,
+        )
+        return gradients, local
 
 
 def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:
@@ -350,8 +394,3 @@ def take_part(batch: Batch, number: tf.Tensor | int, count: int) -> Batch:
         return tf.ensure_shape(parts[number], (rows, *value.shape[1:]))
 
     return {name: take(value) for name, value in batch.items()}
-
-
-def _with_weight(total: tf.Tensor) -> tf.Tensor:
-    """Returns the pair of a sum and the weight 1, float32 [2]."""
-    return tf.stack((total, 1.0))

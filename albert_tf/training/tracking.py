@@ -15,6 +15,7 @@ from albert_tf import files
 from albert_tf.training.settings import RunSettings
 
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
+TRAIN = "train/"  # prefix of the tags of training
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
 Hyperparameters = dict[str, bool | int | float | str]
@@ -80,7 +81,7 @@ class TensorBoard:
             raise OSError(f"{self._output_dir}: {reason} ({message})") from None
 
 
-class Reports:
+class Tracker:
     """Context manager that reports the metrics of a run, in addition to `metrics.jsonl`.
 
     Files are opened when the first metrics are written.
@@ -100,17 +101,17 @@ class Reports:
         self._open: TensorBoard | None = None
         self._wandb_run: Any = None
 
-    def __enter__(self) -> Reports:
+    def __enter__(self) -> Tracker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._open is not None:
+            self._open.close()
+        if self._wandb_run is not None:
+            self._wandb_run.finish()
 
-    def write(self, rows: Mapping[int, Mapping[str, float]]) -> None:
-        """Reports metrics.
-
-        Args:
-            rows: step → tag → value.
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Reports metrics, as tag → value.
 
         Raises:
             OSError: TensorBoard's file cannot be written.
@@ -119,17 +120,7 @@ class Reports:
             if self._to_wandb:
                 self._wandb_run = _start_wandb(self._output_dir, self._settings)
             self._open = TensorBoard(self._output_dir, self._settings)
-        for step, values in rows.items():
-            self._open.write(step, values)
-
-    def close(self) -> None:
-        """Closes what is open; the next `write` opens it again."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-        if self._wandb_run is not None:
-            self._wandb_run.finish()
-            self._wandb_run = None
+        self._open.write(step, values)
 
 
 def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:
@@ -148,9 +139,9 @@ def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:
     )
 
 
-def of_run(settings: RunSettings) -> Reports:
-    """Returns the reports for a run with these settings."""
-    return Reports(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
+def of_run(settings: RunSettings) -> Tracker:
+    """Returns the tracker for a run with these settings."""
+    return Tracker(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
 
 
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:

@@ -1,0 +1,299 @@
+"""The folder of a run: its record, checkpoints, evaluations, metrics and lock.
+
+Programs and functions that work with a run get its `RunFolder`, and no other module knows the names
+of these files. Each is written whole, under a temporary name, or line by line:
+
+* `run.json`: the `RunRecord`;
+* `albert_config.json`: the model's config;
+* `model.ckpt-<step>`, `model.ckpt-interrupted_<step>`, `model.ckpt-best`: checkpoints;
+* `evaluations.jsonl` and `metrics.jsonl`: a line for each evaluation and for each report. Lines are
+  only appended, and of those of the same step, the last one counts;
+* `runs.jsonl`: a line for each start.
+
+TensorFlow is not imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import filelock
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints import huggingface_tasks, run_record
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.names import BEST, INTERRUPTED, NUMBERED
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.config import AlbertConfig, is_hugging_face
+
+CONFIG_FILE = "albert_config.json"
+EVALUATIONS_FILE = "evaluations.jsonl"
+METRICS_FILE = "metrics.jsonl"
+STARTS_FILE = "runs.jsonl"
+LOCK_FILE = ".lock"
+EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
+_HUGGING_FACE_FILE = "config.json"
+
+# Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
+# files of `files.write_atomically`.
+_HALF_WRITTEN = re.compile(
+    rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
+)
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class RunFolder:
+    """The folder of a run, of a converted or saved model, or of any other model.
+
+    Args:
+        path: the folder, which may not exist yet.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._record: RunRecord | None = None
+
+    def file(self, name: str) -> str:
+        """Returns the path of a file of the folder."""
+        return os.path.join(self.path, name)
+
+    # The record.
+
+    @property
+    def record(self) -> RunRecord:
+        """The record, which is read once; an empty one if there is none.
+
+        In a folder of Hugging Face, `config.json` says which task and labels the model has, if the
+        record does not.
+
+        Raises:
+            ValueError: a file is damaged.
+        """
+        if self._record is None:
+            path = self.file(run_record.FILE)
+            text = files.read_text(path) if files.exists(path) else ""
+            record = RunRecord.from_json(text, path) if text else RunRecord()
+            task = record.task or self._hugging_face_task()
+            self._record = dataclasses.replace(record, task=task)
+        return self._record
+
+    def _hugging_face_task(self) -> dict[str, Any]:
+        path = self.file(_HUGGING_FACE_FILE)
+        values = files.read_json(path) if files.exists(path) else {}
+        if not is_hugging_face(values):
+            return {}
+        try:
+            return huggingface_tasks.read_task(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def write_record(self, record: RunRecord) -> None:
+        """Replaces the record."""
+        with files.write_atomically(self.file(run_record.FILE)) as stream:
+            stream.write(record.to_json())
+        self._record = record
+
+    def add_start(self, record: RunRecord) -> None:
+        """Appends a start, with its settings, to `runs.jsonl`."""
+        row = {**record.start, "settings": record.settings}
+        files.append_json_lines(self.file(STARTS_FILE), [row])
+
+    # The config.
+
+    def check_config(self, config: AlbertConfig, source: str) -> None:
+        """Compares a model's config with the one in the folder, if there is one.
+
+        Args:
+            config: the config.
+            source: its file, for the message.
+
+        Raises:
+            ValueError: the folder contains the config of another model.
+        """
+        path = self.file(CONFIG_FILE)
+        if not files.exists(path):
+            return
+        here = config.to_dict()
+        there = AlbertConfig.from_json_file(path).to_dict()
+        differing = [
+            f"{key} is {there.get(key)} there, but {here.get(key)} in {source}"
+            for key in sorted(here.keys() | there.keys())
+            if here.get(key) != there.get(key)
+        ]
+        if differing:
+            raise ValueError(
+                f"--output_dir={self.path} contains another model ({path}): "
+                f"{'; '.join(differing)}. Choose another folder."
+            )
+
+    def keep_config(self, config: AlbertConfig) -> None:
+        """Writes the model's config unless the folder has one."""
+        if not files.exists(self.file(CONFIG_FILE)):
+            config.to_json_file(self.file(CONFIG_FILE))
+
+    # Checkpoints.
+
+    def checkpoints(self, names: re.Pattern[str] = NUMBERED) -> dict[int, str]:
+        """Returns the numbered checkpoints as step → prefix, in ascending order.
+
+        They are found by their `.index` files. The text file `checkpoint` is ignored because in
+        released archives it contains a path on another machine.
+
+        Args:
+            names: pattern of their names, whose group 1 is the step.
+        """
+        if not files.is_directory(self.path):
+            return {}
+        matches = (
+            names.fullmatch(name.removesuffix(".index"))
+            for name in files.list_directory(self.path)
+            if name.endswith(".index")
+        )
+        steps = {int(match[1]): self.file(match[0]) for match in matches if match}
+        return dict(sorted(steps.items()))
+
+    def resumable(self) -> dict[int, str]:
+        """Returns the checkpoints that training can be resumed from, as `checkpoints` does.
+
+        These are the numbered ones, and the one of a run that a signal stopped.
+        """
+        return dict(sorted((self.checkpoints(INTERRUPTED) | self.checkpoints()).items()))
+
+    @property
+    def best(self) -> str:
+        """Prefix of `model.ckpt-best`, which may not exist."""
+        return self.file(BEST)
+
+    @property
+    def has_best(self) -> bool:
+        """Whether `model.ckpt-best` exists."""
+        return files.exists(self.best + ".index")
+
+    @property
+    def trained(self) -> str | None:
+        """Prefix of `model.ckpt-best`, or else of the newest checkpoint; None if there is none."""
+        numbered = None if self.has_best else list(self.checkpoints().values())
+        return self.best if numbered is None else (numbered[-1] if numbered else None)
+
+    @property
+    def step(self) -> int | None:
+        """The step that training is resumed from; None if there is no checkpoint."""
+        steps = list(self.resumable())
+        if not steps and self.has_best:
+            return 1  # any step after 0: the model has been trained
+        return steps[-1] if steps else None
+
+    # Evaluations and metrics.
+
+    def evaluations(self) -> list[Evaluation]:
+        """Returns the evaluations, of which the last one with the same data and step counts.
+
+        They are in the order of evaluation.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        fields = typing.get_type_hints(Evaluation)
+        rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
+        last: dict[Any, Evaluation] = {}
+        for row in rows:
+            entry = Evaluation(**{name: row[name] for name in fields if name in row})
+            key = entry.step, entry.measured_on, entry.precision
+            last.pop(key, None)
+            last[key] = entry
+        return list(last.values())
+
+    def add_evaluation(self, evaluation: Evaluation) -> None:
+        """Appends an evaluation, also to the metrics."""
+        files.append_json_lines(self.file(EVALUATIONS_FILE), [dataclasses.asdict(evaluation)])
+        self.add_metrics(
+            evaluation.step, {EVAL + name: x for name, x in evaluation.metrics.items()}
+        )
+
+    def add_metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Appends a line to the metrics."""
+        files.append_json_lines(self.file(METRICS_FILE), [{"step": step, **values}])
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Returns the lines of the metrics, sorted by step, training before evaluation.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        rows = files.read_own_json_lines(self.file(METRICS_FILE), {"step": int})
+        last = {(row["step"], _is_evaluation(row)): row for row in rows}
+        return [last[key] for key in sorted(last)]
+
+    # The lock.
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Context manager that locks the folder and removes partial files of a killed process.
+
+        The file `.lock` is locked by the process that writes to the folder. The kernel releases the
+        lock whenever and however the process ends, so it is never stale; the file itself stays. A
+        process may lock the same folder again while it holds the lock. There is no locking on
+        remote paths, on file systems that do not support it (with a warning), and in read-only
+        folders.
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            ValueError: another process holds the lock.
+        """
+        if files.is_remote(self.path):
+            text = "%s is remote and cannot be locked: only one process may write to it"
+            logging.info(text, self.path)
+            yield
+            return
+        os.stat(self.path)
+        path = os.path.join(os.path.realpath(self.path), LOCK_FILE)
+        # A singleton for each path counts how often this process has acquired the lock. A soft lock
+        # is only a file and would outlive a killed process.
+        held = filelock.FileLock(
+            path, timeout=0, is_singleton=True, thread_local=False, fallback_to_soft=False
+        )
+        is_first = not held.is_locked
+        if not self._acquire(held):
+            yield
+            return
+        try:
+            if is_first:
+                self._remove_half_written()
+            yield
+        finally:
+            held.release()
+
+    def _acquire(self, held: filelock.BaseFileLock) -> bool:
+        """Acquires the lock; returns False if the folder does not support locking."""
+        try:
+            held.acquire()
+        except filelock.Timeout:
+            raise ValueError(
+                f"{self.path} is in use by another process. Two runs in one folder would overwrite "
+                "each other: wait for that run, stop it, or choose another --output_dir."
+            ) from None
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                logging.warning(
+                    "%s: not locked against other processes (%s)", self.path, error.strerror
+                )
+            return False
+        return True
+
+    def _remove_half_written(self) -> None:
+        for name in sorted(os.listdir(self.path)):
+            if _HALF_WRITTEN.fullmatch(name):
+                logging.info("%s: removing the partial file %s", self.path, name)
+                os.remove(self.file(name))
+
+
+def _is_evaluation(row: Iterable[str]) -> bool:
+    return any(name.startswith(EVAL) for name in row)

@@ -1,0 +1,167 @@
+"""Hooks: what a run does besides taking steps, such as logging and saving.
+
+    def log_norm(trainer, result):
+        trainer.log(word_norm=float(tf.norm(trainer.model.encoder.embeddings.word_embeddings)))
+
+    pretraining.run(settings, hooks=[every(100, log_norm)])
+
+A hook of your own runs before those of this module, so that what it logs is in the line of the same
+step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from absl import logging
+from tqdm import tqdm
+
+from albert_tf.training.loop import Trainer, Untimed
+from albert_tf.training.messages import format_figures, format_seconds, most_telling
+from albert_tf.training.step import StepResult
+from albert_tf.training.tracking import TRAIN, Tracker
+
+LOG_STEPS = 100  # between two lines by default, unless the run has less than 10 times as many
+
+
+class Hook:
+    """What is done during training; by default, nothing."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Is called before the first step."""
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Is called after each step.
+
+        Args:
+            trainer: the trainer, whose attributes are those after the step.
+            result: the result of the step. Reading its values waits for the device.
+        """
+
+    def on_save(self, trainer: Trainer, prefix: str) -> None:
+        """Is called after a checkpoint was written, in the process that writes files.
+
+        Args:
+            trainer: the trainer.
+            prefix: prefix of the checkpoint.
+        """
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Is called when training ends, also by an error."""
+
+
+def every(steps: int, call: Callable[[Trainer, StepResult], object]) -> Hook:
+    """Returns a hook that calls a function after each step whose number is a multiple of `steps`.
+
+    Args:
+        steps: number of steps between two calls.
+        call: the function, as `Hook.on_step`.
+    """
+
+    class Every(Hook):
+        def on_step(self, trainer: Trainer, result: StepResult) -> None:
+            if trainer.step % steps == 0:
+                call(trainer, result)
+
+    return Every()
+
+
+class ProgressBar(Hook):
+    """Shows a bar on terminals; elsewhere it is silent, as the log says the same."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Opens the bar."""
+        self._bar = tqdm(
+            desc="training",
+            total=trainer.num_train_steps,
+            initial=trainer.step,
+            unit="step",
+            disable=None if trainer.is_chief else True,
+        )
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Moves the bar."""
+        self._bar.update()
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Closes the bar."""
+        self._bar.close()
+
+
+class LogMetrics(Hook):
+    """Logs the mean metrics since the last line, with the speed and the time that is left.
+
+    Lines go to the log, to `metrics.jsonl`, and to the trackers. In a process that writes no files,
+    the metrics are only checked.
+
+    Args:
+        tracker: of the run.
+    """
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        # Step, time and `Trainer.untimed` at the last line. The first step, which waits for
+        # compilation and the first batch, is not timed.
+        self._since: tuple[int, float, Untimed] | None = None
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Logs a line if one is due, and before each checkpoint."""
+        if self._since is None:
+            self._since = trainer.step, time.monotonic(), trainer.untimed
+        tenth = max(1, trainer.num_train_steps // 10)
+        steps = trainer.settings.log_steps or min(LOG_STEPS, tenth)
+        if trainer.step % steps and not trainer.is_saving:
+            return
+        means, tokens = trainer.take_means()  # waits for the steps
+        if not trainer.is_chief:
+            return
+        values = means | trainer.values
+        values["learning_rate"] = float(trainer.optimizer.learning_rate.numpy())
+        speed = self._speed(trainer)  # in steps per second
+        batch_size = trainer.settings.train_batch_size
+        if speed:
+            values["examples_per_second"] = speed * batch_size
+            if tokens:
+                values["tokens_per_second"] = speed * tokens
+        trainer.values = {}
+        trainer.folder.add_metrics(trainer.step, values)
+        self._tracker.write(trainer.step, {TRAIN + name: x for name, x in values.items()})
+        logging.info("%s", _line(trainer, values, speed))
+
+    def _speed(self, trainer: Trainer) -> float:
+        """Returns the steps per second since the last line; 0 if none was timed."""
+        assert self._since is not None
+        now = trainer.step, time.monotonic(), trainer.untimed
+        before, self._since = self._since, now
+        steps = now[0] - before[0] - (now[2].steps - before[2].steps)
+        seconds = now[1] - before[1] - (now[2].seconds - before[2].seconds)
+        return steps / max(seconds, 1e-9)
+
+
+def _line(trainer: Trainer, values: dict[str, float], speed: float) -> str:
+    """Returns a line of the log."""
+    line = f"step {trainer.step}/{trainer.num_train_steps}  {format_figures(most_telling(values))}"
+    line += f"  lr {values['learning_rate']:.1e}"
+    if "gradient_norm" in values:
+        line += f"  gnorm {values['gradient_norm']:.2g}"
+    if speed:
+        unit = "tok" if "tokens_per_second" in values else "ex"
+        count = values.get("tokens_per_second", values["examples_per_second"])
+        left = (trainer.num_train_steps - trainer.step) / speed
+        line += f"  {count:,.0f} {unit}/s  {format_seconds(left)} left"
+    return line
+
+
+class SaveCheckpoints(Hook):
+    """Saves the initial weights, and checkpoints when the settings or a signal ask for them."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Saves the initial weights of a new run."""
+        if trainer.step == 0:
+            trainer.save()
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Saves a checkpoint if one is due."""
+        if trainer.is_saving:
+            trainer.save()
