@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
+from albert_tf import config
 from albert_tf.acceleration import formula
 from albert_tf.config import LAYER_NORM_EPSILON
 
@@ -70,11 +72,9 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * x * (1.0 + tf.math.tanh(GELU_SCALE * (x + GELU_CUBE * tf.pow(x, 3))))
 
 
+# Keras's functions of these names, except for gelu.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "gelu": gelu,
-    "relu": tf.nn.relu,
-    "tanh": tf.math.tanh,
-    "linear": tf.identity,
+    name: gelu if name == "gelu" else tf_keras.activations.get(name) for name in config.ACTIVATIONS
 }
 
 

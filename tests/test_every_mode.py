@@ -22,7 +22,7 @@ from albert_tf.acceleration import CPU, TPU
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
-from tests import kernel_arguments
+from tests import kernel_arguments, numpy_albert
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
 
@@ -164,7 +164,7 @@ def draw_config(draws, layers, is_released):
     }
     if is_released:
         return AlbertConfig(**TINY_SHAPE | changes)
-    changes["hidden_act"] = draws.choice(ACTIVATIONS)
+    changes["hidden_act"] = draws.choice(list(ACTIVATIONS))
     changes["layout"] = draws.choice(("google", "albert_zh"))
     if changes["layout"] == "albert_zh":
         changes["ln_type"] = draws.choice(("postln", "preln"))
@@ -216,6 +216,10 @@ def numpy_outputs(model, inputs, keeps):
         inputs["segment_ids"],
         inputs.get("masked_lm_positions"),
     )
+
+
+def test_numpy_computes_every_activation():
+    assert numpy_albert.ACTIVATIONS.keys() == ops.ACTIVATIONS.keys() == ACTIVATIONS.keys()
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
