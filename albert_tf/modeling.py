@@ -42,9 +42,9 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
-from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
-    fused,
-    fused_xla,
+from albert_tf import (  # noqa: F401, two of them register kernels
+    kernels_cpu,
+    kernels_xla,
     ops,
     sentence_objectives,
 )

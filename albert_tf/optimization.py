@@ -21,8 +21,8 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import fused
-from albert_tf.acceleration import formula
+from albert_tf.acceleration import CPU, op, register_kernel
+from albert_tf.kernels_cpu import compiled
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
@@ -289,7 +289,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return config
 
 
-@formula
+@op
 def updated(
     gradient,
     m,
@@ -328,8 +328,11 @@ def _is_large(_, m, *__):
     return m.shape.num_elements() >= MIN_COMPILED_ELEMENTS
 
 
-# The same operations in one pass over memory.
-fused.accelerates(updated, _is_large)(fused.compiled(updated.function))
+@register_kernel(updated, CPU, when=_is_large)
+@compiled
+def _updated(*arguments):
+    """The same operations in one pass over memory."""
+    return updated.function(*arguments)
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")

@@ -1,4 +1,4 @@
-"""Arguments for the accelerated forms and their formulas, drawn at random.
+"""Arguments for kernels and their operations, drawn at random.
 
 Sizes that no loop is made for, masks with and without padding, with and without dropout.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import ops, optimization
-from albert_tf.acceleration import Formula
+from albert_tf.acceleration import Op
 
 HIDDEN = 12
 
@@ -40,7 +40,7 @@ def seed_of(random: np.random.Generator) -> tf.Tensor:
 
 
 def dropout(random: np.random.Generator) -> tuple[float, tf.Tensor | None]:
-    """Returns a rate, 0 in half of the cases, and a seed, None as outside training in half."""
+    """Draws a dropout rate, 0 or 0.3, and a seed, None as in evaluation or two integers."""
     seed = seed_of(random) if random.random() < 0.5 else None
     return float(random.choice((0.0, 0.3))), seed
 
@@ -102,8 +102,8 @@ def of_updated(random):
     return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts, corrections
 
 
-# Formula → a function that draws its arguments, float32 tensors among them.
-ARGUMENTS: dict[Formula, Callable[[np.random.Generator], tuple[Any, ...]]] = {
+# Operation → a function that draws its arguments, float32 tensors among them.
+ARGUMENTS: dict[Op, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     ops.keep_mask: of_keep_mask,
     ops.gelu: of_gelu,
     ops.feed_forward: of_feed_forward,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import fused, ops
+from albert_tf import kernels_cpu, ops
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
@@ -244,7 +244,7 @@ def test_kernels_are_initialized_with_different_truncated_normals():
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch, is_compiled):
     changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}
     model = AlbertForPretraining(dataclasses.replace(tiny_config, **changes))
-    monkeypatch.setattr(fused, "MIN_WIDTH", 1 if is_compiled else 10**9)
+    monkeypatch.setattr(kernels_cpu, "MIN_WIDTH", 1 if is_compiled else 10**9)
     signature = {
         name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()
     }
