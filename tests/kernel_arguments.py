@@ -94,12 +94,13 @@ def of_project_heads(random):
     return queries, x, kernels, [normal(random, A * D) for _ in range(3)], A
 
 
-def of_updated(random):
+def of_adam_update(random):
     gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
     decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
     rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
     corrections = tuple(tf.unstack(tf.constant((5.3, 501.0)))) if random.random() < 0.5 else None
-    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts, corrections
+    by = optimization.AdamCoefficients(*rates, 1e-6, decay_rate, adapts, corrections)
+    return gradient, m, tf.square(v), weight, by
 
 
 # Operation → a function that draws its arguments, float32 tensors among them.
@@ -112,5 +113,5 @@ ARGUMENTS: dict[Op, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     ops.attention: of_attention,
     ops.cross_entropy: of_cross_entropy,
     ops.project_heads: of_project_heads,
-    optimization.updated: of_updated,
+    optimization.adam_update: of_adam_update,
 }

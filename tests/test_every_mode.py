@@ -148,7 +148,7 @@ def test_every_kernel_has_arguments():
 def test_kernels_equal_their_operation(kernel, seed):
     """In half precision, they are as close to the results in float32 as the operation."""
     for number, mode in enumerate(MODES + OTHER_SIDES):
-        if kernel.op is optimization.updated and mode.dtype != "float32":
+        if kernel.op is optimization.adam_update and mode.dtype != "float32":
             continue  # optimizers compute in float32
         if kernel.target == CPU or mode.run == "xla":
             check_kernel(kernel, mode, (seed, number))

@@ -17,7 +17,7 @@ B, S, A, D, H = 5, 11, 4, 3, 12
 OF_THE_MODEL = [
     kernel
     for kernel in KERNELS
-    if kernel.target == CPU and kernel.op not in (optimization.updated, ops.keep_mask)
+    if kernel.target == CPU and kernel.op not in (optimization.adam_update, ops.keep_mask)
 ]
 
 
