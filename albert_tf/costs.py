@@ -57,7 +57,7 @@ def step_flops(config: AlbertConfig, shape: StepShape) -> float:
     """Returns the FLOPs of all matmuls of a training step on one device.
 
     The last block computes only the rows of the masked positions and of [CLS], except for its keys
-    and values (`AlbertEncoder`, argument `positions`).
+    and values (`AlbertEncoder`, argument `output_positions`).
 
     Args:
         config: the model.

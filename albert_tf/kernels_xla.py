@@ -92,10 +92,10 @@ def _attention(
         context = tf.cast(tf.cast(context, tf.float32) / total, value.dtype)
 
         def gradient(dcontext):
-            again = ops.after(query, dcontext)  # [B, A, Q, D]
+            again = ops.depend_on(query, dcontext)  # [B, A, Q, D]
             scores = ops.attention_scores(again, key, input_mask)  # [B, A, Q, S]
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
-            seed_again = None if seed is None else ops.after(seed, dcontext)
+            seed_again = None if seed is None else ops.depend_on(seed, dcontext)
             return _attention_gradients(
                 positions_last, query, key, value, probs, context, dcontext, rate, seed_again
             )

@@ -267,18 +267,18 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
     return losses, tf.cast(hits, tf.float32)
 
 
-def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
+def gather_positions(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
     """Returns `x`, float [B, S, H], at `positions`, int32 [B, Q]; all of it without positions."""
     return x if positions is None else tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
 
 
-def after(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-    """Returns `x` as a tensor that depends on `dy`, a gradient.
+def depend_on(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+    """Returns `x` as a tensor that depends on a gradient.
 
-    What a backward pass recomputes from it can neither be scheduled before `dy` is known, nor be
-    merged with the forward pass, where the same is computed from `x`.
+    What a backward pass recomputes from it can neither be scheduled before the gradient is known,
+    nor be merged with the forward pass, where the same is computed from `x`.
     """
-    first = tf.reshape(dy, (-1,))[0]
+    first = tf.reshape(gradient, (-1,))[0]
     zero = tf.where(tf.equal(first, first), tf.zeros_like(first), first)  # unless it is not finite
     return x + tf.cast(zero, x.dtype)
 
