@@ -22,7 +22,7 @@ from albert_tf.config import LAYER_NORM_EPSILON
 # XLA takes 0.1 s to compile each function and shape, which does not pay off for narrow tensors.
 MIN_WIDTH = 256
 _MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
-_MIN_MASK_WIDTH = 32  # from which masks are compiled
+_MIN_MASK_WIDTH = 32  # narrower masks are not compiled
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ from albert_tf.optimizers import OPTIMIZERS
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
-WEIGHT_DECAY = 0.01  # of Google's programs
+WEIGHT_DECAY = 0.01  # Google's
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
