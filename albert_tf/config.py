@@ -15,7 +15,14 @@ from absl import logging
 
 from albert_tf import files, included, sharing
 
-ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+# Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
+# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
+ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu"),
+    "relu": ("relu",),
+    "tanh": ("tanh",),
+    "linear": ("linear",),
+}
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
@@ -40,11 +47,7 @@ ALBERT_ZH_KEYS = frozenset(
 # Hugging Face's `config.json` has at least one of these keys, other configs have none.
 _HUGGING_FACE_MARKS = frozenset(["model_type", "architectures"])
 _HUGGING_FACE_VOCAB_SIZE = 30000  # the only default that differs from Google's
-HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-_OUR_ACTIVATIONS = {other: ours for ours, other in HUGGING_FACE_ACTIVATIONS.items()} | {
-    "gelu_pytorch_tanh": "gelu",
-    "gelu": "gelu",
-}
+_FROM_HUGGING_FACE = {other: name for name, others in ACTIVATIONS.items() for other in others}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,7 @@ class AlbertConfig:
         num_attention_heads: A, number of attention heads.
         intermediate_size: I, hidden size of the feed-forward network.
         inner_group_num: N, number of blocks (attention and feed-forward network) in a layer.
-        hidden_act: activation function, "gelu" (tanh approximation), "relu", "tanh" or "linear".
+        hidden_act: activation function, a key of `ACTIVATIONS`; "gelu" is the tanh approximation.
             In files, "" and null mean "linear".
         hidden_dropout_prob: dropout rate after the embeddings and each sublayer, in [0, 1).
         attention_probs_dropout_prob: dropout rate for the attention probabilities, in [0, 1).
@@ -112,7 +115,7 @@ class AlbertConfig:
                 f"num_attention_heads={self.num_attention_heads}"
             )
         for name, choices in (
-            ("hidden_act", ACTIVATIONS),
+            ("hidden_act", tuple(ACTIVATIONS)),
             ("layout", LAYOUTS),
             ("ln_type", LN_TYPES),
         ):
@@ -269,10 +272,10 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     if "albert" not in str(values[name]).lower():
         raise ValueError(f'{name} is {files.shown(values[name])}, expected "albert"')
     activation = values.get("hidden_act", "gelu_new")
-    if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _FROM_HUGGING_FACE:
         raise ValueError(
             f"hidden_act={files.shown(activation)}: expected one of "
-            f"{', '.join(sorted(_OUR_ACTIVATIONS))}"
+            f"{', '.join(sorted(_FROM_HUGGING_FACE))}"
         )
     if activation == "gelu":
         logging.warning(
@@ -290,7 +293,7 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vocab_size": _HUGGING_FACE_VOCAB_SIZE,
         **kept,
-        "hidden_act": _OUR_ACTIVATIONS[activation],
+        "hidden_act": _FROM_HUGGING_FACE[activation],
     }
 
 
