@@ -18,6 +18,7 @@ import io
 import itertools
 import json
 import os
+import re
 import tempfile
 import types
 import typing
@@ -543,10 +544,17 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
-def remove_half_written(path: str) -> None:
-    """Removes what killed processes left of a local file that `write_atomically` writes."""
-    for left in glob.glob(glob.escape(path) + ".????????.tmp"):
-        os.remove(left)
+def remove_half_written(paths: Iterable[str]) -> None:
+    """Removes what killed processes left of local files that `write_atomically` writes."""
+    names: dict[str, set[str]] = {}
+    for path in itertools.filterfalse(is_remote, paths):
+        folder, name = os.path.split(path)
+        names.setdefault(folder, set()).add(name)
+    for folder, ours in names.items():
+        for name in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
+            if name not in ours and re.sub(f"{HALF_WRITTEN}$", "", name) in ours:
+                with contextlib.suppress(FileNotFoundError):  # its process may still be ending
+                    os.remove(os.path.join(folder, name))
 
 
 def append_text(path: str, text: str) -> None:

@@ -17,6 +17,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -173,6 +174,7 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
 def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[Any, ...]) -> None:
     """Processes tasks in a worker process until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # removes half-written files
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
         return  # it was killed while this process started, perhaps after sending a task

@@ -507,5 +507,5 @@ def test_what_a_kill_left_of_a_file_is_removed(tmp_path):
     left = ["a.npy.0a1b2c3d.tmp", "a.npy", "a.npy.tmp", "b.npy.0a1b2c3d.tmp"]
     for name in left:
         (tmp_path / name).write_text("x")
-    files.remove_half_written(str(tmp_path / "a.npy"))
+    files.remove_half_written([str(tmp_path / "a.npy")])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(left[1:])

@@ -5,13 +5,13 @@ between documents. With `input_format="documents"` each file is a document, and 
 line is a JSON object; `text_formats` parses these. With "wikiextractor" a document is between
 `<doc …>` and `</doc>`.
 
-`plan_tasks` divides the files by their sizes alone, without reading them:
+`plan_jobs` divides the files by their sizes alone, without reading them:
 
-* A large file is cut every `chunk_bytes` bytes. A task holds the documents between the first
+* A large file is cut every `chunk_bytes` bytes. A job holds the documents between the first
   document boundary at or after its start and the first one at or after its end. Both neighbors find
-  the same boundary, so that every document is in exactly one task.
+  the same boundary, so that every document is in exactly one job.
 * Small files are packed together.
-* A compressed, Parquet or Arrow file is one task. It is cut in the same places as the text it
+* A compressed, Parquet or Arrow file is one job. It is cut in the same places as the text it
   contains, one chunk after the other.
 
 A chunk is identified by the number of its file and its offset there, from which its random seeds
@@ -144,10 +144,6 @@ class Chunk:
             digest.update(part.data)
         return digest.hexdigest()
 
-    def lines(self) -> Iterator[list[str]]:
-        """Yields the lines of each part; see `lines_of`."""
-        yield from lines_of(self.parts)
-
 
 def lines_of(parts: Iterable[Part]) -> Iterator[list[str]]:
     """Yields the lines of each part. A part starts and ends at a document boundary.
@@ -184,12 +180,12 @@ class Span:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class ReadJob:
     """What one process reads: a range of a file, or several small files.
 
     Attributes:
         spans: the ranges, of which several are whole files and one chunk.
-        next_file: the file from which a single document of this task may borrow another one.
+        next_file: the file from which a single document of this job may borrow another one.
         is_stream: whether this is a large compressed file: read by one process, encoded by all.
     """
 
@@ -208,8 +204,8 @@ class Task:
         return sum(span.size for span in self.spans)
 
 
-def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[Task]:
-    """Divides files into tasks of about `chunk_bytes` bytes of text, sorted by position.
+def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[ReadJob]:
+    """Divides files into jobs of about `chunk_bytes` bytes of text, sorted by position.
 
     Args:
         source_files: the files; only their sizes and kinds are used.
@@ -227,13 +223,13 @@ def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: s
                 f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
             )
     source_files = [source for source in source_files if source.size]
-    tasks: list[Task] = []
+    jobs: list[ReadJob] = []
     packs: list[list[tuple[Source, str]]] = []
     packed = chunk_bytes  # size of the last pack
     for source, following in zip(source_files, [*source_files[1:], *source_files[:1]], strict=True):
         size = _text_size(source)
         if size >= chunk_bytes:
-            tasks += _tasks_of_file(source, following.path, chunk_bytes, input_format)
+            jobs += _jobs_of_file(source, following.path, chunk_bytes, input_format)
             continue
         if packed >= chunk_bytes:
             packs.append([])
@@ -245,8 +241,8 @@ def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: s
         packs[-1] += last
     for pack in packs:
         spans = tuple(Span(source) for source, _ in pack)
-        tasks.append(Task(spans, next_file=pack[-1][1]))
-    return sorted(tasks, key=lambda task: task.position)
+        jobs.append(ReadJob(spans, next_file=pack[-1][1]))
+    return sorted(jobs, key=lambda job: job.position)
 
 
 def _text_size(source: Source) -> int:
@@ -254,28 +250,19 @@ def _text_size(source: Source) -> int:
     return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
 
 
-def streams(source_files: Sequence[Source], chunk_bytes: int) -> list[Source]:
-    """Returns the large compressed files, each of which only one process can read."""
-    return [
-        source
-        for source in source_files
-        if not source.is_splittable and _text_size(source) >= chunk_bytes
-    ]
-
-
-def _tasks_of_file(
+def _jobs_of_file(
     source: Source, next_file: str, chunk_bytes: int, input_format: str
-) -> Iterator[Task]:
-    """Yields the tasks of a large file."""
+) -> Iterator[ReadJob]:
+    """Yields the jobs of a large file."""
     if not source.is_splittable:
-        yield Task((Span(source),), next_file, is_stream=True)
+        yield ReadJob((Span(source),), next_file, is_stream=True)
         return
     step, smallest = _steps(chunk_bytes, input_format)
     start = 0
     while source.size >= start + step + smallest:
-        yield Task((Span(source, start, start + step),), next_file)
+        yield ReadJob((Span(source, start, start + step),), next_file)
         start += step
-    yield Task((Span(source, start),), next_file)
+    yield ReadJob((Span(source, start),), next_file)
 
 
 def _document_limit(chunk_bytes: int) -> int:
@@ -302,17 +289,17 @@ def read_chunks(
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: see `read_task`.
+        ValueError: see `read_job`.
     """
-    for task in plan_tasks(sources.find_sources(paths), chunk_bytes, input_format):
-        yield from read_task(task, chunk_bytes, input_format)
+    for job in plan_jobs(sources.find_sources(paths), chunk_bytes, input_format):
+        yield from read_job(job, chunk_bytes, input_format)
 
 
-def read_task(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a task: one, several of a compressed file, or none without text.
+def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a job: one, several of a compressed file, or none without text.
 
     Args:
-        task: planned with the same arguments.
+        job: planned with the same arguments.
         chunk_bytes: target size of a chunk, in bytes of text.
         input_format: one of INPUT_FORMATS.
 
@@ -320,20 +307,20 @@ def read_task(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk
         FileNotFoundError: a file does not exist.
         ValueError: a line is far too long, or a gzip file is corrupt; the message names the file.
     """
-    if len(task.spans) == 1:
-        yield from _read_span(task, chunk_bytes, input_format)
+    if len(job.spans) == 1:
+        yield from _read_span(job, chunk_bytes, input_format)
         return
     parts = []
-    for span in task.spans:
+    for span in job.spans:
         with sources.open_source(span.source.path) as (stream, _):
             parts.append(_make_part(span.source.path, 0, stream.read()))
-    borrowed = _borrow(task, parts, input_format)
-    yield Chunk(task.position, tuple(parts), task.size, borrowed)
+    borrowed = _borrow(job, parts, input_format)
+    yield Chunk(job.position, tuple(parts), job.size, borrowed)
 
 
-def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a task with one span."""
-    (span,) = task.spans
+def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a job with one span."""
+    (span,) = job.spans
     source = span.source
     with sources.open_source(source.path) as (stream, raw):
         if span.start:
@@ -345,8 +332,8 @@ def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chun
             stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
-                consumed = task.size if source.is_splittable else raw.tell()
-                borrowed = _borrow(task, [part], input_format, window, stop)
+                consumed = job.size if source.is_splittable else raw.tell()
+                borrowed = _borrow(job, [part], input_format, window, stop)
                 yield Chunk((source.number, start), (part,), consumed - read_bytes, borrowed)
                 read_bytes = consumed
             begin = stop
@@ -358,7 +345,7 @@ def _cuts(
 ) -> Iterator[tuple[int, int | None]]:
     """Yields the start and the end of each chunk of a span; the end is None at the end of the file.
 
-    The chunks of a stream are those that `plan_tasks` makes of a file whose size is known.
+    The chunks of a stream are those that `plan_jobs` makes of a file whose size is known.
     """
     start = span.start
     if span.end is not None:
@@ -384,7 +371,7 @@ def _unix_line_ends(data: bytes) -> bytes:
 
 
 def _borrow(
-    task: Task,
+    job: ReadJob,
     parts: Sequence[Part],
     input_format: str,
     window: _Window | None = None,
@@ -395,22 +382,21 @@ def _borrow(
     It is the one that follows in the same file, at offset `stop` of the window, or else the first
     one of the next file.
     """
-    if _num_documents(parts, input_format) != 1:
+    if not _has_one_document(parts, input_format):
         return ()
     if window and input_format != DOCUMENTS and (part := window.document(stop)):
         return (part,)
-    if task.next_file == parts[0].path and not parts[0].offset:  # there is only this document
+    if job.next_file == parts[0].path and not parts[0].offset:  # there is only this document
         return ()
-    with sources.open_source(task.next_file) as (stream, _):
-        part = _Window(task.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
+    with sources.open_source(job.next_file) as (stream, _):
+        part = _Window(job.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
     return (part,) if part else ()
 
 
-def _num_documents(parts: Sequence[Part], input_format: str) -> int:
-    """Returns the number of documents, where 2 stands for two or more."""
+def _has_one_document(parts: Sequence[Part], input_format: str) -> bool:
+    """Returns whether the parts contain one document, neither none nor several."""
     with_text = [part.data for part in parts if not part.data.isspace()]
-    has_two = any(map(_TWO_DOCUMENTS[input_format].search, with_text))
-    return 2 if has_two else min(2, len(with_text))
+    return len(with_text) == 1 and not _TWO_DOCUMENTS[input_format].search(with_text[0])
 
 
 class _Window:

@@ -38,7 +38,7 @@ def sentences_of(parts: Iterable[corpus.Part], settings: TextSettings) -> Iterat
     """Yields the sentences of each part, with "" between documents.
 
     Args:
-        parts: parts of a chunk read by `corpus.read_task` with `settings.input_format`.
+        parts: parts of a chunk read by `corpus.read_job` with `settings.input_format`.
         settings: how to parse it.
 
     Raises:

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from albert_tf import files
-from albert_tf.data import corpus, create, record_checksums, shuffling
-from albert_tf.data.create import create_pretraining_data, log_instances
+from albert_tf.data import corpus, create, record_checksums, report, shuffling
+from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import (
     FEATURES,
     Outputs,
@@ -617,7 +617,7 @@ def test_the_first_instances_are_logged(tmp_path, make, toy_tokenizer, caplog):
     make("out/train@2")
     paths = Outputs.parse(str(tmp_path / "out" / "train@2")).paths
     with caplog.at_level("INFO", logger="absl"):
-        log_instances(paths, toy_tokenizer, 3)
+        report.log_instances(paths, toy_tokenizer, 3)
     messages = [record.getMessage() for record in caplog.records]
     assert messages.count("*** Example ***") == 3
     tokens = [message for message in messages if message.startswith("tokens: [CLS]")]
