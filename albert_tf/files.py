@@ -29,8 +29,8 @@ from typing import IO, Any, cast
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
-MAX_LISTED = 10  # values in a message
-MAX_SHOWN = 50  # characters of each
+MAX_LISTED = 10  # maximum number of values in a message
+MAX_SHOWN = 50  # maximum length of a value in a message
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
@@ -52,10 +52,10 @@ def _file_system(path: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
-    if not is_remote(path):  # in which "~" and "file:" may be names
+    if not is_remote(path):  # `url_to_fs` would expand "~" and "file:", which may be names
         return LocalFileSystem(), os.path.join(os.getcwd(), path)
     try:
-        system, name = url_to_fs(path, use_listings_cache=False)  # others add and remove files
+        system, name = url_to_fs(path, use_listings_cache=False)  # other processes add files
     except (ImportError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     return system, name
@@ -134,7 +134,7 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Returns whether a file exists; a pipe or a device is none."""
+    """Returns whether a file exists; a pipe or a device is not a file."""
     return _type_of(path) == "file" if is_remote(path) else os.path.isfile(path)
 
 
@@ -304,7 +304,7 @@ def read_own_json_lines(
     """
     text = read_text(path) if exists(path) else ""
     lines = text.removesuffix("\n").split("\n") if text else []
-    # A line ends with a brace, and no part of it is an object.
+    # A complete line ends with a brace, and no shorter part of it is an object.
     if is_appended_to and lines and not text.endswith(("}", "\n")):
         del lines[-1]
     return [
@@ -411,7 +411,7 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
 def _remote_matches(pattern: str) -> list[str]:
     """Returns the remote paths that match a glob pattern."""
     system, name = _file_system(pattern)
-    begin = pattern.rstrip("/").removesuffix(name)  # the scheme, and the host of hdfs://
+    begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
     return [begin + match for match in system.glob(name)]
 
 
@@ -433,13 +433,15 @@ def make_directory(path: str, what: str) -> None:
     try:
         create_directory(path)
         if not is_remote(path):
-            tempfile.TemporaryFile(dir=path or ".").close()  # no name that a kill could leave
+            tempfile.TemporaryFile(
+                dir=path or "."
+            ).close()  # has no name, so that no kill leaves it
     except OSError as error:
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
 
 
 def check_path(path: str, what: str = "") -> None:
-    """Checks that no `~` is left in a path: a shell does not replace it in `--output_dir=~/run`.
+    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
 
     Args:
         path: a file, a folder or a pattern.
@@ -489,7 +491,7 @@ def _check_replaceable(path: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> None:
-    """Checks, before any work, that files to write replace no input.
+    """Checks that no output file is one of the input files, also under another path.
 
     Args:
         outputs: flag → file or files to write.

@@ -31,10 +31,10 @@ from albert_tf.data.records import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.sources import Source
 
-COUNTS = -1  # key of the counts; those of the records are the outputs, from 0
+COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
-FRAMES_AT_ONCE = 1000  # written
-MAX_SHARES = 4096  # elements that the pipeline starts with; a share of the jobs is planned in each
+FRAMES_AT_ONCE = 1000  # records per write
+MAX_SHARES = 4096  # elements at the start of the pipeline; each plans its share of the jobs
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
 # Short names that Beam does not know.
@@ -203,7 +203,7 @@ def _pipeline_options(settings: Settings) -> Any:
     """Returns the options of the pipeline."""
     options = [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options]
     if settings.runner.rpartition(".")[2].lower() == "daskrunner":
-        # The first of two options of the same name is overruled.
+        # Of two options with the same name, the last one, which is the user's, counts.
         options.insert(0, f"--dask_npartitions={DASK_PARTITIONS}")
     return _import_beam().options.pipeline_options.PipelineOptions(options)
 
@@ -230,5 +230,5 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             return job.metadata
         with beam.Pipeline(runner, options) as pipeline:
             _build(pipeline, job, settings)
-        files.remove_half_written(outputs.all_files)  # by workers that were killed
+        files.remove_half_written(outputs.all_files)  # left by killed workers
         return records.load_metadata(outputs.metadata_file)

@@ -32,43 +32,53 @@ from albert_tf import files
 from albert_tf.data import sources
 from albert_tf.data.sources import Source
 
-SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = INPUT_FORMATS = (
-    "sentences",
-    "documents",
-    "jsonl",
-    "wikiextractor",
-)
-
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
-BORROWED_BYTES = 1 << 18  # of another document, for a chunk that has only one
+BORROWED_BYTES = 1 << 18  # how much a chunk with one document may borrow of another one
 COMPRESSION_RATIO = 4  # assumed for small compressed files
 
+
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """How the documents in a text file are separated.
+
+    Attributes:
+        expected: what an error says about the format.
+        end: matches the end of a document.
+        gap: matches the end of one document and the start of the next, in text with Unix line ends.
+    """
+
+    expected: str
+    end: re.Pattern[bytes]
+    gap: re.Pattern[bytes]
+
+
+SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
-_NOWHERE = re.compile(rb"(?!)")
 _END_OF_LINE = re.compile(_LINE_END)
-_END_OF_DOCUMENT = {
-    SENTENCES: re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
-    DOCUMENTS: _NOWHERE,  # only the end of the file
-    JSONL: _END_OF_LINE,
-    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*" + _LINE_END),
+_NOWHERE = re.compile(rb"(?!)")
+_FORMATS = {
+    SENTENCES: _Format(
+        "Expected one sentence per line and a blank line between documents; split the text into "
+        "sentences first.",
+        end=re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
+        gap=re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
+    ),
+    DOCUMENTS: _Format("Expected lines of text.", end=_NOWHERE, gap=_NOWHERE),
+    JSONL: _Format(
+        "Expected one JSON object per line.",
+        end=_END_OF_LINE,
+        gap=re.compile(rb"\S[ \t]*\n\s*\S"),
+    ),
+    WIKIEXTRACTOR: _Format(
+        "Expected the output of WikiExtractor.",
+        end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
+        gap=re.compile(rb"</doc>[ \t]*\n\s*\S"),
+    ),
 }
-# The end of one document and the start of the next, in text with Unix line ends.
-_TWO_DOCUMENTS = {
-    SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
-    DOCUMENTS: _NOWHERE,
-    JSONL: re.compile(rb"\S[ \t]*\n\s*\S"),
-    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*\n\s*\S"),
-}
-_EXPECTED = {
-    SENTENCES: "Expected one sentence per line and a blank line between documents; split the text "
-    "into sentences first.",
-    DOCUMENTS: "Expected lines of text.",
-    JSONL: "Expected one JSON object per line.",
-    WIKIEXTRACTOR: "Expected the output of WikiExtractor.",
-}
+INPUT_FORMATS = tuple(_FORMATS)
 
 # Number of the file and offset in its text.
 Position = tuple[int, int]
@@ -396,7 +406,7 @@ def _borrow(
 def _has_one_document(parts: Sequence[Part], input_format: str) -> bool:
     """Returns whether the parts contain one document, neither none nor several."""
     with_text = [part.data for part in parts if not part.data.isspace()]
-    return len(with_text) == 1 and not _TWO_DOCUMENTS[input_format].search(with_text[0])
+    return len(with_text) == 1 and not _FORMATS[input_format].gap.search(with_text[0])
 
 
 class _Window:
@@ -466,7 +476,7 @@ class _Window:
         if not offset:
             return 0
         is_document = self._input_format == DOCUMENTS
-        pattern = _END_OF_LINE if is_document else _END_OF_DOCUMENT[self._input_format]
+        pattern = _END_OF_LINE if is_document else _FORMATS[self._input_format].end
         limit = offset + self._limit
         searched = offset
         self.reaches(offset + READ_BYTES)
@@ -510,7 +520,7 @@ class _Window:
         self.reaches(offset + BORROWED_BYTES)
         data = self._data[offset - self._start :][:BORROWED_BYTES]
         begin = len(data) - len(data.lstrip())
-        if match := _END_OF_DOCUMENT[self._input_format].search(data, begin):
+        if match := _FORMATS[self._input_format].end.search(data, begin):
             end = match.end()
         elif self._has_ended and self._end <= offset + BORROWED_BYTES:
             end = len(data)
@@ -537,7 +547,7 @@ def _line_number(path: str, offset: int) -> int:
 def _line_too_long(path: str, line: int, input_format: str) -> ValueError:
     return ValueError(
         f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
-        f"{_EXPECTED[input_format]}"
+        f"{_FORMATS[input_format].expected}"
     )
 
 
@@ -546,7 +556,7 @@ def text_checksum(chunk_checksums: Iterable[str]) -> str:
 
     It is computed from the content, because sizes and modification times are unreliable: a copy of
     the same text has a new time, and `rsync -t` can give a different text of the same size the same
-    time. It costs nothing where the text is read anyway, and about one percent of a full run where
+    time. It costs nothing where the text is read anyway, and a second for each 150 megabytes where
     it is only compared.
     """
     digest = hashlib.blake2b(digest_size=16)

@@ -42,7 +42,7 @@ from albert_tf.data.work_directory import (
     open_work_directory,
 )
 
-RECORDS_AT_ONCE = 1000  # written between two updates of the progress bar
+RECORDS_AT_ONCE = 1000  # records between two updates of the progress bar
 
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _record_settings(settings: Settings) -> dict[str, Any]:
         field.name
         for group in (MaskingSettings, InstanceSettings, TextSettings)
         for field in dataclasses.fields(group)
-        if field.name != "random_next_sentence"  # another name of an objective
+        if field.name != "random_next_sentence"  # recorded as the sentence objective
     ]
     return {name: getattr(settings, name) for name in names} | {
         "sentence_objective": settings.objective.abbreviation,

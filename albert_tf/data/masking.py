@@ -91,12 +91,12 @@ class NumberedDraws:
         blocks = -(-draws // _PHILOX_BLOCK)
         bits = np.random.Philox(seed=np.random.SeedSequence(seed)).advance(first * blocks)
         self._table = np.random.Generator(bits).random((count, blocks * _PHILOX_BLOCK))
-        self._used = np.zeros(count, np.int64)  # how many numbers of each row
+        self._used = np.zeros(count, np.int64)  # [N], count of numbers drawn from each row
 
     def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """See `Draws`."""
         wanted = np.bincount(rows, minlength=len(self._used))  # [N]
-        before = wanted.cumsum() - wanted  # [N], numbers for earlier rows
+        before = wanted.cumsum() - wanted  # [N], count of numbers drawn for earlier rows
         columns = self._used[rows] + np.arange(len(rows)) - before[rows]  # [n]
         self._used += wanted
         drawn: NDArray[np.float64] = self._table[rows, columns]

@@ -223,7 +223,7 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         "What is to be learned from segment pairs: whether they are in order or swapped (sop), "
         "whether the second one is random (nsp) or nothing (none); if not given, sop, or none "
         "without pairs.",
-        choices=sentence_objectives.OBJECTIVES.keys(),  # of the moment, with one's own
+        choices=sentence_objectives.OBJECTIVES.keys(),  # a view: includes objectives added later
         decides=MODEL,
     )
     random_next_sentence: bool = setting(

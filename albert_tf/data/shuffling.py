@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 
-NUM_SLOTS = 4096  # over all outputs; the slots of an output limit the number of its groups
+NUM_SLOTS = 4096  # in all outputs together; an output has at most as many groups as slots
 SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block
 
 _ORDER = 2  # mixed into the seed, so that this order has a separate random stream
