@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import SharedDraws, mask_batch, num_to_predict, starts_word
+from albert_tf.data.masking import BatchStream, mask_batch, num_to_predict, starts_word
 from albert_tf.data.settings import (
     DOC_SENTENCES,
     FULL_SENTENCES,
@@ -362,7 +362,7 @@ def _build_batch(
         settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
-        SharedDraws(rng),
+        BatchStream(rng),
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return masked | {
