@@ -713,7 +713,7 @@ def write_work_directory(name):
             contextlib.suppress(KeyboardInterrupt),
             work_directory.open_work_directory(path, {}) as work,
         ):
-            work.finish_chunk(work_directory.FinishedChunk((0, 0), "c0ffee", 1, {"instances": 4}))
+            work.finish_chunk(work_directory.FinishedChunk((0, 0), "c0ffee", [], {"instances": 4}))
             work.finish_output(0, "beef", 4)
             raise KeyboardInterrupt
         return folder / "work" / name
@@ -732,7 +732,7 @@ def read_work_directory(path):
     work = work_directory.WorkDirectory(str(path.parent))
     work_directory._resume_or_start(work, {})
     chunk = work.find_chunk((0, 0), "c0ffee")
-    return chunk and chunk.num_blocks, work.finished_outputs("beef")
+    return chunk and len(chunk.blocks), work.finished_outputs("beef")
 
 
 # All kinds of files

@@ -240,38 +240,26 @@ class EncodedText:
 def _encode_text(work_directory: WorkDirectory, job: Job, settings: Settings) -> EncodedText:
     """Runs the first stage: encodes and spills all unfinished chunks."""
     planned = corpus.plan_jobs(job.sources, settings.chunk_bytes, settings.input_format)
-    streams = [read_job.spans[0].source.path for read_job in planned if read_job.is_stream]
-    if streams:
-        logging.info(
-            "%s: compressed, so each file is read by one process and encoded by all",
-            ", ".join(streams),
-        )
     args = (work_directory.path, settings, len(job.outputs.paths))
-    num_workers = _processes(settings) if streams else min(_processes(settings), len(planned))
-    chunks: dict[corpus.Position, FinishedChunk] = {}
+    num_workers = _processes(settings)
+    if not any(read_job.is_stream for read_job in planned):
+        num_workers = min(num_workers, len(planned))
+    chunks: list[FinishedChunk] = []
     instances = 0
-    with tqdm(
-        total=sum(read_job.size for read_job in planned),
-        unit="B",
-        unit_scale=True,
-        desc="making instances",
-        disable=not settings.show_progress,
-    ) as bar:
-        jobs = _divide(planned, settings)
-        for chunk, read_bytes in workers.run(_make_chunk_work, args, jobs, num_workers):
-            chunks[chunk.position] = chunk
+    size = sum(read_job.size for read_job in planned)
+    with _progress_bar("making instances", size, settings, unit="B", unit_scale=True) as bar:
+        parts = _divide(planned, settings)
+        for chunk, read_bytes in workers.run(_make_chunk_work, args, parts, num_workers):
+            chunks.append(chunk)
             instances += chunk.counts["instances"]
             bar.set_postfix_str(f"{instances:,} made", refresh=False)
             bar.update(read_bytes)
+    chunks.sort(key=lambda chunk: chunk.position)
     counts: collections.Counter[str] = collections.Counter()
-    in_order = [chunks[position] for position in sorted(chunks)]
-    for chunk in in_order:
+    for chunk in chunks:
         counts.update(chunk.counts)
-    return EncodedText(
-        corpus.text_checksum(chunk.checksum for chunk in in_order),
-        counts,
-        [path for chunk in in_order for path in work_directory.blocks(chunk)],
-    )
+    blocks = [os.path.join(work_directory.path, name) for chunk in chunks for name in chunk.blocks]
+    return EncodedText(corpus.text_checksum(chunk.checksum for chunk in chunks), counts, blocks)
 
 
 def _divide(
@@ -307,8 +295,9 @@ def _make_chunk_work(
             counts.update(batch.counts)
         spilled.flush()
         counts["record_bytes"] = spilled.written
-        finished = FinishedChunk(chunk.position, checksum, spilled.num_blocks, counts)
-        if finished.num_blocks:
+        blocks = list(map(os.path.basename, spilled.blocks))
+        finished = FinishedChunk(chunk.position, checksum, blocks, counts)
+        if blocks:
             work_directory.finish_chunk(finished)
         return finished
 
@@ -337,14 +326,9 @@ def _write_outputs(
     bytes_per_output = text.counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     args = (work_directory.path, text, outputs, settings.random_seed, groups)
-    with tqdm(
-        total=text.counts["instances"],
-        initial=sum(finished.values()),
-        unit=" records",
-        desc="writing",
-        disable=not settings.show_progress,
-    ) as bar:
-        num_workers = min(_processes(settings), len(missing))
+    num_workers = min(_processes(settings), len(missing))
+    size, initial = text.counts["instances"], sum(finished.values())
+    with _progress_bar("writing", size, settings, initial=initial, unit=" records") as bar:
         for written in workers.run(_make_output_work, args, missing, num_workers):
             bar.update(written)
     finished = work_directory.finished_outputs(text.checksum)
@@ -378,3 +362,7 @@ def describe_output(path: str, instances: int) -> dict[str, Any]:
 
 def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
+
+
+def _progress_bar(name: str, total: int, settings: Settings, **options: Any) -> tqdm[Any]:
+    return tqdm(desc=name, total=total, disable=not settings.show_progress, **options)

@@ -53,27 +53,22 @@ def draw_slots(
     return outputs * each + rng.integers(0, each, count)
 
 
-def block_path(stem: str, number: int) -> str:
-    """Returns the path of a block, given the path prefix of a chunk."""
-    return f"{stem}-{number:03d}.spill"
-
-
 class Spill:
     """Buffers the records of a chunk and writes them to disk in blocks.
 
     Args:
-        stem: path prefix of the blocks; see `block_path`.
+        stem: path prefix of the blocks, which are named `<stem>-000.spill`, …
         num_outputs: number of output files.
 
     Attributes:
-        num_blocks: number of blocks written so far.
+        blocks: paths of the blocks written so far.
         written: size of the records in these blocks, in bytes.
     """
 
     def __init__(self, stem: str, num_outputs: int):
         self.stem = stem
         self.num_outputs = num_outputs
-        self.num_blocks = 0
+        self.blocks: list[str] = []
         self.written = 0
         self._records: list[bytes] = []
         self._slots: list[NDArray[np.int64]] = []
@@ -96,10 +91,11 @@ class Spill:
         records_before = np.searchsorted(slots[order], np.arange(_num_slots(self.num_outputs) + 1))
         records = [self._records[at] for at in order.tolist()]
         offsets = np.cumsum([0, *map(len, records)])
-        with files.write_atomically(block_path(self.stem, self.num_blocks), "wb") as stream:
+        path = f"{self.stem}-{len(self.blocks):03d}.spill"
+        with files.write_atomically(path, "wb") as stream:
             stream.write(np.concatenate([records_before, offsets]).astype("<i8").tobytes())
             stream.writelines(records)
-        self.num_blocks += 1
+        self.blocks.append(path)
         self.written += self._bytes
         self._records, self._slots, self._bytes = [], [], 0
 

@@ -6,8 +6,8 @@ The directory contains these files:
 * `run.lock`: locked by the process that uses the directory;
 * `chunk-000012-000001048576-<checksum>-000.spill`, …: the records of the chunk of file 12 at offset
   1048576, with the checksum of its text;
-* `chunk-000012-000001048576-<checksum>.json`: written when this chunk is finished; the number of
-  its blocks and its counts;
+* `chunk-000012-000001048576-<checksum>.json`: written when this chunk is finished; its blocks and
+  counts;
 * `output-00003.json`: written when output 3 is complete; its number of instances, and the checksum
   of the whole text.
 
@@ -31,7 +31,6 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.data.corpus import Position
-from albert_tf.data.shuffling import block_path
 
 _RUN = "run.json"
 _LOCK = "run.lock"
@@ -46,13 +45,13 @@ class FinishedChunk(NamedTuple):
     Attributes:
         position: identifies the chunk.
         checksum: checksum of its text.
-        num_blocks: number of blocks with its records.
+        blocks: names of the blocks with its records, in order.
         counts: what it adds to the counts in the metadata.
     """
 
     position: Position
     checksum: str
-    num_blocks: int
+    blocks: list[str]
     counts: Mapping[str, int]
 
 
@@ -74,20 +73,15 @@ class WorkDirectory:
     def finish_chunk(self, chunk: FinishedChunk) -> None:
         """Records that a chunk is finished, with all its records in its blocks."""
         path = f"{self.chunk_stem(chunk.position, chunk.checksum)}.json"
-        _write_json(path, {"blocks": chunk.num_blocks, "counts": chunk.counts})
+        _write_json(path, {"blocks": chunk.blocks, "counts": chunk.counts})
 
     def find_chunk(self, position: Position, checksum: str) -> FinishedChunk | None:
         """Returns the finished chunk with this position and text, or None."""
         path = f"{self.chunk_stem(position, checksum)}.json"
         if not os.path.exists(path):
             return None
-        entry = files.read_json(path, {"blocks": int, "counts": dict})
+        entry = files.read_json(path, {"blocks": list, "counts": dict})
         return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
-
-    def blocks(self, chunk: FinishedChunk) -> list[str]:
-        """Returns the paths of the blocks of a chunk."""
-        stem = self.chunk_stem(chunk.position, chunk.checksum)
-        return [block_path(stem, number) for number in range(chunk.num_blocks)]
 
     def has_finished_chunks(self) -> bool:
         """Returns whether any chunk is finished."""

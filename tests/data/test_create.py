@@ -451,14 +451,12 @@ def test_a_warning_names_leftover_files_of_an_earlier_run(tmp_path, make, caplog
     assert first.exists()
 
 
-def test_compressed_text_makes_the_same_records(tmp_path, make, corpus_file, caplog):
+def test_compressed_text_makes_the_same_records(tmp_path, make, corpus_file):
     changes = {"chunk_megabytes": 1000 / MEGABYTE}
     make("plain/train", **changes)
     copy = tmp_path / "copy.txt.gz"
     copy.write_bytes(gzip.compress(Path(corpus_file).read_bytes()))
-    with caplog.at_level("INFO", logger="absl"):
-        made = make("packed/train", inputs=[str(copy)], **changes)
-    assert caplog.text.count("copy.txt.gz: compressed, so each file is read by one process") == 1
+    made = make("packed/train", inputs=[str(copy)], **changes)
     assert contents(tmp_path / "plain") == contents(tmp_path / "packed")
     assert made["counts"]["documents"] == 120
 

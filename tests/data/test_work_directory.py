@@ -19,12 +19,12 @@ OTHER_RUN = {**RUN, "max_seq_length": 13}
 
 
 def finish(directory, number=0, checksum="c0ffee"):
-    chunk = FinishedChunk((number, 1_000_000), checksum, 2, {"instances": 7, "tokens": 97})
-    for block in directory.blocks(chunk):
-        with open(block, "wb") as stream:
-            stream.write(b"records")
+    stem = directory.chunk_stem((number, 1_000_000), checksum)
+    with open(f"{stem}-000.spill", "wb") as stream:
+        stream.write(b"records")
+    blocks = [os.path.basename(stem) + "-000.spill"]
+    chunk = FinishedChunk((number, 1_000_000), checksum, blocks, {"instances": 7, "tokens": 97})
     directory.finish_chunk(chunk)
-    return chunk
 
 
 def interrupt(path):
@@ -46,12 +46,9 @@ def test_finished_chunks_and_outputs_are_found_again(path, caplog):
     assert f"{path}: finished work is kept; run the same command again" in caplog.text
     with caplog.at_level("INFO", logger="absl"), open_work_directory(path, RUN) as directory:
         assert f"{path}: resuming an interrupted run" in caplog.text
-        chunk = directory.find_chunk((1, 1_000_000), "c0ffee")
-        assert chunk == ((1, 1_000_000), "c0ffee", 2, {"instances": 7, "tokens": 97})
-        assert [os.path.basename(block) for block in directory.blocks(chunk)] == [
-            "chunk-000001-000001000000-c0ffee-000.spill",
-            "chunk-000001-000001000000-c0ffee-001.spill",
-        ]
+        blocks = ["chunk-000001-000001000000-c0ffee-000.spill"]
+        expected = FinishedChunk((1, 1_000_000), "c0ffee", blocks, {"instances": 7, "tokens": 97})
+        assert directory.find_chunk((1, 1_000_000), "c0ffee") == expected
         assert directory.finished_outputs("beef") == {1: 14}
 
 
