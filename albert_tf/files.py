@@ -433,9 +433,8 @@ def make_directory(path: str, what: str) -> None:
     try:
         create_directory(path)
         if not is_remote(path):
-            tempfile.TemporaryFile(
-                dir=path or "."
-            ).close()  # has no name, so that no kill leaves it
+            # This file has no name, so that no kill leaves it.
+            tempfile.TemporaryFile(dir=path or ".").close()
     except OSError as error:
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
 

@@ -263,16 +263,17 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
                 f"instance_format={self.instance_format!r} does not have: expected {NONE!r}, or "
                 f"instance_format={' or '.join(PAIR_FORMATS)}"
             )
-        unknown = {
+        unknown_to_albert_zh = {
             f"instance_format={self.instance_format}": self.instance_format != SEGMENT_PAIR,
             "ngram above 1": self.ngram > 1,
             "do_permutation": self.do_permutation,
             f"sentence_objective={self.objective.abbreviation}": self.objective != find(SOP),
         }
-        if self.albert_zh_compat and any(unknown.values()):
-            names = " or ".join(name for name, given in unknown.items() if given)
+        given = [name for name, is_given in unknown_to_albert_zh.items() if is_given]
+        if self.albert_zh_compat and given:
             raise ValueError(
-                f"albert_zh_compat cannot be combined with {names}, which albert_zh does not have"
+                f"albert_zh_compat cannot be combined with {' or '.join(given)}, which albert_zh "
+                "does not have"
             )
 
     @property
