@@ -29,8 +29,8 @@ from typing import IO, Any, cast
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
-MAX_LISTED = 10  # maximum number of values in a message
-MAX_SHOWN = 50  # maximum length of a value in a message
+MAX_QUOTED = 10  # maximum number of values in a message
+MAX_QUOTED_LENGTH = 50  # maximum length of a value in a message
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
@@ -333,7 +333,7 @@ def parse_json(text: str, place: str, fields: Mapping[str, Any] | None = None) -
         raise ValueError(f"{place}: expected a JSON object, got {type(values).__name__}")
     for name, kind in (fields or {}).items():
         if not _is_of(values.get(name), kind):
-            found = shown(values[name]) if name in values else "missing"
+            found = quote(values[name]) if name in values else "missing"
             kind = getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
     return values
@@ -352,16 +352,16 @@ def write_json(path: str, values: Mapping[str, Any]) -> None:
         stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Returns the `repr` of a value found in a file, shortened for a message."""
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return text if len(text) <= MAX_QUOTED_LENGTH else text[:MAX_QUOTED_LENGTH] + "…"
 
 
-def listed(values: Collection[object]) -> str:
+def quote_all(values: Collection[object]) -> str:
     """Returns the first of several values found in a file, for a message; "none" without values."""
-    first = [shown(value) for value in itertools.islice(values, MAX_LISTED)]
-    return ", ".join(first + ["…"] * (len(values) > MAX_LISTED)) or "none"
+    first = [quote(value) for value in itertools.islice(values, MAX_QUOTED)]
+    return ", ".join(first + ["…"] * (len(values) > MAX_QUOTED)) or "none"
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:

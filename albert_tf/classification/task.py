@@ -478,7 +478,7 @@ def read_dev_predictions(output_dir: str) -> tuple[list[str], list[tuple[str, st
         if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
             raise ValueError(
                 f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
-                f"labels in columns 3 and 4; got {files.listed(row)}"
+                f"labels in columns 3 and 4; got {files.quote_all(row)}"
             )
         pairs.append((row[2], row[3]))
     return labels, pairs

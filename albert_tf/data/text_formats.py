@@ -116,7 +116,7 @@ def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> st
         raise error(f"expected a JSON object, found a {type(record).__name__}")
     if field not in record:
         raise error(
-            f"no field {field!r}; its fields: {files.listed(record)}. Set --text_field to "
+            f"no field {field!r}; its fields: {files.quote_all(record)}. Set --text_field to "
             "the one that contains the text."
         )
     text = record[field]
