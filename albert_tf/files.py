@@ -209,7 +209,7 @@ def local_copy(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_directory(path: str, what: str) -> Iterator[str]:
+def publish_directory(path: str, what: str) -> Iterator[str]:
     """Yields an empty local directory, which becomes `path` when the block succeeds.
 
     If the block fails, the directory is removed. A remote `path` is uploaded at the end.
@@ -230,7 +230,7 @@ def new_directory(path: str, what: str) -> Iterator[str]:
     folder, name = os.path.split(path)
     hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
     with _published(path, hidden) as temporary:
-        make_directory(temporary, what)
+        ensure_directory(temporary, what)
         yield temporary
 
 
@@ -415,27 +415,29 @@ def _remote_matches(pattern: str) -> list[str]:
     return [begin + match for match in system.glob(name)]
 
 
-def create_directory(path: str) -> None:
-    """Creates a directory and its parents unless they exist; does nothing on object stores."""
-    if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
-        system, name = _file_system(path)
-        system.makedirs(name, exist_ok=True)
+def ensure_directory(path: str, what: str = "") -> None:
+    """Creates a directory and its parents unless they exist, and checks that it is writable.
 
+    On object stores, this does nothing, because they have no directories.
 
-def make_directory(path: str, what: str) -> None:
-    """Creates a directory and its parents, and checks that it is writable if it is local.
+    Args:
+        path: the directory. Only a local one is checked.
+        what: the flag or argument with the path, for the message.
 
     Raises:
-        ValueError: the directory cannot be created or written to. The message names `what`, the
-            flag or argument.
+        ValueError: the directory cannot be created or written to; without `what`, an OSError.
     """
     check_path(path, what)
     try:
-        create_directory(path)
+        if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
+            system, name = _file_system(path)
+            system.makedirs(name, exist_ok=True)
         if not is_remote(path):
             # This file has no name, so that no kill leaves it.
             tempfile.TemporaryFile(dir=path or ".").close()
     except OSError as error:
+        if not what:
+            raise
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
 
 

@@ -303,7 +303,7 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
                 f"{path} already exists, and records and models created with it depend on it. "
                 "Choose another --output_prefix, or pass --overwrite to replace it."
             )
-    files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
+    files.ensure_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 
 
 def run(settings: Settings) -> None:

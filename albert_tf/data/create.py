@@ -109,7 +109,7 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
     _check_paths(settings, sources, outputs)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
-        files.make_directory(folder, "--output_file")
+        files.ensure_directory(folder, "--output_file")
     job = Job(sources, outputs, _describe(settings))
     with lock_outputs(outputs.stems):
         earlier = _load_earlier(outputs)

@@ -183,7 +183,7 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
         ValueError: the directory contains an interrupted run with different values, is in use
             by another process, or contains unrelated files.
     """
-    files.make_directory(path, "--work_dir")
+    files.ensure_directory(path, "--work_dir")
     names = os.listdir(path)
     if _RUN not in names and not all(map(_OURS.fullmatch, names)):
         raise ValueError(

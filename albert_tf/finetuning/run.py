@@ -67,10 +67,10 @@ def fine_tune(
     """
     settings = model_files.complete(settings)
     runs = sweeps.plan_runs(settings)
-    files.make_directory(settings.output_dir, "--output_dir")
+    files.ensure_directory(settings.output_dir, "--output_dir")
     config = session.read_config(settings.output_dir, settings.albert_config_file or "")
     if settings.export_dir:
-        files.make_directory(settings.export_dir, "--export_dir")
+        files.ensure_directory(settings.export_dir, "--export_dir")
     tokenizer = read_tokenizer(settings, config)
     task = make_task(settings, config, tokenizer)
     name = task.name or name
@@ -90,7 +90,7 @@ def fine_tune(
         for run in runs:
             task.check_folder(run.output_dir, settings.do_train)
         for run in runs if len(runs) > 1 else ():  # another process may be using one of them
-            files.make_directory(run.output_dir, "--output_dir")
+            files.ensure_directory(run.output_dir, "--output_dir")
             folders.enter_context(run_directory.lock(run.output_dir))
         identities = {run.output_dir: opened.identify(run, contents) for run in runs}
         return _make_runs(runs, identities, task, _make_features(task, data), opened)

@@ -79,7 +79,7 @@ def run(settings: Settings) -> Result:
     settings = dataclasses.replace(settings, sentence_objective=objective)
     lengths = settings.max_seq_length, settings.prediction_slots
     task = PretrainingTask(config, *lengths, objective, settings.sentence_loss_weight)
-    files.make_directory(settings.output_dir, "--output_dir")
+    files.ensure_directory(settings.output_dir, "--output_dir")
     with (
         session.open_session(settings, config) as opened,
         reporting.of_run(settings) as reports,

@@ -2,7 +2,7 @@
 
 Every training program starts like this:
 
-    files.make_directory(settings.output_dir, "--output_dir")
+    files.ensure_directory(settings.output_dir, "--output_dir")
     with open_session(settings, config) as session:
         identity = session.identify(settings, contents)
         session.agree(identity)

@@ -296,7 +296,7 @@ def test_another_input_format_is_a_different_run(tmp_path, make, monkeypatch):
 
 def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
     store = f"file://{tmp_path}"
-    files.make_directory(f"{store}/in", "--input_file")
+    files.ensure_directory(f"{store}/in", "--input_file")
     files.copy(corpus_file, f"{store}/in/corpus.txt")
     expected = make("local/train@2")
     remote = {"inputs": [f"{store}/in/corpus.txt"], "output_file": f"{store}/out/train@2"}
