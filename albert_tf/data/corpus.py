@@ -155,20 +155,6 @@ class Chunk:
         return digest.hexdigest()
 
 
-def lines_of(parts: Iterable[Part]) -> Iterator[list[str]]:
-    """Yields the lines of each part. A part starts and ends at a document boundary.
-
-    Raises:
-        ValueError: the text is not UTF-8, or a line is too long for a sentence; the message names
-            the file and the line.
-    """
-    for part in parts:
-        lines = part.lines()
-        for number, line in enumerate(lines):
-            part.check_sentence(line, number)
-        yield lines
-
-
 @dataclasses.dataclass(frozen=True)
 class Span:
     """A range of a file.

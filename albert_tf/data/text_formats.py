@@ -45,9 +45,6 @@ def sentences_of(parts: Iterable[corpus.Part], settings: TextSettings) -> Iterat
         ValueError: the text is not UTF-8 or not JSON, lacks the field, or has a line too long for a
             sentence; the message names the file and the line.
     """
-    if settings.input_format == corpus.SENTENCES and not settings.split_sentences:
-        yield from corpus.lines_of(parts)
-        return
     for part in parts:
         lines: list[str] = []
         for number, paragraph in _paragraphs(part, settings):

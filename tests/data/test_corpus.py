@@ -21,15 +21,15 @@ def write(path, data):
 
 
 def lines_of(chunks):
-    return [line for chunk in chunks for lines in corpus.lines_of(chunk.parts) for line in lines]
+    return [line for chunk in chunks for part in chunk.parts for line in part.lines()]
 
 
 def documents_of(chunks):
     """Returns lists of lines, split at blank lines and at the ends of parts."""
     found = [[]]
     for chunk in chunks:
-        for lines in corpus.lines_of(chunk.parts):
-            for line in [*lines, ""]:
+        for part in chunk.parts:
+            for line in [*part.lines(), ""]:
                 if line.strip():
                     found[-1].append(line)
                 else:
@@ -109,7 +109,7 @@ def test_an_error_in_borrowed_text_names_its_line(tmp_path):
     other = write(tmp_path / "other.txt", b"\n\r\n\ngood\n\xe9\n" + b"good\n" * 200)
     chunk, _ = read_chunks([one, other], 300)
     with pytest.raises(ValueError, match=r"other\.txt, line 5: not UTF-8"):
-        list(corpus.lines_of(chunk.borrowed))
+        chunk.borrowed[0].lines()
 
 
 def test_the_end_of_a_file_ends_a_document(tmp_path):
@@ -294,13 +294,6 @@ def test_an_error_names_the_line_that_is_not_utf_8(tmp_path):
     path = write(tmp_path / "text.txt", data)
     with pytest.raises(ValueError, match=r"text\.txt, line 124: not UTF-8 \(byte 0xe9"):
         lines_of(read_chunks([path], 100))
-
-
-def test_an_error_names_the_line_that_is_too_long_for_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_SENTENCE_CHARS", 50)
-    path = write(tmp_path / "text.txt", "short\n\n" + "long " * 11 + "\n")
-    with pytest.raises(ValueError, match=r"text\.txt, line 3: longer than 50 characters"):
-        lines_of(read_chunks([path], 1 << 20))
 
 
 def test_an_endless_line_is_rejected_before_it_is_read(tmp_path, monkeypatch):
