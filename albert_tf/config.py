@@ -141,18 +141,18 @@ class AlbertConfig:
             value = getattr(self, field.name)
             if field.type == "int":
                 if type(value) is not int or value < 1:
-                    shown = files.shown(value)
+                    shown = files.quote(value)
                     raise ValueError(f"{field.name}={shown}: expected an integer of 1 or more")
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise ValueError(f"{field.name}={files.shown(value)}: expected a number")
+                    raise ValueError(f"{field.name}={files.quote(value)}: expected a number")
                 if field.name.endswith("_prob") and not 0 <= value < 1:
-                    raise ValueError(f"{field.name}={files.shown(value)} is not in [0, 1)")
+                    raise ValueError(f"{field.name}={files.quote(value)} is not in [0, 1)")
                 if not 0 <= value <= sys.float_info.max:
                     raise ValueError(
-                        f"{field.name}={files.shown(value)}: expected a finite number of 0 or more"
+                        f"{field.name}={files.quote(value)}: expected a finite number of 0 or more"
                     )
 
     @classmethod
@@ -171,7 +171,7 @@ class AlbertConfig:
         unknown = sorted(set(values) - names - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
             raise ValueError(
-                f"unknown keys {files.listed(unknown)}. Known: {', '.join(sorted(names))}"
+                f"unknown keys {files.quote_all(unknown)}. Known: {', '.join(sorted(names))}"
             )
         if "vocab_size" not in values:
             raise ValueError("the key 'vocab_size' is missing")
@@ -270,11 +270,11 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = "model_type" if "model_type" in values else "architectures"
     if "albert" not in str(values[name]).lower():
-        raise ValueError(f'{name} is {files.shown(values[name])}, expected "albert"')
+        raise ValueError(f'{name} is {files.quote(values[name])}, expected "albert"')
     activation = values.get("hidden_act", "gelu_new")
     if not isinstance(activation, str) or activation not in _FROM_HUGGING_FACE:
         raise ValueError(
-            f"hidden_act={files.shown(activation)}: expected one of "
+            f"hidden_act={files.quote(activation)}: expected one of "
             f"{', '.join(sorted(_FROM_HUGGING_FACE))}"
         )
     if activation == "gelu":

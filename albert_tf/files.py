@@ -18,6 +18,7 @@ import io
 import itertools
 import json
 import os
+import re
 import tempfile
 import types
 import typing
@@ -28,8 +29,8 @@ from typing import IO, Any, cast
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
-MAX_LISTED = 10  # values in a message
-MAX_SHOWN = 50  # characters of each
+MAX_QUOTED = 10  # maximum number of values in a message
+MAX_QUOTED_LENGTH = 50  # maximum length of a value in a message
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
@@ -51,10 +52,10 @@ def _file_system(path: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
-    if not is_remote(path):  # in which "~" and "file:" may be names
+    if not is_remote(path):  # `url_to_fs` would expand "~" and "file:", which may be names
         return LocalFileSystem(), os.path.join(os.getcwd(), path)
     try:
-        system, name = url_to_fs(path, use_listings_cache=False)  # others add and remove files
+        system, name = url_to_fs(path, use_listings_cache=False)  # other processes add files
     except (ImportError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     return system, name
@@ -133,7 +134,7 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Returns whether a file exists; a pipe or a device is none."""
+    """Returns whether a file exists; a pipe or a device is not a file."""
     return _type_of(path) == "file" if is_remote(path) else os.path.isfile(path)
 
 
@@ -208,7 +209,7 @@ def local_copy(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_directory(path: str, what: str) -> Iterator[str]:
+def publish_directory(path: str, what: str) -> Iterator[str]:
     """Yields an empty local directory, which becomes `path` when the block succeeds.
 
     If the block fails, the directory is removed. A remote `path` is uploaded at the end.
@@ -229,7 +230,7 @@ def new_directory(path: str, what: str) -> Iterator[str]:
     folder, name = os.path.split(path)
     hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
     with _published(path, hidden) as temporary:
-        make_directory(temporary, what)
+        ensure_directory(temporary, what)
         yield temporary
 
 
@@ -324,7 +325,7 @@ def parse_json(text: str, place: str, fields: Mapping[str, Any] | None = None) -
         raise ValueError(f"{place}: expected a JSON object, got {type(values).__name__}")
     for name, kind in (fields or {}).items():
         if not _is_of(values.get(name), kind):
-            found = shown(values[name]) if name in values else "missing"
+            found = quote(values[name]) if name in values else "missing"
             kind = getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
     return values
@@ -343,16 +344,16 @@ def write_json(path: str, values: Mapping[str, Any]) -> None:
         stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Returns the `repr` of a value found in a file, shortened for a message."""
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return text if len(text) <= MAX_QUOTED_LENGTH else text[:MAX_QUOTED_LENGTH] + "…"
 
 
-def listed(values: Collection[object]) -> str:
+def quote_all(values: Collection[object]) -> str:
     """Returns the first of several values found in a file, for a message; "none" without values."""
-    first = [shown(value) for value in itertools.islice(values, MAX_LISTED)]
-    return ", ".join(first + ["…"] * (len(values) > MAX_LISTED)) or "none"
+    first = [quote(value) for value in itertools.islice(values, MAX_QUOTED)]
+    return ", ".join(first + ["…"] * (len(values) > MAX_QUOTED)) or "none"
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
@@ -402,35 +403,38 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
 def _remote_matches(pattern: str) -> list[str]:
     """Returns the remote paths that match a glob pattern."""
     system, name = _file_system(pattern)
-    begin = pattern.rstrip("/").removesuffix(name)  # the scheme, and the host of hdfs://
+    begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
     return [begin + match for match in system.glob(name)]
 
 
-def create_directory(path: str) -> None:
-    """Creates a directory and its parents unless they exist; does nothing on object stores."""
-    if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
-        system, name = _file_system(path)
-        system.makedirs(name, exist_ok=True)
+def ensure_directory(path: str, what: str = "") -> None:
+    """Creates a directory and its parents unless they exist, and checks that it is writable.
 
+    On object stores, this does nothing, because they have no directories.
 
-def make_directory(path: str, what: str) -> None:
-    """Creates a directory and its parents, and checks that it is writable if it is local.
+    Args:
+        path: the directory. Only a local one is checked.
+        what: the flag or argument with the path, for the message.
 
     Raises:
-        ValueError: the directory cannot be created or written to. The message names `what`, the
-            flag or argument.
+        ValueError: the directory cannot be created or written to; without `what`, an OSError.
     """
     check_path(path, what)
     try:
-        create_directory(path)
+        if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
+            system, name = _file_system(path)
+            system.makedirs(name, exist_ok=True)
         if not is_remote(path):
-            tempfile.TemporaryFile(dir=path or ".").close()  # no name that a kill could leave
+            # This file has no name, so that no kill leaves it.
+            tempfile.TemporaryFile(dir=path or ".").close()
     except OSError as error:
+        if not what:
+            raise
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
 
 
 def check_path(path: str, what: str = "") -> None:
-    """Checks that no `~` is left in a path: a shell does not replace it in `--output_dir=~/run`.
+    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
 
     Args:
         path: a file, a folder or a pattern.
@@ -480,7 +484,7 @@ def _check_replaceable(path: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> None:
-    """Checks, before any work, that files to write replace no input.
+    """Checks that no output file is one of the input files, also under another path.
 
     Args:
         outputs: flag → file or files to write.
@@ -535,10 +539,17 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
-def remove_half_written(path: str) -> None:
-    """Removes what killed processes left of a local file that `write_atomically` writes."""
-    for left in glob.glob(glob.escape(path) + ".????????.tmp"):
-        os.remove(left)
+def remove_half_written(paths: Iterable[str]) -> None:
+    """Removes what killed processes left of local files that `write_atomically` writes."""
+    names: dict[str, set[str]] = {}
+    for path in itertools.filterfalse(is_remote, paths):
+        folder, name = os.path.split(path)
+        names.setdefault(folder, set()).add(name)
+    for folder, ours in names.items():
+        for name in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
+            if name not in ours and re.sub(f"{HALF_WRITTEN}$", "", name) in ours:
+                with contextlib.suppress(FileNotFoundError):  # its process may still be ending
+                    os.remove(os.path.join(folder, name))
 
 
 def append_json_lines(path: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -23,12 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import tensorflow as tf
+from albert_tf.classification.program import make_task as make_classifier
+from albert_tf.token_classification.program import make_task as make_token_classifier
 
 import albert_tf
 from albert_tf import classification, ops, race, squad, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.classification.program import make_task as make_classifier
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.task import Split
@@ -36,7 +37,6 @@ from albert_tf.race.reading import parse_question
 from albert_tf.race.task import MultipleChoice
 from albert_tf.squad.program import read_data
 from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.program import make_task as make_token_classifier
 from albert_tf.tokenization import FullTokenizer, find_words
 from tests.checkpoints import test_huggingface
 from tests.checkpoints.checkpoint_samples import random_arrays

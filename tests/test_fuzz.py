@@ -708,23 +708,31 @@ def read_text(path):
 
 def write_work_directory(name):
     def write(folder):
-        with work_directory.open_work_directory(str(folder / "work"), {"seed": 5}) as work:
-            block = folder / "work" / "chunk-000000-000000000000-000.spill"
-            block.write_bytes(b"x")
-            work.finish_chunk((0, 0), "ab" * 16, [str(block)], {"instances": 4})
-            work.finish_output(0, "out.tfrecord", 4, 100)
+        path = str(folder / "work")
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            work_directory.open_work_directory(path, {}) as work,
+        ):
+            work.finish_chunk(work_directory.FinishedChunk((0, 0), "c0ffee", [], {"instances": 4}))
+            work.finish_output(0, "beef", 4)
+            raise KeyboardInterrupt
         return folder / "work" / name
 
     return write
 
 
 @kind("work directory, run.json", write_work_directory("run.json"), damage_json)
-@kind("work directory, chunk", write_work_directory("chunk-000000-000000000000.json"), damage_json)
+@kind(
+    "work directory, chunk",
+    write_work_directory("chunk-000000-000000000000-c0ffee.json"),
+    damage_json,
+)
 @kind("work directory, output", write_work_directory("output-00000.json"), damage_json)
 def read_work_directory(path):
-    with work_directory.open_work_directory(str(path.parent), {"seed": 5}) as work:
-        checksum, blocks = work.chunk_checksum((0, 0)), work.blocks()
-        return checksum, blocks, sorted(work.counts().items()), work.finished_outputs()
+    work = work_directory.WorkDirectory(str(path.parent))
+    work_directory._resume_or_start(work, {})
+    chunk = work.find_chunk((0, 0), "c0ffee")
+    return chunk and len(chunk.blocks), work.finished_outputs("beef")
 
 
 # All kinds of files

@@ -49,12 +49,12 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({tables.few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
+            f"({tables.abbreviate(labels)}), expected 2 to {MAX_LABELS}. {advice}"
         )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
-            f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction. "
+            f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
             "To predict numbers, pass --is_regression; to predict one of these classes, pass "
             f"--labels={','.join(sorted(labels, key=_as_number)[: tables.MAX_NAMED])}. {advice}"
         )

@@ -77,22 +77,24 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
         value = str(value).lower()
     if isinstance(value, list) and not task.is_multi_label:
         raise BadRowError(
-            f"the label is {files.shown(value)}. If texts have any number of labels, pass "
+            f"the label is {files.quote(value)}. If texts have any number of labels, pass "
             "--is_multi_label"
         )
     if not isinstance(value, (str, int, float)) or value == "":
-        raise BadRowError(f"the label is {files.shown(value)}")
+        raise BadRowError(f"the label is {files.quote(value)}")
     label = tables.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
         if not is_number(label):
-            raise BadRowError(f"label {files.shown(label)}: expected a number")
+            raise BadRowError(f"label {files.quote(label)}: expected a number")
         return label
     if not task.labels or label in task.labels or label in task.unlabeled:
         return label
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(task.labels)}")
+    raise BadRowError(
+        f"unknown label {files.quote(label)}; expected {tables.abbreviate(task.labels)}"
+    )
 
 
 def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
@@ -103,13 +105,13 @@ def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     """
     if not isinstance(value, list):
         raise BadRowError(
-            f"the labels are {files.shown(value)}, expected a list of labels in a line of JSON. If "
+            f"the labels are {files.quote(value)}, expected a list of labels in a line of JSON. If "
             "each label has a column with 0 or 1, name all of them in --label_column"
         )
     labels = tuple(parse_label(label, task) for label in value)
     if len(set(labels)) < len(labels):
         raise BadRowError(
-            f"the labels {files.shown(value)} have one of them twice: expected the names of the "
+            f"the labels {files.quote(value)} have one of them twice: expected the names of the "
             "labels, not 0 or 1 for each"
         )
     return labels
@@ -119,7 +121,7 @@ def _is_true(value: Any, column: Column) -> bool:
     """Returns whether the cell of a label is 1."""
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:
-        raise BadRowError(f"column {column!r} is {files.shown(value)}, expected 0 or 1")
+        raise BadRowError(f"column {column!r} is {files.quote(value)}, expected 0 or 1")
     return text in _TRUE
 
 
@@ -224,7 +226,7 @@ class _File:
         first = self.line_of_guid.setdefault(guid, line)
         if first != line:
             if self.split == "test":
-                raise BadRowError(f"the id {files.shown(guid)} also occurs in line {first}")
+                raise BadRowError(f"the id {files.quote(guid)} also occurs in line {first}")
             self.reports.note(line, "duplicate id")
         return guid
 
@@ -311,7 +313,7 @@ def _find_columns(
             names = usual if name is None else (name,)
             raise ValueError(
                 f"{path}, line 1: no column {' or '.join(map(repr, names))} among "
-                f"{files.listed(row)}. Set --{field}_column to its name, or to its index, "
+                f"{files.quote_all(row)}. Set --{field}_column to its name, or to its index, "
                 "starting at 0."
             )
         is_one = not isinstance(column, tuple)
@@ -343,8 +345,8 @@ def _columns_of_header(columns: Columns, header: Sequence[str] | None, path: str
     used = [place for place in found.values() if place is not None]
     if len(set(used)) < len(used):
         raise ValueError(
-            f"{path}, line 1: the header {files.listed(header)} does not tell which columns have "
-            "the texts and the label. Name them text_a, text_b and label"
+            f"{path}, line 1: the header {files.quote_all(header)} does not tell which columns "
+            "have the texts and the label. Name them text_a, text_b and label"
         )
     return Columns(**found)
 
@@ -376,7 +378,7 @@ def _warn_of_unread_text(
             "%s: only one column is read as text, and there is text in %s, too. For pairs of "
             "texts, pass --text_b_column=%s",
             path,
-            files.listed(unread),
+            files.quote_all(unread),
             unread[0],
         )
 

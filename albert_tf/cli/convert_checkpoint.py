@@ -193,7 +193,7 @@ def check_new_folder(path: str) -> None:
     files.check_path(path, "--output")
     if files.is_file(path) or (files.is_directory(path) and files.list_directory(path)):
         raise ValueError(f"--output={path} already exists. Name a new folder.")
-    files.make_directory(os.path.dirname(files.real_path(path)), "--output")
+    files.ensure_directory(os.path.dirname(files.real_path(path)), "--output")
 
 
 def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
@@ -260,7 +260,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     record = _record(settings, source)
     output = files.real_path(settings.output or "")
-    with files.new_directory(output, "--output") as temporary:
+    with files.publish_directory(output, "--output") as temporary:
         if record != RunRecord():
             RunFolder(temporary).write_record(record)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)

@@ -39,7 +39,7 @@ def describe(path: str, checksum: str) -> dict[str, Any]:
 def write(path: str, checksum: str) -> None:
     """Stores the checksum of a complete record file; arguments as in `describe`."""
     entry = describe(path, checksum)
-    files.create_directory(os.path.dirname(path_of(path)))
+    files.ensure_directory(os.path.dirname(path_of(path)))
     files.write_json(path_of(path), entry)
 
 

@@ -39,7 +39,7 @@ def write(path: str, offsets: Sequence[int]) -> None:
         offsets: the offset of each record, and the size of the file.
     """
     index = path_of(path)
-    files.create_directory(os.path.dirname(index))
+    files.ensure_directory(os.path.dirname(index))
     with files.write_atomically(index, "wb") as stream:
         stream.write(np.asarray(offsets, _DTYPE).tobytes())
 

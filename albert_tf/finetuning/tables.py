@@ -227,7 +227,7 @@ def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
     return [] if set(names).isdisjoint(cells) else cells
 
 
-def few(labels: Sequence[str]) -> str:
+def abbreviate(labels: Sequence[str]) -> str:
     """Returns the first of several labels, for a message."""
     return ", ".join(labels[:MAX_NAMED]) + ", …" * (len(labels) > MAX_NAMED)
 
@@ -245,7 +245,7 @@ def cell(row: Row, column: Column) -> Any:
     """
     if isinstance(row, dict):
         if column not in row:
-            raise BadRowError(f"no key {column!r} among {files.listed(row)}")
+            raise BadRowError(f"no key {column!r} among {files.quote_all(row)}")
         return row[str(column)]
     index = int(column)
     needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
@@ -282,8 +282,8 @@ def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:
         other = spelled.setdefault(label.casefold(), label)
         if other != label:
             raise ValueError(
-                f"{path}: the labels {files.shown(other)} (line {lines[other]}) and "
-                f"{files.shown(label)} (line {line}) differ only in case. Correct them"
+                f"{path}: the labels {files.quote(other)} (line {lines[other]}) and "
+                f"{files.quote(label)} (line {line}) differ only in case. Correct them"
                 + (f", {way_out}" if way_out else "")
             )
 
@@ -298,7 +298,7 @@ def check_name(value: Any, what: str) -> str:
     name = check_text(str(value), what).strip()
     if not name or "\t" in name or len(name.splitlines()) > 1:
         raise BadRowError(
-            f"{what} is {files.shown(name)}, expected text without tabs and line breaks"
+            f"{what} is {files.quote(name)}, expected text without tabs and line breaks"
         )
     return name
 

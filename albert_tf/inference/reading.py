@@ -157,7 +157,7 @@ def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
             "%s: only one column is read as text, and there is text in %s, too. For pairs of "
             "texts, call the second one text_b",
             path,
-            files.listed(unread),
+            files.quote_all(unread),
         )
 
 
@@ -229,5 +229,5 @@ def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None
         return tables.text_cell(row, name)
     if default is None:
         expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.listed(row)}")
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
     return default

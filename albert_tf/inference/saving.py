@@ -74,7 +74,7 @@ def save_pretrained(
     spec = _find_spec(model)
     tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
-    files.make_directory(folder, "folder")
+    files.ensure_directory(folder, "folder")
     if numbered := RunFolder(folder).checkpoints():
         raise ValueError(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "

@@ -77,7 +77,7 @@ def _list(row: dict[str, Any], key: str) -> list[Any]:
 
 def _options(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {files.shown(values)}: expected a list of two or more")
+        raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
     for number, value in enumerate(values, 1):
         if not tables.check_text(value, f"option {number}").strip():
             raise BadRowError(f"option {number} of {len(values)} is empty")
@@ -98,7 +98,7 @@ def _label(value: Any, options: Sequence[str]) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
         raise BadRowError(
-            f"label {files.shown(value)} for {len(options)} options: expected 0 to "
+            f"label {files.quote(value)} for {len(options)} options: expected 0 to "
             f"{len(options) - 1} or A to {last}"
         )
     return number
@@ -111,8 +111,8 @@ def _refuse_ambiguous(value: Any, number: int, options: Sequence[str]) -> None:
     """
     if isinstance(value, str) and value in options and options[number] != value:
         raise BadRowError(
-            f"label {files.shown(value)} is the index or letter of option {number}, "
-            f"{files.shown(options[number])}, and the text of option {options.index(value)}. Write "
+            f"label {files.quote(value)} is the index or letter of option {number}, "
+            f"{files.quote(options[number])}, and the text of option {options.index(value)}. Write "
             f"the index as a number: {number} or {options.index(value)}"
         )
 

@@ -192,7 +192,7 @@ def _parse_line(
         return cells[place], None
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(labels)}")
+    raise BadRowError(f"unknown label {files.quote(label)}; expected {tables.abbreviate(labels)}")
 
 
 # Tags
@@ -246,7 +246,7 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
                 " If labels do not mark spans (for example, parts of speech), set --tag_scheme=raw."
             )
         raise ValueError(
-            f"{train.path}, line {lines[label]}: label {files.shown(label)} does not belong to the "
+            f"{train.path}, line {lines[label]}: label {files.quote(label)} does not belong to the "
             f"scheme {' or '.join(tried)}. {advice}"
         )
     if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
@@ -267,7 +267,7 @@ def _warn_of_other_words(train: Examples[Sentence]) -> None:
             train.path,
             sum(others.values()),
             counts.total(),
-            files.listed(others),
+            files.quote_all(others),
         )
 
 

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tf_keras
+from albert_tf.classification.program import make_task
 
 from albert_tf import classification
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.classification.program import make_task
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.script_runner import tensors

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.data import beam, corpus, record_checksums
-from albert_tf.data.beam import COUNTS, _encode, _finish, _pieces, _tasks, _write_group
+from albert_tf.data.beam import COUNTS, _encode, _finish, _jobs, _pieces, _write_group
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import Outputs, exclude_own_files, read_records
 from albert_tf.data.settings import MEGABYTE, Settings
@@ -76,11 +76,11 @@ def by_hand(settings):
     outputs = Outputs.parse(settings.output_file, settings.compression)
     text = settings.chunk_bytes, settings.input_format
     sources = find_sources([settings.input_file])
-    tasks = [task for share in range(3) for task in _tasks(share, 3, sources, *text)]
-    assert len(tasks) > 3
+    jobs = [job for share in range(3) for job in _jobs(share, 3, sources, *text)]
+    assert len(jobs) > 3
     groups = collections.defaultdict(list)
-    for task in reversed(tasks):
-        for chunk in corpus.read_task(task, *text):
+    for job in reversed(jobs):
+        for chunk in corpus.read_job(job, *text):
             for key, value in _encode(chunk, settings, len(outputs.paths)):
                 groups[key].insert(0, value)
     written = [_write_group(group, outputs, settings.random_seed)[1] for group in groups.items()]

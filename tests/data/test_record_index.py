@@ -27,7 +27,7 @@ def write(path, contents=CONTENTS, compression=""):
 
 
 def test_nothing_but_the_index_is_written(path, monkeypatch):
-    # A worker that is killed must not leave files that `create.remove_half_written` does not know.
+    # A worker that is killed must not leave files that `files.remove_half_written` does not know.
     written, write_atomically = [], files.write_atomically
     monkeypatch.setattr(
         files,

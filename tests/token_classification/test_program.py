@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from albert_tf.token_classification.program import make_task
+
 from albert_tf import token_classification
 from albert_tf.config import AlbertConfig
-from albert_tf.token_classification.program import make_task
 from albert_tf.token_classification.task import Tags, remember_tags
 
 

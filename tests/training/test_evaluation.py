@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from albert_tf.training.metrics_log import Curves
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
@@ -18,7 +19,6 @@ from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import evaluation, precision
 from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
-from albert_tf.training.metrics_log import Curves
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
 from tests.training.test_loop import write_records
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from albert_tf.training.metrics_log import MetricsLog
 
 from albert_tf import optimization
 from albert_tf.checkpoints import containers, store
@@ -19,7 +20,6 @@ from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.loop import NonFiniteLossError, Trainer
-from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH

@@ -9,14 +9,14 @@ import time
 import pytest
 import tensorflow as tf
 from absl import logging
-
-from albert_tf import files
 from albert_tf.training.metrics_log import (
     Curves,
     MetricsLog,
     read_means,
 )
 from albert_tf.training.reporting import Reports
+
+from albert_tf import files
 
 
 def lines_of(path):

@@ -7,9 +7,9 @@ import types
 
 import pytest
 import tensorflow as tf
+from albert_tf.training.reporting import Reports
 
 from albert_tf.training import settings
-from albert_tf.training.reporting import Reports
 from albert_tf.training.settings import RunSettings
 from tests.training.test_metrics_log import read_records, summaries_of
 
