@@ -7,7 +7,6 @@ lines. Columns are found by name or index, and labels are read from the training
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from albert_tf.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning import tables
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
@@ -46,16 +45,16 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({tables.few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
+            f"({rows.abbreviate(labels)}), expected 2 to {MAX_LABELS}. {advice}"
         )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction. "
             "To predict numbers, pass --is_regression; to predict one of these classes, pass "
-            f"--labels={','.join(sorted(labels, key=_as_number)[: tables.MAX_NAMED])}. {advice}"
+            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. {advice}"
         )
-    tables.check_case(lines, train.path, "or list both in --labels")
+    rows.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
@@ -67,22 +66,21 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         _parse_column(options.text_b_column),
         _parse_label_column(options),
     )
-    splits: dict[str, tuple[Source, ...]] = {}
-    is_empty = True
-    for split in ("train", "dev", "test"):
-        names = [split + extension for extension in EXTENSIONS]
-        existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-        if len(existing) > 1:
-            raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
-        is_empty = is_empty and not existing
-        splits[split] = tuple(
-            Source(name, columns, options.has_header, is_custom=True) for name in existing or names
-        )
-    if is_empty:
+    names = {
+        split: rows.existing_files(data_dir, split, EXTENSIONS)
+        for split in ("train", "dev", "test")
+    }
+    if not any(names.values()):
         raise FileNotFoundError(
             f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
         )
-    return splits
+    return {
+        split: tuple(
+            Source(name, columns, options.has_header, is_custom=True)
+            for name in existing or [split + extension for extension in EXTENSIONS]
+        )
+        for split, existing in names.items()
+    }
 
 
 def _parse_column(text: str | None) -> Column | None:
@@ -188,7 +186,7 @@ def find_task(
     remembered = [remembered_labels(folder) for folder in model_folders]
     labels = next(filter(None, [options.labels, *remembered]), ())
     for label in labels:
-        tables.check_name(label, f"a label of --labels or {run_record.FILE}")
+        rows.check_name(label, f"a label of --labels or {run_record.FILE}")
     task = _make_task(data_dir, options, labels)
     if task.is_regression or task.labels:
         return task

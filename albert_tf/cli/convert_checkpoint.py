@@ -228,7 +228,8 @@ def find_task(folder: str) -> dict[str, Any]:
     """
     from albert_tf.checkpoints import run_record
     from albert_tf.classification import tasks
-    from albert_tf.token_classification.task import OUTSIDE, RAW, guess_tags
+    from albert_tf.token_classification.settings import RAW
+    from albert_tf.token_classification.tags import OUTSIDE, guess_tags
 
     task, path = run_record.read_details(folder, {})
     labels = finding.read_labels(folder)

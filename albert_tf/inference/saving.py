@@ -29,7 +29,8 @@ from albert_tf.tasks import (
     TOKEN_CLASSIFICATION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import guess_tags, tags_entry
+from albert_tf.token_classification.tags import guess_tags
+from albert_tf.token_classification.task import tags_entry
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.session import CONFIG_NAME
 

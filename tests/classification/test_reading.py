@@ -8,7 +8,7 @@ from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, parse_label, read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import TASKS
-from albert_tf.finetuning.tables import BadRowError
+from albert_tf.finetuning.rows import BadRowError
 
 
 @pytest.fixture

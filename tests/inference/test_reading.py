@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from albert_tf.finetuning.tables import BadRowError
+from albert_tf.finetuning.rows import BadRowError
 from albert_tf.inference import reading
 
 

@@ -122,7 +122,7 @@ OPTIONS = ["w", "x", "y", "z"]
             article("m2", "AE"),
             r"line 2, question 2 of m2: label 'E' for 4 options: expected 0 to 3 or A",
         ),
-        (article("m2", questions=["Why ?", None]), r"line 2, question 2 of m2: question is null"),
+        (article("m2", questions=["Why ?", None]), r"line 2, question 2 of m2: 'question' is null"),
     ],
 )
 def test_bad_questions_are_an_error_with_their_place(tmp_path, bad, problem):
