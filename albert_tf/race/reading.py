@@ -77,17 +77,24 @@ def _list(row: dict[str, Any], key: str) -> list[Any]:
     return values
 
 
-def _options(values: Any) -> tuple[str, ...]:
+def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
         raise BadRowError(f"options {files.shown(values)}: expected a list of two or more")
     for number, value in enumerate(values, 1):
         if not rows.check_text(value, f"option {number}").strip():
             raise BadRowError(f"option {number} of {len(values)} is empty")
+    if num_options not in (None, len(values)):
+        raise BadRowError(f"{len(values)} options, expected {num_options}")
     return tuple(values)
 
 
 def _label(value: Any, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given as its index, letter or text."""
+    """Returns the index of the correct option, given as its index, letter or text.
+
+    Raises:
+        BadRowError: there is no such option, or the label is the index or letter of one option, and
+            the text of another.
+    """
     number = value
     if isinstance(value, str):
         if len(value) == 1 and "A" <= value <= "Z":
@@ -103,40 +110,33 @@ def _label(value: Any, options: Sequence[str]) -> int:
             f"label {files.shown(value)} for {len(options)} options: expected 0 to "
             f"{len(options) - 1} or A to {last}"
         )
-    return number
-
-
-def _refuse_ambiguous(value: Any, number: int, options: Sequence[str]) -> None:
-    """Raises BadRowError if a label is the index or letter of one option, and the text of another.
-
-    RACE has letters only, so that this is a question for custom tasks.
-    """
     if isinstance(value, str) and value in options and options[number] != value:
         raise BadRowError(
             f"label {files.shown(value)} is the index or letter of option {number}, "
             f"{files.shown(options[number])}, and the text of option {options.index(value)}. Write "
             f"the index as a number: {number} or {options.index(value)}"
         )
+    return number
 
 
 def _rows_of_article(
     article: Any, place: str, level: str, is_test: bool
-) -> list[tuple[str, dict[str, Any] | BadRowError]]:
+) -> list[tuple[str, dict[str, Any]]]:
     """Returns (place, row) of each question of RACE, with the keys of `read_questions`."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
     passage = _text(article, "article")
-    columns = ["questions", "options"]
-    if "answers" in article or not is_test:
-        columns.append("answers")
-    values = [_list(article, column) for column in columns]
-    if len(set(map(len, values))) > 1:
-        counts = [f"{len(v)} {column}" for v, column in zip(values, columns, strict=True)]
+    keys = ["questions", "options", "answers"]
+    if is_test and "answers" not in article:
+        keys.remove("answers")
+    columns = [_list(article, key) for key in keys]
+    if len(set(map(len, columns))) > 1:
+        counts = [f"{len(column)} {key}" for column, key in zip(columns, keys, strict=True)]
         raise BadRowError(f"{', '.join(counts)}: expected equal numbers")
     example_id = rows.check_text(str(article.get("id", place)), "'id'")
-    found: list[tuple[str, dict[str, Any] | BadRowError]] = []
-    for number, (question, options, *answers) in enumerate(zip(*values, strict=True), 1):
-        row: dict[str, Any] | BadRowError = {
+    found = []
+    for number, (question, options, *answers) in enumerate(zip(*columns, strict=True), 1):
+        row = {
             "passage": passage,
             "question": question,
             "options": options,
@@ -145,8 +145,6 @@ def _rows_of_article(
             "id": example_id,
             "level": level,
         }
-        if isinstance(options, list) and len(options) != RACE_OPTIONS:
-            row = BadRowError(f"{len(options)} options, expected {RACE_OPTIONS}")
         found.append((f"{place}, question {number} of {example_id}", row))
     return found
 
@@ -212,34 +210,36 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         expand = functools.partial(_rows_of_article, level=level, is_test=split == "test")
         articles = reports.parsed(_read_articles(folder, level), expand)
         numbered = (pair for _, pairs in articles for pair in pairs)
-        questions += _questions(numbered, split, reports)
+        questions += _questions(numbered, split, reports, RACE_OPTIONS)
     return reports.examples(split, questions, "question", "race", is_logged=False)
 
 
 def _questions(
-    numbered: Iterable[tuple[str, Any]], split: str, reports: RowReports
+    numbered: Iterable[tuple[str, Any]],
+    split: str,
+    reports: RowReports,
+    num_options: int | None = None,
 ) -> Iterator[Question]:
-    parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split))
+    parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split, num_options))
     return (question for _, question in parsed)
 
 
-def parse_question(row: dict[str, Any], split: str) -> Question:
+def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
     """Returns the question in a JSON object; see `read_questions`.
 
     Args:
         row: the object.
         split: "train", "dev" or "test".
+        num_options: the number of options; None for any.
 
     Raises:
         BadRowError: the object is not a valid question.
     """
     passage = _text(row, "passage")
-    options = _options(rows.cell(row, "options"))
+    options = _options(rows.cell(row, "options"), num_options)
     question = rows.text_cell(row, "question") if "question" in row else ""
-    label = None
-    if split != "test" or row.get("label") is not None:
-        label = _label(rows.cell(row, "label"), options)
-        _refuse_ambiguous(row["label"], label, options)
+    is_labeled = split != "test" or row.get("label") is not None
+    label = _label(rows.cell(row, "label"), options) if is_labeled else None
     example_id = rows.check_text(str(row.get("id", "")), "'id'")
     level = str(row.get("level", ""))
     if level:
