@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from absl import logging
 
@@ -32,15 +30,6 @@ def test_a_byte_order_mark_is_not_text(write):
     assert list(rows.read(path)) == [(1, ["a", "b"])]
 
 
-def test_a_carriage_return_inside_a_line_is_a_bad_row(write):
-    path = write("a.tsv", "a\tb\nc\rd\te\nf\n")
-    (_, first), (line, bad), (_, last) = rows.read(path)
-    assert (first, last) == (["a", "b"], ["f"])
-    assert line == 2
-    with pytest.raises(BadRowError, match="carriage return"):
-        raise bad
-
-
 def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     long = "x" * 300_000
     path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
@@ -51,76 +40,61 @@ def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     ]
 
 
-def test_an_error_names_the_line_with_an_unclosed_quote(write):
-    path = write("a.csv", 'a,b\n"c,d\n')
-    with pytest.raises(ValueError, match=r"a\.csv, line 2: not comma-separated"):
-        list(rows.read(path))
+def test_json_lines_are_objects(write):
+    path = write("a.jsonl", '{"a": 1}\n{"b": "ü"}\r\n{"c": "\\ud83d\\ude00"}\n')
+    assert list(rows.read(path)) == [(1, {"a": 1}), (2, {"b": "ü"}), (3, {"c": "😀"})]
 
 
-def test_json_lines_that_are_not_objects_are_bad_rows(write):
-    path = write("a.jsonl", '{"a": 1}\n[1]\n{"a": \n\n{"b": "ü"}\r\n')
-    found = list(rows.read(path))
-    assert [line for line, _ in found] == [1, 2, 3, 4, 5]
-    assert found[0][1] == {"a": 1}
-    assert found[4][1] == {"b": "ü"}
-    for _, row in found[1:4]:
-        assert isinstance(row, BadRowError)
-    assert "JSON array" in str(found[1][1])
-
-
-@pytest.mark.parametrize("text", ['[{"a": 1},\n {"a": 2}]\n', '[\n{"a": 1}\n]\n', '{\n"a": 1}\n'])
-def test_json_that_is_not_one_object_per_line_is_named(write, text):
-    (_, row), *_ = rows.read(write("a.json", text))
-    assert "expected one JSON object per line" in str(row)
-
-
-def test_labels_that_differ_in_case_alone_are_refused():
-    rows.check_case({"Pos": 2, "neg": 1}, "train.csv")
-    with pytest.raises(ValueError, match=r"train.csv: .* 'Pos' \(line 2\) and 'pos' \(line 7\)"):
-        rows.check_case({"pos": 7, "Pos": 2, "neg": 1}, "train.csv")
-
-
-def test_an_error_names_the_line_that_is_not_utf_8(write):
-    path = write("a.tsv", b"a\nb\n\xff\n")
-    with pytest.raises(ValueError, match=r"a\.tsv, line 3: not UTF-8"):
-        list(rows.read(path))
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.tsv", b"a\tb\nc\rd\te\nf\n", "line 2: a carriage return inside a line"),
+        ("a.tsv", b"a\nb\n\xff\n", "line 3: not UTF-8"),
+        ("a.csv", b'a,b\n"c,d\n', "line 2: not comma-separated values"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: a JSON array, expected one JSON object per line"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected a JSON object: "),
+        ("a.jsonl", b'{"a": 1}\n\n{"a": 2}\n', "line 2: expected a JSON object: "),
+        ("a.jsonl", b'"a"\n', "line 1: expected a JSON object, got text"),
+        ("a.json", b'[{"a": 1},\n {"a": 2}]\n', "line 1: .*expected one JSON object per line"),
+        ("a.json", b'[\n{"a": 1}\n]\n', "line 1: .*expected one JSON object per line"),
+        ("a.json", b'{\n"a": 1}\n', "line 1: .*expected one JSON object per line"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
+    path = write(name, content)
+    reports = RowReports(path, stops_at_once=True)
+    with pytest.raises(ValueError, match=rf"{name}, {problem}"):
+        list(reports.parsed(rows.read(path), lambda row, line: row))
 
 
 def test_cells_are_found_by_index_or_key():
     assert rows.cell(["a", "b", "c"], 1) == "b"
     assert rows.cell(["a", "b", "c"], -1) == "c"
     assert rows.cell({"a": 5}, "a") == 5
-    with pytest.raises(ShortRowError, match="expected 4 or more columns, got 3"):
-        rows.cell(["a", "b", "c"], 3)
-    with pytest.raises(ShortRowError, match="2 or more columns"):
-        rows.cell(["a"], -1)  # the only column cannot be both text and label
-    with pytest.raises(BadRowError, match="no key 'x' among 'a', 'b'"):
-        rows.cell({"a": 1, "b": 2}, "x")
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (5, "'t' is 5, expected text"),
-        (None, "null"),
-        (["a", 5], "expected text"),
-        ("a\ud800", "lone"),
-    ],
-)
-def test_values_that_are_not_text_are_rejected(value, problem):
-    with pytest.raises(BadRowError, match=problem):
-        rows.text_cell({"t": value}, "t")
-
-
-def test_a_list_of_texts_is_joined():
     assert rows.text_cell({"t": ["a", "b c"]}, "t") == "a b c"
 
 
-def test_a_lone_surrogate_in_json_is_rejected():
-    row = json.loads('{"t": "\\ud83d", "u": "\\ud83d\\ude00"}')
-    assert rows.text_cell(row, "u") == "😀"
-    with pytest.raises(BadRowError, match="a lone surrogate"):
-        rows.text_cell(row, "t")
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        (["a", "b", "c"], 3, "expected 4 or more columns, got 3"),
+        (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
+        ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
+        ({"t": 5}, "t", "'t' is 5, expected text"),
+        ({"t": None}, "t", "'t' is null, expected text"),
+        ({"t": ["a", 5]}, "t", "expected text"),
+        ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
+    ],
+)
+def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
+    with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
+        rows.text_cell(row, column)
+
+
+def test_labels_that_differ_in_case_alone_are_refused():
+    rows.check_case({"Pos": 2, "neg": 1}, "train.csv")
+    with pytest.raises(ValueError, match=r"train.csv: .* 'Pos' \(line 2\) and 'pos' \(line 7\)"):
+        rows.check_case({"pos": 7, "Pos": 2, "neg": 1}, "train.csv")
 
 
 def test_an_error_names_the_first_bad_rows(monkeypatch):

@@ -68,16 +68,12 @@ def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
         ("a\tO\nb\t\n", r"train\.txt, line 2: no label in column -1 of 2"),
         ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, "),
         ("\n \n", r"train\.txt: contains no usable sentence"),
+        ("a O\nb\n\nc O\nd B-PRE\n", r"line 2: no label .*\n.*txt, line 5: unknown label"),
+        ("a\nb\n", r"line 1: no label .*\n.*txt, line 2: no label"),
     ],
 )
 def test_a_bad_line_is_rejected_with_its_number(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
-        read(tmp_path, text, labels=LABELS)
-
-
-def test_all_bad_lines_are_named(tmp_path):
-    text = "a O\nb\n\nc O\n\nd B-PRE\n"
-    with pytest.raises(ValueError, match=r"line 2: no label .*\n.*txt, line 6: unknown label"):
         read(tmp_path, text, labels=LABELS)
 
 
