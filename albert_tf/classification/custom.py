@@ -29,7 +29,6 @@ from albert_tf.finetuning.examples import Examples
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _TASK_FIELDS = {"task_name": str, "folder": str, "labels": list[str], "is_regression": bool}
-MAX_LABELS = 1000  # more indicate a wrong column
 
 
 def labels_of(train: Examples[Example]) -> tuple[str, ...]:
@@ -41,18 +40,14 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """
     lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
     labels = sorted(lines)
-    advice = "Is --label_column right?"
-    if not 2 <= len(labels) <= MAX_LABELS:
-        raise ValueError(
-            f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({rows.abbreviate(labels)}), expected 2 to {MAX_LABELS}. {advice}"
-        )
+    rows.check_number_of_labels(labels, train.path)
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction. "
             "To predict numbers, pass --is_regression; to predict one of these classes, pass "
-            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. {advice}"
+            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. Is "
+            "--label_column right?"
         )
     rows.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):

@@ -25,6 +25,7 @@ MAX_BAD = 10  # bad rows in an error
 MAX_REPORTED = 5  # rows in a remark
 MAX_CELL = 1 << 30  # characters
 MAX_NAMED = 10  # labels in a message
+MAX_LABELS = 1000  # more indicate a wrong column
 
 # Formats.
 TABS = "tsv"
@@ -271,9 +272,9 @@ def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
     return [] if set(names).isdisjoint(cells) else cells
 
 
-def abbreviate(labels: Sequence[str]) -> str:
-    """Returns the first of several labels, for a message."""
-    return ", ".join(labels[:MAX_NAMED]) + ", …" * (len(labels) > MAX_NAMED)
+def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """Returns the first of several labels or ids, for a message."""
+    return ", ".join(names[:most]) + ", …" * (len(names) > most)
 
 
 def cell(row: Row, column: Column) -> Any:
@@ -311,6 +312,15 @@ def text_cell(row: Row, column: Column) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = " ".join(value)
     return check_text(value, repr(column))
+
+
+def check_number_of_labels(labels: Sequence[str], path: str) -> None:
+    """Raises ValueError if a file has fewer than two labels, or more than MAX_LABELS."""
+    if not 2 <= len(labels) <= MAX_LABELS:
+        raise ValueError(
+            f"{path}: {len(labels)} different labels ({abbreviate(labels)}), expected 2 to "
+            f"{MAX_LABELS}. Is --label_column right?"
+        )
 
 
 def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:

@@ -20,10 +20,10 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.rows import BadRowError, RowReports
+from albert_tf.finetuning.rows import BadRowError, RowReports, abbreviate
 
 SHUFFLE_SEED = 12345  # as in Google's programs
-NAMED_IN_LOG = 5  # maximum number of question ids in a warning
+MAX_NAMED = 5  # question ids in a warning
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
@@ -250,10 +250,14 @@ def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> No
 
 
 def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
-    usable = [e for e in examples if e.is_impossible or e.is_answer_in_place]
-    if len(usable) < len(examples):
-        kept = set(map(id, usable))
-        lost = [example.qas_id for example in examples if id(example) not in kept]
+    usable: list[SquadExample] = []
+    lost = []
+    for example in examples:
+        if example.is_impossible or example.is_answer_in_place:
+            usable.append(example)
+        else:
+            lost.append(example.qas_id)
+    if lost:
         logging.warning("%s: skipped, answer not at answer_start: %s", path, _name(lost))
     if not usable:
         raise ValueError(
@@ -263,5 +267,4 @@ def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
 
 
 def _name(ids: list[str]) -> str:
-    named = ", ".join(ids[:NAMED_IN_LOG]) + (", …" if len(ids) > NAMED_IN_LOG else "")
-    return f"{len(ids)} question{'s' if len(ids) > 1 else ''} ({named})"
+    return f"{len(ids)} question{'s' * (len(ids) > 1)} ({abbreviate(ids, MAX_NAMED)})"

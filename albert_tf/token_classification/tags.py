@@ -26,13 +26,13 @@ LETTERS = {
     "bmes": set("BMES"),
     "bmewo": set("BMEW"),
 }
-_INSIDE = set("BIM")  # after these letters, a span may go on
-_CONTINUING = set("IMEL")  # with one of these
+# A span goes on if one of the first letters is followed by one of the second.
+_INSIDE = set("BIM")
+_CONTINUING = set("IMEL")
 _LIKE_TAG = re.compile("[A-Z][-_].+")
 # How tokens were cut from text.
 WORDS = "words"
 CHARACTERS = "characters"
-MAX_LABELS = 1000  # more indicate a wrong column
 
 Span = tuple[str, int, int]  # type, first token, last token + 1
 
@@ -65,12 +65,7 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
         for line, label in enumerate(sentence.labels, sentence.line):
             lines.setdefault(str(label), line)
     labels = tuple(sorted(lines))
-    advice = "Is --label_column right?"
-    if not 2 <= len(labels) <= MAX_LABELS:
-        raise ValueError(
-            f"{train.path}: {len(labels)} different labels ({', '.join(labels[:10])}), expected 2 "
-            f"to {MAX_LABELS}. {advice}"
-        )
+    rows.check_number_of_labels(labels, train.path)
     units = find_units(train)
     if scheme == RAW:
         return Tags(labels, RAW, units)
@@ -80,6 +75,7 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
     fitting = next((name for name in tried if not strange[name]), None)
     if fitting is None:
         label = min(strange.values(), key=len)[0]
+        advice = "Is --label_column right?"
         if not any(map(_LIKE_TAG.fullmatch, labels)):
             advice += (
                 " If labels do not mark spans (for example, parts of speech), set --tag_scheme=raw."
