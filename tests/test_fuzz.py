@@ -60,6 +60,7 @@ from albert_tf.race.reading import read_questions, read_race
 from albert_tf.squad.reading import read_squad
 from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
+from albert_tf.token_classification.reading import read_sentences
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training import evaluation, metrics_log
 from tests import huggingface_folders
@@ -553,7 +554,7 @@ def read_choices(path):
 def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
-    found = tokens.read_sentences(settings, "train", tags.labels)
+    found = read_sentences(settings, "train", tags.labels)
     return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.examples]
 
 

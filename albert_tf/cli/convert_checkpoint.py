@@ -227,7 +227,9 @@ def find_task(source: ModelSource) -> dict[str, Any]:
         ValueError: one of these files is damaged.
     """
     from albert_tf.classification import tasks as classification_tasks
-    from albert_tf.token_classification.task import OUTSIDE, RAW, details_of, guess_tags
+    from albert_tf.token_classification.settings import RAW
+    from albert_tf.token_classification.tags import OUTSIDE, guess_tags
+    from albert_tf.token_classification.task import details_of
 
     task = dict(source.run.record.task)
     labels = task.get("labels") or finding.read_labels(source.folder)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.tables import BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import (

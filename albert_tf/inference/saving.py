@@ -30,7 +30,8 @@ from albert_tf.tasks import (
     TOKEN_CLASSIFICATION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import details_of, guess_tags
+from albert_tf.token_classification.tags import guess_tags
+from albert_tf.token_classification.task import details_of
 from albert_tf.tokenization import Tokenizer
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf import token_classification
 from albert_tf.token_classification import task
+from albert_tf.token_classification.reading import read_sentences
 from albert_tf.tokenization import FullTokenizer
 from tests.cli.fine_tuning_programs import conll
 
@@ -41,7 +42,7 @@ def test_the_exported_model_predicts_like_the_best_checkpoint(tagger, tmp_path):
     tokenizer = FullTokenizer(spm_model_file=str(path / "assets.extra" / "toy.model"))
     settings = token_classification.Settings(data_dir=str(tmp_path), output_dir="none")
     (tmp_path / "test.txt").write_text(conll())
-    data = task.read_sentences(settings, "test")
+    data = read_sentences(settings, "test")
     labels = ("B-LOC", "B-OBJ", "O")
     windows = task.make_features(data, labels, tokenizer, 17)
     batch = windows.batch(np.arange(len(windows)), 17)

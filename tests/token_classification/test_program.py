@@ -6,7 +6,8 @@ from albert_tf.token_classification.program import make_task
 
 from albert_tf import token_classification
 from albert_tf.config import AlbertConfig
-from albert_tf.token_classification.task import Tags, remember_tags
+from albert_tf.token_classification.tags import Tags
+from albert_tf.token_classification.task import remember_tags
 
 
 def test_a_trained_model_has_its_labels_and_training_reads_them(tmp_path, config_file):
