@@ -87,16 +87,13 @@ def run(settings: Settings) -> Result:
         train_records = eval_records = find_records(settings, task, "input_file")
         if settings.do_eval and settings.eval_input_file:
             eval_records = find_records(settings, task, "eval_input_file")
-        checksums = record_files.Checksums(settings.output_dir)
-        contents = describe_contents(train_records.files, eval_records.files, checksums)
+        contents = describe_contents(train_records.files, eval_records.files)
         identity = opened.identify(settings, contents)
         evaluator = None
         if settings.do_eval and opened.is_chief:
-            evaluator = make_evaluator(settings, task, eval_records, checksums, reports)
+            evaluator = make_evaluator(settings, task, eval_records, reports)
         if settings.do_train:
             record_files.check_batch_size(train_records.files, settings.train_batch_size)
-        if opened.is_chief:
-            checksums.keep()
         if settings.do_train:
             train(settings, task, train_records, opened, identity, evaluator, reports)
         if not opened.is_chief:
@@ -160,7 +157,6 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
 def describe_contents(
     train_files: Sequence[RecordFile],
     eval_files: Sequence[RecordFile],
-    checksums: record_files.Checksums,
 ) -> TrainedWith:
     """Returns fingerprints of the training records and of their vocabulary.
 
@@ -169,14 +165,13 @@ def describe_contents(
     Args:
         train_files: the records to train on.
         eval_files: the records to evaluate on.
-        checksums: of the files.
 
     Raises:
         ValueError: the records were created with different vocabularies.
     """
     vocabulary = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    return vocabulary.adding(run_record.TRAINING_DATA, checksums.of(train_files), path)
+    return vocabulary.adding(run_record.TRAINING_DATA, record_files.checksum_of(train_files), path)
 
 
 def train(
@@ -220,8 +215,6 @@ def train(
         evaluator.begin(trainer.step)
     batch_size = settings.train_batch_size
     rows = devices.local_rows(strategy, batch_size)
-    if rows.stop - rows.start < batch_size:
-        record_files.warn_of_repeated_reading(records.files)
 
     def batches_from(step: int) -> Iterator[Batch]:
         dataset = input_pipeline.training_dataset(
@@ -253,7 +246,6 @@ def make_evaluator(
     settings: Settings,
     task: PretrainingTask,
     records: Records,
-    checksums: record_files.Checksums,
     reports: Reports | None = None,
 ) -> CheckpointEvaluator:
     """Returns an evaluator of the checkpoints in `output_dir`, with a separate model.
@@ -262,7 +254,6 @@ def make_evaluator(
         settings: the settings of the run.
         task: the pre-training task.
         records: the records to evaluate on.
-        checksums: of the files.
         reports: of the run, as in `Curves`.
     """
     batch_size = settings.eval_batch_size
@@ -284,7 +275,9 @@ def make_evaluator(
         model,
         measure,
         task.selection_metric,
-        evaluation.digest(checksums.of(records.files), batch_size, max_steps, *objective, *masks),
+        evaluation.digest(
+            record_files.checksum_of(records.files), batch_size, max_steps, *objective, *masks
+        ),
         write_pretraining_results,
         official_order=True,  # the initial weights show what training gained
         reports=reports,

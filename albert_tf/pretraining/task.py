@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 
 import tensorflow as tf
-from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.names import GLOBAL_STEP
@@ -18,19 +17,12 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.ops import cross_entropy
-from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining import record_files
 from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY
 from albert_tf.sentence_objectives import SOP, find
 from albert_tf.training.evaluation import Evaluation, heading
 
-CHECKED_RECORDS = 100
 LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence objective
-# Feature → flag that sets its length.
-FLAG_OF_FEATURE = {
-    name: width
-    for name, (_, width) in records.FEATURES.items()
-    if isinstance(width, str) and name != TOKEN_BOUNDARY
-}
 
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -112,23 +104,9 @@ class PretrainingTask:
                 were created for another sentence objective, or its vocabulary is larger than the
                 model's.
         """
-        features = features or self.features
         paths = record_files.list_paths(patterns, flag)
         self._check_metadata(paths)
-        for path in paths:
-            record_files.check_first_record(path, features, FLAG_OF_FEATURE)
-        record_list = record_files.find_record_files(paths)
-        for file in record_list:  # also detects a wrong vocabulary
-            batch = input_pipeline.first_batch(file, features, CHECKED_RECORDS)
-            weights = batch.get("masked_lm_weights")
-            if weights is not None and not tf.reduce_any(weights > 0):
-                logging.warning(
-                    "%s: the first records have no masked tokens (created with "
-                    "--masked_lm_prob=0?): the model learns only the sentence objective from them. "
-                    "Set --dynamic_masking to mask tokens during training.",
-                    file.path,
-                )
-        return record_list
+        return record_files.find_record_files(paths, features or self.features)
 
     def _check_metadata(self, paths: Sequence[str]) -> None:
         """Checks vocabulary and sentence objective of the records that have metadata."""
