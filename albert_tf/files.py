@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import io
 import itertools
 import json
 import os
@@ -23,7 +22,7 @@ import tempfile
 import types
 import typing
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import IO, Any, cast
 
@@ -78,36 +77,6 @@ def read_bytes(path: str) -> bytes:
     """Returns the content of a file; errors as in `open_binary`."""
     with open_binary(path) as stream:
         return stream.read()
-
-
-def open_unbuffered(path: str) -> io.RawIOBase:
-    """Opens a file for reading parts of it: each `read` reads just as many bytes, if it has them.
-
-    Raises:
-        FileNotFoundError: as `open_binary`.
-    """
-    _require_file(path)
-    if not is_remote(path):
-        return open(path, "rb", buffering=0)
-    system, name = _file_system(path)
-    return cast(io.RawIOBase, system.open(name, "rb", cache_type="none"))
-
-
-def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Returns the bytes of a file in each range, given by its begin and its end.
-
-    Those of a remote file are requested at the same time, if the client can do that.
-    """
-    if is_remote(path):
-        system, name = _file_system(path)
-        edges = [begin for begin, _ in ranges], [end for _, end in ranges]
-        return list(system.cat_ranges([name] * len(ranges), *edges, on_error="raise"))
-    contents = []
-    with open_unbuffered(path) as stream:
-        for begin, end in ranges:
-            stream.seek(begin)
-            contents.append(stream.read(end - begin) or b"")
-    return contents
 
 
 def _require_file(path: str, begin: str = "") -> None:
@@ -249,16 +218,6 @@ def file_size(path: str) -> int:
     _require_file(path)
     system, name = _file_system(path)
     return int(system.size(name))
-
-
-def version(path: str) -> int | str:
-    """Returns a value that changes when a file is replaced; "" if a remote store does not tell."""
-    if not is_remote(path):
-        return os.stat(path).st_mtime_ns
-    system, name = _file_system(path)
-    info = system.info(name)
-    keys = ("ETag", "etag", "LastModified", "mtime", "last_modified")
-    return next((str(info[key]) for key in keys if info.get(key)), "")
 
 
 def read_text(path: str) -> str:

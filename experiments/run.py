@@ -176,7 +176,7 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    chosen = record_files.find_record_files([records])
+    chosen = record_files.find_record_files([records], judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {

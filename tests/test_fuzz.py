@@ -43,8 +43,6 @@ from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.data import (
     corpus,
-    record_checksums,
-    record_index,
     records,
     tfrecord,
     work_directory,
@@ -54,7 +52,7 @@ from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import results
 from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
-from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
 from albert_tf.squad.reading import read_squad
@@ -298,41 +296,6 @@ def write_compressed_records(folder):
     return path
 
 
-def write_index(folder):
-    contents = list(records.read_records(str(write_record_file(folder))))
-    with records.open_output(str(folder / "train.tfrecord"), "") as write:
-        write(tfrecord.frame_records(contents))
-    return Path(record_index.path_of(str(folder / "train.tfrecord")))
-
-
-def damage_index(data: bytes, rng: random.Random) -> bytes:
-    """Damages bytes; or replaces, removes, doubles or swaps offsets."""
-    if not rng.randrange(3):
-        return damage_bits(data, rng)
-    offsets = np.frombuffer(data, "<i8")
-    number = rng.randrange(len(offsets))
-    other = rng.choice([0, 1, -1, 2**40, -(2**63), int(rng.choice(offsets))])
-    actions = [
-        lambda: np.delete(offsets, number),
-        lambda: np.insert(offsets, number, other),
-        lambda: np.where(np.arange(len(offsets)) == number, other, offsets),
-        lambda: offsets[rng.sample(range(len(offsets)), len(offsets))],
-    ]
-    return rng.choice(actions)().astype("<i8").tobytes()
-
-
-def write_record_checksum(folder):
-    write_index(folder)
-    return Path(record_checksums.path_of(str(folder / "train.tfrecord")))
-
-
-def write_run_checksums(folder):
-    path = write_record_file(folder)
-    entry = record_checksums.describe(str(path), "00ff")
-    (folder / "record_checksums.json").write_text(json.dumps({"files": {str(path): entry}}))
-    return folder / "record_checksums.json"
-
-
 def write_record_metadata(folder):
     path = write_record_file(folder)
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
@@ -366,22 +329,6 @@ def rows_of(found):
 @kind("records with valid checksums", write_record_file, damage_record)
 def read_record_file(path):
     return rows_of(record_task().find_records(str(path), "input_file"))
-
-
-@kind("record index", write_index, damage_index, has_checksum=True)
-def read_by_index(path):
-    record_file = str(path.parents[1] / path.name)
-    places = list(records.find_places(record_file))
-    return records.read_places(record_file, places[::2]), records.read_places(record_file, places)
-
-
-@kind("checksum of records", write_record_checksum, damage_json)
-@kind("checksums of records of a run", write_run_checksums, damage_json)
-def read_checksums(path):
-    is_of_run = path.name == record_files.CHECKSUMS_FILE
-    folder = path.parent if is_of_run else path.parents[1]
-    checksums = record_files.Checksums(str(folder))
-    return checksums.of([record_files.RecordFile(str(folder / "train.tfrecord"), NUM_RECORDS)])
 
 
 @kind("record metadata", write_record_metadata, damage_json)

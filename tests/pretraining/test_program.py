@@ -14,14 +14,13 @@ from absl import logging
 import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import run_record, store
-from albert_tf.pretraining import record_files, task
+from albert_tf.pretraining import record_files
 from albert_tf.pretraining.program import (
     choose_learning_rate,
     describe_contents,
     name_optimizer_of_layout,
     scaled_learning_rate,
 )
-from albert_tf.pretraining.record_files import RecordFile
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
 from tests.training.test_metrics_log import summaries_of
@@ -130,8 +129,7 @@ def test_reference_checkpoints_have_the_reference_losses(shared, tmp_path, setti
 
 @pytest.mark.ci
 @pytest.mark.parametrize("damage", ["content", "position"])
-def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settings, damage):
-    monkeypatch.setattr(task, "CHECKED_RECORDS", 1)
+def test_evaluation_and_training_name_a_bad_record(tmp_path, settings, damage):
     store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
     batch = read_golden("input/")
     if damage == "position":
@@ -204,8 +202,7 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     write_vocabulary(first, "a")
     write_vocabulary(second, "b")
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    checksums = record_files.Checksums(str(tmp_path / "out"))
-    known = describe_contents([RecordFile(str(first), 6)], [], checksums)
+    known = describe_contents(record_files.find_record_files([str(first)], {}), [])
     run_record.write(str(tmp_path / "out"), known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):
