@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -219,11 +220,11 @@ def start(program, folder):
 
 def test_one_process_has_the_lock_until_its_outermost_block_ends(folder, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(RuntimeError, match="x"), folder.locked():
+    with contextlib.suppress(RuntimeError), folder.locked():
         with RunFolder(str(tmp_path / "link")).locked():
             pass
         assert attempt(folder).startswith(f"{tmp_path} is in use by another process. ")
-        raise RuntimeError("x")
+        raise RuntimeError
     assert attempt(folder) == "free"
 
 
