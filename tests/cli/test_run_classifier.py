@@ -237,17 +237,10 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(classifier, tmp
     assert [line.split("\t")[0] for line in lines] == ["index", "9", "7"]
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
     record = json.loads((out / "run.json").read_text())
-    write_own(data, "train.jsonl", rows)
-    phases = ["--do_train", "--do_eval", "--do_predict", f"--export_dir={tmp_path}/export"]
-    for labels, refused in ((["yes", "no"], phases), (["no", "yes", "?"], phases[2:3])):
-        record["task"]["labels"] = labels
-        (out / "run.json").write_text(json.dumps(record))
-        message = re.escape(f"lists the labels {json.dumps(labels)}, but the model was trained")
-        for phase in refused:
-            with pytest.raises(ValueError, match=message):
-                run(*own, *columns, *["--labels=no,yes"] * (phase == "--do_train"), phase)
-        with pytest.raises(ValueError, match=message):
-            albert_tf.load_predictor(str(out))
+    record["task"]["labels"] += ["?"]
+    (out / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"lists 3 labels, and the model has 2 outputs"):
+        albert_tf.load_predictor(str(out))
 
 
 def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints.run_folder import RunFolder
 from tests.cli.fine_tuning_programs import CHOICES, PASSAGE, write_article
 from tests.script_runner import tensors
 
@@ -81,7 +81,7 @@ def test_custom_questions_have_two_or_more_options(race, tmp_path):
         "--save_checkpoints_steps=3",
         "--official_order",
     )
-    assert list(store.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
+    assert list(RunFolder(f"{tmp_path}/out").checkpoints()) == [0, 3, 4]  # int(11 / 5 · 2)
     lines = (tmp_path / "out" / "choice_predictions.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["probabilities"]) for line in lines] == [2, 3, 4]
     assert all(sum(json.loads(line)["probabilities"]) == pytest.approx(1) for line in lines)

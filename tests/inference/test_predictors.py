@@ -12,6 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.classification.task import read_dev_predictions
 from albert_tf.cli import convert_checkpoint
 from albert_tf.inference.predictors import similarities
@@ -21,7 +23,7 @@ from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 LONG = "The river carries the rain. " * 400  # 11,200 characters
 SIZE = 12
-TAGGER = {"identity": {"task": "token_classification"}}
+TAGS = {"name": "token_classification", "labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_any_number_of_labels_is_answered_and_written_alike(multi_label_dir, mul
     assert header.split("\t") == ["line", "guid", "labels", "predictions", *LABELS]
     truth = [["water"], ["water", "town"], [], ["people"]]
     assert [json.loads(line.split("\t")[2]) for line in lines] == truth
-    assert read_dev_predictions(str(multi_label_dir)) == ([], [])  # no confusion matrix
+    assert read_dev_predictions(RunFolder(str(multi_label_dir))) == ([], [])  # no confusion matrix
     hits = np.mean([set(names) == set(n) for names, n in zip(found, truth, strict=True)])
     results = (multi_label_dir / "eval_results.txt").read_text()
     assert f"eval_accuracy = {np.float32(hits)}\n" in results
@@ -169,8 +171,7 @@ def tag_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
     folder = tmp_path_factory.mktemp("tags")
     write_folder(folder, config_file, toy_spm_model, heads)
-    task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-    (folder / "run.json").write_text(json.dumps(TAGGER | {"task": task}))
+    RunFolder(str(folder)).write_record(RunRecord(task=TAGS))
     return folder
 
 
@@ -196,9 +197,7 @@ def test_tokens_have_labels_and_spans_have_offsets(tag):
 
 def test_a_tagger_of_characters_tags_the_characters_of_raw_text(tag_dir, tmp_path):
     folder = shutil.copytree(tag_dir, tmp_path / "characters")
-    task = {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
-    task["token_units"] = "characters"
-    (folder / "run.json").write_text(json.dumps(TAGGER | {"task": task}))
+    RunFolder(str(folder)).write_record(RunRecord(task=TAGS | {"token_units": "characters"}))
     tag = albert_tf.load_predictor(str(folder))
     text = "at 1987 abf"
     result = tag(text)
@@ -323,8 +322,8 @@ def test_long_texts_are_reduced_to_a_window_around_the_masks(fill_mask):
 def choice_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
     folder = write_folder(tmp_path_factory.mktemp("choices"), config_file, toy_spm_model, heads)
-    run = {"flags": {"max_qa_length": 9, "max_seq_length": 31}, "directory": "/"}
-    (folder / "run.json").write_text(json.dumps(run))
+    settings = {"max_qa_length": 9, "max_seq_length": 31}
+    RunFolder(str(folder)).write_record(RunRecord(settings=settings))
     return folder
 
 
@@ -408,7 +407,7 @@ def export_of(predictor, folder, target):
         if path.suffix in (".json", ".model")
     }
     length = predictor.max_seq_length
-    predictor._task.export(predictor.model, str(target), length, extra, str(folder))
+    predictor._task.export(predictor.model, str(target), length, extra, RunFolder(str(folder)))
     found = [path.parent for path in target.glob("**/saved_model.pb")]
     return next(path for path in found if path.name != "tensors")
 
@@ -456,7 +455,7 @@ def test_settings_of_the_training_alone_do_not_matter(tmp_path, config_file, toy
     heads = {"output_weights": (2, SIZE), "output_bias": (2,)}
     folder = write_folder(tmp_path, config_file, toy_spm_model, heads)
     flags = {"report_to": ["wandb"], "learning_rate": [1e-5, 2e-5], "max_seq_length": 17}
-    (folder / "run.json").write_text(json.dumps({"flags": flags, "directory": "/"}))
+    RunFolder(str(folder)).write_record(RunRecord(settings=flags))
     classify = albert_tf.load_predictor(str(folder))  # on a machine without wandb
     assert (classify.labels, classify.max_seq_length) == (("0", "1"), 17)
 

@@ -12,7 +12,8 @@ import tf_keras
 
 import albert_tf
 from albert_tf import tasks
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
@@ -78,7 +79,7 @@ def make(name, tokenizer):
 @pytest.mark.parametrize("name", CASES)
 def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     model, labels = make(name, toy_tokenizer)
-    save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
     is_pretraining = isinstance(model, albert_tf.AlbertForPretraining)
     task = "fill_mask" if is_pretraining else "classification"
     task = name if name in tasks.names() else task
@@ -154,7 +155,7 @@ def test_a_kill_leaves_the_old_model_or_the_new_one(tmp_path, toy_tokenizer):
         model, labels = (second, new) if is_new else (first, old)
         loaded, _ = albert_tf.from_pretrained(str(place))
         np.testing.assert_allclose(loaded(batch), model(batch), atol=1e-6)
-        assert run_record.content(str(place))["task"]["labels"] == labels
+        assert list(RunFolder(str(place)).record.labels) == labels
         assert (place / "notes.txt").read_text() == "mine"
         found.append(is_new)
     assert found == sorted(found)

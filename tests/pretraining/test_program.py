@@ -13,18 +13,14 @@ from absl import logging
 
 import albert_tf
 from albert_tf import pretraining
-from albert_tf.checkpoints import run_record, store
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import record_files, task
-from albert_tf.pretraining.program import (
-    choose_learning_rate,
-    describe_contents,
-    name_optimizer_of_layout,
-    scaled_learning_rate,
-)
+from albert_tf.pretraining.program import name_optimizer_of_layout
 from albert_tf.pretraining.record_files import RecordFile
+from albert_tf.pretraining.schedule import choose_learning_rate, scaled_learning_rate
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
-from tests.training.test_metrics_log import summaries_of
 
 
 def write_batch(path, batch, copies=1):
@@ -156,21 +152,17 @@ def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settin
 
 def assert_is_complete(output_dir, result, settings):
     """Checks that the loss fell, checkpoints were evaluated, and the best one was kept."""
-    assert list(store.list_checkpoints(str(output_dir))) == [4, 8, 9]
-    rows = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
-    curve = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    folder = RunFolder(str(output_dir))
+    assert list(folder.checkpoints()) == [4, 8, 9]
+    curve = {row["step"]: row["eval/loss"] for row in folder.metrics() if "eval/loss" in row}
     assert curve == {e.step: e.metrics["loss"] for e in result.evaluations}
     assert [e.step for e in result.evaluations] == [0, 4, 8, 9]
-    tags = {(tag, step) for tag, step, _ in summaries_of(output_dir)}
-    assert {(f"eval/{name}", 4) for name in result.evaluations[0].metrics} < tags
-    assert ("train/gradient_norm", 4) in tags
     losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
     assert losses[-1] < losses[0] - 0.5
     best = tensors(output_dir / "model.ckpt-best")["global_step"]
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
-    run = json.loads((output_dir / "run.json").read_text())
-    flags = settings.to_dict() | {"sentence_objective": "sop"}  # found out by the run
-    assert run["flags"] == json.loads(json.dumps(flags))  # tuples: lists
+    found_out = {"sentence_objective": "sop", "precision": "float32"}
+    assert folder.record.settings == json.loads(json.dumps(settings.to_dict())) | found_out
 
 
 @pytest.mark.ci
@@ -204,9 +196,8 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     write_vocabulary(first, "a")
     write_vocabulary(second, "b")
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    checksums = record_files.Checksums(str(tmp_path / "out"))
-    known = describe_contents([RecordFile(str(first), 6)], [], checksums)
-    run_record.write(str(tmp_path / "out"), known)
+    known = record_files.find_vocabulary([RecordFile(str(first), 6)])
+    RunFolder(str(tmp_path / "out")).write_record(known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):
         pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))

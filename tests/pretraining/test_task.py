@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.pretraining.task import (
-    PretrainingTask,
-    format_results,
-    write_pretraining_results,
-)
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.pretraining.task import PretrainingTask, format_results
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
@@ -127,16 +124,17 @@ def test_a_vocabulary_larger_than_the_models_is_rejected(task, path):
         task.find_records(str(path), "input_file")
 
 
-def test_results_are_sorted_lines(tmp_path):
+def test_results_are_sorted_lines(task, tmp_path):
     results = [
         Evaluation(step, {"loss": loss}, "a", "records") for step, loss in ((2, 1.5), (4, 1.25))
     ]
     assert format_results(results[0]) == "global_step = 2\nloss = 1.5\n"
-    write_pretraining_results(str(tmp_path), results)
+    folder = RunFolder(str(tmp_path))
+    task.write_evaluations(folder, results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
     in_bfloat16 = [dataclasses.replace(result, precision="bfloat16") for result in results]
-    write_pretraining_results(str(tmp_path), in_bfloat16)
+    task.write_evaluations(folder, in_bfloat16)
     first, *others = (tmp_path / "eval_results.txt").read_text().splitlines(keepends=True)
     assert first.startswith("# Computed in bfloat16; ")
     assert "".join(others) == text
