@@ -30,7 +30,6 @@ from tests.checkpoints.checkpoint_samples import (
 SMALL = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=2)
 SHORT = dataclasses.replace(SHARED, num_hidden_layers=2)
 ZH, PRE_LN_ZH = (dataclasses.replace(config, num_hidden_layers=2) for config in (ALBERT_ZH, PRE_LN))
-POOLER = "bert/pooler/dense/kernel"
 
 
 def make_input(folder, weights, config):

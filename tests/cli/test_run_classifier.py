@@ -63,34 +63,6 @@ def serve(path, features):
     return {name: value.numpy() for name, value in served.items()}
 
 
-def test_the_exported_model_predicts_like_the_best_checkpoint(classifier):
-    finished = classifier.out
-    features = features_of(classifier, finished.parent / "data", "cola", "test")
-    served = serve(classifier.saved_model(), features)
-    assert set(served) == {"probabilities", "predictions", "threshold"}
-    lines = (finished / "test_results.tsv").read_text().splitlines()
-    predicted = np.array([line.split("\t") for line in lines], np.float32)
-    np.testing.assert_allclose(served["probabilities"], predicted, atol=1e-6)
-    np.testing.assert_array_equal(served["predictions"], predicted.argmax(axis=1))
-    assert served["threshold"] == np.float32(0.25)
-    extra = classifier.saved_model() / "assets.extra"
-    assert (extra / "labels.txt").read_text() == "0\n1\n"
-
-
-@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_the_best_checkpoint_is_exported_to_tflite(classifier, tmp_path):
-    finished, run = classifier.out, classifier.run
-    run(f"--output_dir={finished}", f"--export_dir={tmp_path}", "--tflite_quantization=int8")
-    path = tmp_path / "albert_model.tflite"
-    features = features_of(classifier, finished.parent / "data", "cola", "test")
-    runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
-    batch = features.batch(np.arange(1), 17)
-    del batch["label_ids"]
-    found = runner(**batch)["probabilities"][0]
-    predicted = (finished / "test_results.tsv").read_text().splitlines()[0].split("\t")
-    np.testing.assert_allclose(found, np.array(predicted, np.float32), atol=1e-3)
-
-
 def write_sts(folder):
     folder.mkdir(parents=True)
     for split, count in (("train", 11), ("dev", 7)):

@@ -9,7 +9,6 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 import albert_tf
 from albert_tf import pretraining
@@ -18,7 +17,6 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import record_files, task
 from albert_tf.pretraining.program import name_optimizer_of_layout
 from albert_tf.pretraining.record_files import RecordFile
-from albert_tf.pretraining.schedule import choose_learning_rate, scaled_learning_rate
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
 
@@ -95,33 +93,6 @@ def test_a_checkpoint_of_google_has_googles_losses(tmp_path, settings):
         "sentence_order_loss",
     ]
     assert not list((tmp_path / "out").glob("*.index"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ["shared", "groups", "no_factorization"])
-def test_reference_checkpoints_have_the_reference_losses(shared, tmp_path, settings, folder):
-    path = shared / "golden" / "encoder" / folder
-    inputs = dict(np.load(path / "inputs.npz"))
-    write_batch(tmp_path / "x.tfrecord", inputs)
-    result = pretraining.run(
-        dataclasses.replace(
-            settings,
-            albert_config_file=f"{path}/albert_config.json",
-            input_file=f"{tmp_path}/x.tfrecord",
-            max_seq_length=inputs["input_ids"].shape[1],
-            max_predictions_per_seq=inputs["masked_lm_ids"].shape[1],
-            do_train=False,
-            do_eval=True,
-            init_checkpoint=f"{path}/model.ckpt-best",
-        )
-    )
-    metrics = result.evaluations[-1].metrics
-    with np.load(path / "outputs.npz") as expected:
-        assert metrics["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
-        weight = inputs["masked_lm_weights"].sum()
-        assert metrics["masked_lm_loss"] == pytest.approx(
-            float(expected["masked_lm_loss"]) * (weight + 1e-5) / weight, rel=1e-5
-        )
 
 
 @pytest.mark.ci
@@ -236,13 +207,6 @@ def test_a_checkpoint_that_lacks_a_variable_is_rejected(tmp_path, settings):
         pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
 
 
-def test_the_learning_rate_scales_with_the_square_root_of_the_batch_size(settings):
-    assert scaled_learning_rate(0.00176, 4096) == 0.00176
-    assert scaled_learning_rate(0.00176, 1024) == pytest.approx(0.00088)
-    scaled = dataclasses.replace(settings, scale_learning_rate=True, train_batch_size=1024)
-    assert choose_learning_rate(scaled) == pytest.approx(0.00088)
-
-
 @pytest.mark.parametrize(
     ("optimizer", "layout", "is_named"),
     [
@@ -259,29 +223,6 @@ def test_googles_lamb_with_albert_zhs_layout_names_albert_zhs(
     config = dataclasses.replace(tiny_config, layout=layout, num_hidden_groups=1)
     name_optimizer_of_layout(dataclasses.replace(settings, optimizer=optimizer), config)
     assert ("--optimizer=lamb_albert_zh" in caplog.text) == is_named
-
-
-@pytest.mark.parametrize(
-    ("rate", "batch_size", "advised"),
-    [
-        (0.00176, 32, "0.000156"),
-        (0.00176, 1024, "0.00088"),
-        (0.00176, 4096, None),
-        (0.00176, 1025, None),
-        (0.001, 32, None),
-    ],
-)
-def test_a_warning_reports_the_papers_rate_with_a_small_batch(
-    settings, monkeypatch, rate, batch_size, advised
-):
-    warnings = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
-    settings = dataclasses.replace(settings, learning_rate=rate, train_batch_size=batch_size)
-    assert choose_learning_rate(settings) == rate
-    assert len(warnings) == (advised is not None)
-    for warning in warnings:
-        assert f"--train_batch_size is {batch_size}" in warning
-        assert f"--scale_learning_rate, or --learning_rate={advised}." in warning
 
 
 @pytest.mark.ci
