@@ -322,12 +322,17 @@ def parse_json(text: str, place: str, fields: Mapping[str, Any] | None = None) -
         raise ValueError(f"{place}: not JSON: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{place}: expected a JSON object, got {type(values).__name__}")
-    for name, kind in (fields or {}).items():
+    check_fields(values, place, fields or {})
+    return values
+
+
+def check_fields(values: Mapping[str, Any], place: str, fields: Mapping[str, Any]) -> None:
+    """Raises ValueError if values parsed from JSON are not those that `parse_json` describes."""
+    for name, kind in fields.items():
         if not _is_of(values.get(name), kind):
             found = shown(values[name]) if name in values else "missing"
             kind = getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
-    return values
 
 
 def _is_of(value: Any, kind: Any) -> bool:

@@ -298,14 +298,13 @@ def test_their_pipelines_produce_our_scores_and_names(transformers_python, tmp_p
     pretrained, classifier = tmp_path / "pretrained", tmp_path / "classifier"
     head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     names = ["bad", "fair", "good"]
-    task = {"task_name": "tsv", "folder": "", "labels": names, "is_regression": False}
+    task = {"name": "classification", "labels": names}
     weights = random_weights(ROOMY)
     for folder in (pretrained, classifier):
         folder.mkdir()
     save_hugging_face(str(pretrained), weights, ROOMY, spm_model_file=toy_spm_model)
     weights = {n: x for n, x in weights.items() if n.startswith("bert/")} | head
     save_hugging_face(str(classifier), weights, ROOMY, None, toy_spm_model, True, task)
-    (classifier / "run.json").write_text(json.dumps({"task": task}))
 
     texts = ["The river froze in 1999, near the boat.", "a café"]
     masked = ["The [MASK] froze.", "A boat near the [MASK].", "[MASK] sea"]
