@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 import os
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from corpus import constant_answers, prepare_text, records_of, training_part, vo
 from report import RESULT, Table, folder_of
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.cli import program
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
@@ -149,8 +149,7 @@ def count_parameters(config: dict[str, Any]) -> int:
 
 def speed_of(model_dir: str) -> float:
     """Returns the median of the tokens per second that training has logged."""
-    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
-    speeds = [json.loads(line).get("tokens_per_second") for line in lines]
+    speeds = [row.get("tokens_per_second") for row in RunFolder(model_dir).metrics()]
     return statistics.median([speed for speed in speeds if speed] or [0.0])
 
 

@@ -36,7 +36,10 @@ import pytest
 import tensorflow as tf
 from pyarrow import ipc, parquet
 
-from albert_tf.checkpoints import containers, finding, pretrained, run_record, store
+from albert_tf import classification
+from albert_tf.checkpoints import containers, finding, pretrained, store
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -60,7 +63,7 @@ from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
 from albert_tf.token_classification.reading import read_sentences
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import evaluation, metrics_log
+from albert_tf.training import evaluation
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
@@ -364,9 +367,11 @@ def write_tokenizer_config(folder):
 def write_run(folder):
     store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "words").write_text("[PAD]\n")
-    flags = {"do_lower_case": True, "vocab_file": "words", "spm_model_file": None}
-    content = {"flags": flags, "directory": str(folder), "command": ["run"], "config": TINY_SHAPE}
-    (folder / "run.json").write_text(json.dumps(content))
+    settings = {"do_lower_case": True, "vocab_file": "words", "optimizer": "lamb", "rate": [0.1, 1]}
+    start = {"directory": str(folder), "command": ["run"]}
+    known = {"vocabulary": FileRecord("5 entries, sha256 abab", "/x/vocab.txt")}
+    task = {"name": "classification", "task_name": "tsv", "folder": "", "labels": ["a", "b"]}
+    RunFolder(str(folder)).write_record(RunRecord(start, settings, TINY_SHAPE, known, task))
     return folder / "run.json"
 
 
@@ -378,9 +383,13 @@ def read_config(path):
 
 @kind("tokenizer config", write_tokenizer_config, damage_json)
 @kind("run.json", write_run, damage_json)
-def read_tokenizer_flags(path):
-    flags = pretrained.ModelSource(str(path.parent)).do_lower_case
-    return flags, finding.find_vocabulary(str(path.parent)) if path.name == "run.json" else None
+def read_what_is_known_of_a_model(path):
+    source = pretrained.ModelSource(str(path.parent))
+    record, case = source.run.record, source.do_lower_case
+    labels, texts = custom.recorded_labels(record), record.texts()
+    values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
+    found = finding.find_vocabulary(source.folder) if path.name == "run.json" else None
+    return record.to_json(), labels, texts, values, case, found
 
 
 # Tables, questions and sentences
@@ -518,42 +527,29 @@ def read_inputs(path):
 EVALUATION = {"metrics": {"f1": 0.5}, "checkpoint": "ab" * 8, "measured_on": "cd" * 8}
 EVALUATIONS = [json.dumps({"step": step, **EVALUATION}) for step in (0, 2, 4)]
 METRICS = [json.dumps({"step": step, "loss": 1.5, "learning_rate": 0.1}) for step in (2, 4, 6)]
-TASK = {"task_name": "tsv", "folder": "", "labels": ["a", "b"], "is_regression": False}
-RESULTS = {"train": {"step": 6, "loss": 1.5}, "eval": {"f1": 0.5, "global_step": 4}}
-
-
-def write_record(folder):
-    made = run_record.TrainedWith({"optimizer": "lamb"})
-    run_record.write(str(folder), made.adding("vocabulary", "ab" * 32, "/x/vocab.txt"))
-    run_record.write_task(str(folder), TASK)
-    return folder / run_record.FILE
 
 
 @kind("metrics.jsonl", write_lines("metrics.jsonl", *METRICS), damage_bytes)
 def read_metrics(path):
-    log = metrics_log.MetricsLog(str(path.parent), 4, 7, 5)
-    log.close()
-    return log.curves.lines, metrics_log.read_means(str(path.parent), 6)
+    return RunFolder(str(path.parent)).metrics()
+
+
+class TaskOfEvaluations:
+    """What an evaluator asks a task for, before it evaluates anything."""
+
+    selection_metric = "f1"
+
+    def measured_on(self):
+        return EVALUATION["measured_on"]
 
 
 @kind("evaluations.jsonl", write_lines("evaluations.jsonl", *EVALUATIONS), damage_bytes)
 def read_evaluations(path):
-    folder, measured_on = str(path.parent), EVALUATION["measured_on"]
-    made = evaluation.CheckpointEvaluator(folder, None, dict, "f1", measured_on, list)
-    text = results.write_race_results(folder, made.evaluations, "f1") if made.evaluations else ""
-    return [dataclasses.astuple(e) for e in made.evaluations], text, made.stops_training
-
-
-@kind("record", write_record, damage_json)
-def read_record(path):
-    folder = str(path.parent)
-    found = run_record.read(folder) or run_record.TrainedWith({})
-    return dataclasses.astuple(found), custom.remembered_labels(folder)
-
-
-@kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_bytes)
-def read_results(path):
-    return run_record.record_results(str(path.parent), {"test": {"f1": 0.25}})
+    folder = RunFolder(str(path.parent))
+    made = evaluation.CheckpointEvaluator(folder, TaskOfEvaluations(), None).evaluations
+    stops = evaluation.is_patience_exhausted(made, "f1", 2)
+    text = results.write_race_results(folder, made, "f1") if made else ""
+    return [dataclasses.astuple(entry) for entry in made], text, stops
 
 
 # Vocabularies
