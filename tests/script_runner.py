@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 
@@ -11,6 +10,7 @@ import pytest
 from absl import logging
 
 from albert_tf.checkpoints import containers
+from albert_tf.training.hooks import Hook
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.loop import Trainer
 
@@ -27,37 +27,40 @@ def logged_rates(folder):
     return {row["step"]: row["learning_rate"] for row in rows if "learning_rate" in row}
 
 
-@contextlib.contextmanager
-def killed_at(step):
-    """A run inside has to come to `step`, and ends when it is about to save it."""
-    save = Trainer.save
+class _KillAt(Hook):
+    def __init__(self, step):
+        self._step = step
 
-    def fail(trainer, **options):
-        if trainer.step == step:
+    def on_step(self, trainer, result):
+        if trainer.step == self._step:
             raise KeyboardInterrupt
-        return save(trainer, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "save", fail)
-        with pytest.raises(KeyboardInterrupt):
-            yield
 
 
-@contextlib.contextmanager
-def stopped_at(step):
-    """A run inside receives SIGTERM in this step, and has to stop."""
-    take_step = Trainer._take_step
+class _StopAt(Hook):
+    def __init__(self, step):
+        self._step = step
 
-    def take(trainer, *arguments):
-        result = take_step(trainer, *arguments)
-        if trainer.step == step:
+    def on_start(self, trainer):
+        self.on_step(trainer, None)
+
+    def on_step(self, trainer, result):
+        if trainer.step == self._step - 1:
             signal.raise_signal(signal.SIGTERM)
-        return result
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_take_step", take)
-        with pytest.raises(InterruptedRunError, match=f"stopped at step {step} of"):
-            yield
+
+def killed_at(step):
+    """A hook that ends a run by KeyboardInterrupt at `step`, before it is logged and saved."""
+    return _KillAt(step)
+
+
+def stopped_at(step):
+    """A hook that sends SIGTERM to a run in `step`: it ends by InterruptedRunError after it."""
+    return _StopAt(step)
+
+
+def interrupted():
+    """Context manager in which a run has to be cut short by `killed_at` or `stopped_at`."""
+    return pytest.raises((KeyboardInterrupt, InterruptedRunError))
 
 
 def start_of(run, monkeypatch, *always):
