@@ -26,7 +26,7 @@ from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_w
 from tests.test_huggingface_tokenizer import PAIR, UNIGRAM, UNIGRAM_ACCENTS
 
 CONFIG = dataclasses.replace(SHARED, max_position_embeddings=47, type_vocab_size=2)
-TASK = {"task_name": "tsv", "folder": "", "labels": ["no", "yes"], "is_regression": False}
+TASK = {"name": "classification", "labels": ["no", "yes"]}
 TEXTS = [PAIR, ("the  café", ""), ("Müller said", "1999, in")]
 
 
