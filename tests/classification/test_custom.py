@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.classification import custom
 from albert_tf.classification import reading as custom_reading
 from albert_tf.classification.reading import Example, read_examples
@@ -16,6 +18,15 @@ def write(tmp_path):
         return str(tmp_path)
 
     return write_file
+
+
+def record(folder, task):
+    """Writes the record of a model that was trained for a task, and returns its folder."""
+    trained = RunFolder(str(folder))
+    details = custom.details_of(task)
+    described = {"name": "classification", "labels": list(task.labels), **details}
+    trained.write_record(RunRecord(task=described))
+    return trained
 
 
 def read(folder, split="train", **settings):
@@ -121,13 +132,12 @@ def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
     folder = write("train.tsv", "text\tlabel", "x\tb", "y\ta")
     options = CustomDataSettings()
     task = custom.find_task("tsv", folder, options)
-    custom.remember_task(str(model), task)
+    trained = record(model, task)
     (tmp_path / "train.tsv").unlink()
     write("test.tsv", "text", "z")
-    again = custom.find_task("tsv", folder, options, [str(tmp_path / "none"), str(model)])
-    assert again.labels == ("a", "b")
+    assert custom.find_task("tsv", folder, options, trained).labels == ("a", "b")
     said = CustomDataSettings(labels=("c", "d"))
-    assert custom.find_task("tsv", folder, said, [str(model)]).labels == ("c", "d")
+    assert custom.find_task("tsv", folder, said, trained).labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match="needed for the labels"):
         custom.find_task("tsv", folder, options)
     with pytest.raises(
@@ -139,22 +149,15 @@ def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
 def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
     cola, mrpc = (custom.find_task(n, "", CustomDataSettings()) for n in ("cola", "mrpc"))
     mnli, other = (custom.find_task(n, "", CustomDataSettings()) for n in ("mnli", "ax"))
-    custom.check_task(str(tmp_path), cola, is_training=True)  # no task is saved yet
-    custom.remember_task(str(tmp_path), cola)
-    custom.check_task(str(tmp_path), cola, is_training=True)
-    custom.check_task(str(tmp_path), mrpc, is_training=False)  # the same labels
+    custom.check_task(RunFolder(str(tmp_path)), cola, is_training=True)  # no task is recorded
+    trained = record(tmp_path, cola)
+    custom.check_task(trained, cola, is_training=True)
+    custom.check_task(trained, mrpc, is_training=False)  # the same labels
     with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, not "):
-        custom.check_task(str(tmp_path), mrpc, is_training=True)
+        custom.check_task(trained, mrpc, is_training=True)
     with pytest.raises(ValueError, match="not mnli with contradiction, entailment, neutral"):
-        custom.check_task(str(tmp_path), mnli, is_training=False)
-    custom.remember_task(str(tmp_path), mnli)
-    custom.check_task(str(tmp_path), other, is_training=False)
-
-
-def test_an_error_names_a_damaged_task_file(tmp_path):
-    (tmp_path / "run.json").write_text('{"task": {"labels": 3}}')
-    with pytest.raises(ValueError, match=r"run\.json: "):
-        custom.remembered_labels(str(tmp_path))
+        custom.check_task(trained, mnli, is_training=False)
+    custom.check_task(record(tmp_path, mnli), other, is_training=False)
 
 
 def test_a_missing_split_is_an_error_that_names_the_expected_files(write):
@@ -389,7 +392,7 @@ def test_labels_without_names_are_their_numbers_too(tmp_path, write):
     config = {"architectures": ["AlbertForSequenceClassification"], "num_labels": 3}
     (model / "config.json").write_text(json.dumps(config))
     folder = write("dev.tsv", "text\tlabel", "x\t2", "y\tLABEL_0")
-    task = custom.find_task("tsv", folder, CustomDataSettings(), [str(model)])
+    task = custom.find_task("tsv", folder, CustomDataSettings(), RunFolder(str(model)))
     assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     data = read_examples(task, folder, "dev")
     assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]

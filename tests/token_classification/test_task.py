@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.finetuning.batching import Padding
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.splits import Split
 from albert_tf.token_classification import Settings, task
 from albert_tf.token_classification.reading import Sentence
 from albert_tf.token_classification.tags import Tags
@@ -20,6 +21,14 @@ TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
 
 def settings_for(folder, **values):
     return Settings(data_dir=str(folder), output_dir="out", **values)
+
+
+def record(folder, tags, **changes):
+    """Writes the record of a model that was trained with these tags, and returns its folder."""
+    trained = RunFolder(str(folder))
+    described = {"name": "token_classification", "labels": list(tags.labels)}
+    trained.write_record(RunRecord(task=described | task.details_of(tags) | changes))
+    return trained
 
 
 @pytest.fixture(name="warnings")
@@ -35,34 +44,32 @@ def test_words_that_raw_text_does_not_have_are_counted(tmp_path, warnings):
     assert '1 of 3 tokens, such as "\'s"' in warnings[0]
 
 
-def test_tags_are_saved_with_the_model(tmp_path):
+def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path, tiny_config):
     (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
-    settings = settings_for(tmp_path)
-    folder = str(tmp_path / "model")
-    assert task.find_tags(settings, [folder]) == Tags(("I-PER", "O"), "iob1", "characters")
-    (tmp_path / "model").mkdir()
-    task.remember_tags(folder, TAGS)
-    assert task.find_tags(settings, [folder]) == TAGS
+    found = Tags(("I-PER", "O"), "iob1", "characters")
+    unknown = RunFolder(str(tmp_path / "unknown"))
+    assert task.find_tags(settings_for(tmp_path), unknown) == found
+    trained = record(tmp_path, TAGS)
     raw = settings_for(tmp_path, tag_scheme="raw")
-    assert task.find_tags(raw, [folder]) == Tags(TAGS.labels, "raw")
+    assert task.find_tags(raw, trained) == Tags(TAGS.labels, "raw")
     assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw", "characters")
+    for is_trained, tags in ((False, TAGS), (True, found)):
+        settings = settings_for(tmp_path, do_train=is_trained)
+        assert task.TokenClassifier.make(settings, tiny_config, None, trained).tags == tags
 
 
 def test_unknown_labels_are_an_error(tmp_path):
-    message = (
-        r"no train\.txt or .*, nor labels in model, nor labels in out; it is needed for the labels"
-    )
+    message = r"no train\.txt or .*, nor labels in model; it is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
-        task.find_tags(settings_for(tmp_path), ["model", "out"])
+        task.find_tags(settings_for(tmp_path), RunFolder("model"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"task": {"labels": ["0", "1"], "is_regression": false}}']
-)
-def test_a_record_that_is_damaged_or_foreign_is_rejected(tmp_path, text):
-    (tmp_path / "run.json").write_text(text)
-    with pytest.raises(ValueError, match=r"run\.json: "):
-        task.remembered_tags(str(tmp_path))
+def test_a_record_of_another_task_has_no_tags_and_a_damaged_one_is_refused(tmp_path):
+    other = record(tmp_path, Tags(("0", "1"), "raw"), name="classification")
+    assert task.recorded_tags(other) is None
+    damaged = record(tmp_path, TAGS, tag_scheme="bio")
+    with pytest.raises(ValueError, match=f"{tmp_path}: unknown tag_scheme 'bio'"):
+        task.recorded_tags(damaged)
 
 
 @pytest.fixture(scope="module", name="tokenizer")
@@ -200,15 +207,17 @@ def test_the_evaluation_digest_depends_on_data_and_tags(classifier, tiny_config,
         Tags(TAGS.labels, "raw"), classifier.settings, tiny_config, tokenizer
     )
 
-    def name(which, labels, batch_size=8):
+    def name(which, labels, **settings):
         labels = tuple(labels.split())
         data = Examples("dev.txt", "dev", [Sentence(1, ("word",) * len(labels), labels)])
+        which.settings = settings_for("data", **settings)
         split = Split("dev", data, which.make_features(data, "dev"))
-        return which.measured_on(split, batch_size, Padding(11))
+        which.use({"dev": split}, tf.distribute.get_strategy())
+        return which.measured_on()
 
     found = {name(classifier, "O B-LOC"), name(classifier, "O O"), name(other, "O B-LOC")}
     assert len(found) == 3
-    assert name(classifier, "O B-LOC", batch_size=3) in found
+    assert name(classifier, "O B-LOC", eval_batch_size=3) in found
 
 
 def test_files_have_the_columns_of_conlleval(tmp_path):
@@ -227,14 +236,8 @@ def test_files_have_the_columns_of_conlleval(tmp_path):
 
 
 def test_a_folder_with_checkpoints_for_other_labels_is_rejected(classifier, tmp_path):
-    folder = str(tmp_path)
-    task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
-    classifier.check_folder(folder, is_training=True)  # nothing has been trained yet
-    classifier.record(folder)
-    assert task.remembered_tags(folder) == TAGS
-    task.remember_tags(folder, Tags(("B-ORG", "O"), "iob2"))
-    (tmp_path / "model.ckpt-5.index").write_text("")
-    with pytest.raises(
-        ValueError, match="a model with the labels B-ORG, O, but the task has B-LOC"
-    ):
-        classifier.check_folder(folder, is_training=False)
+    classifier.check_trained(record(tmp_path, TAGS), is_training=True)
+    other = record(tmp_path, Tags(("B-ORG", "O"), "iob2"))
+    message = "a model with the labels B-ORG, O, but the task has B-LOC"
+    with pytest.raises(ValueError, match=message):
+        classifier.check_trained(other, is_training=False)

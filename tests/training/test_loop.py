@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from albert_tf.training.metrics_log import MetricsLog
 
 from albert_tf import optimization
 from albert_tf.checkpoints import store
