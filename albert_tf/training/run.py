@@ -283,7 +283,7 @@ class Run:
         folder = self.folder
         checkpoint = folder.trained
         if checkpoint is not None:
-            check_not_replaced(folder.evaluations(), checkpoint)
+            check_not_replaced(folder.evaluations([containers.digest(checkpoint)]), checkpoint)
         elif self.settings.init_checkpoint:
             checkpoint = containers.find_checkpoint(self.settings.init_checkpoint)
         else:
