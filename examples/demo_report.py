@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 import os
 import textwrap
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 
 VOCAB_SIZE = 4000
 LINE_LENGTH = 96
@@ -82,8 +82,8 @@ def draw_curves(
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    lines = files.read_text(os.path.join(model_dir, "metrics.jsonl")).splitlines()
-    rows = [row for row in map(json.loads, lines) if "loss" in row]  # not those of evaluations
+    metrics = RunFolder(model_dir).metrics()
+    rows = [row for row in metrics if "loss" in row]  # not those of evaluations
     # metric, title, accuracy of the best constant answer, lower end of the axis
     order_level = chance.sentence_order_accuracy
     panels = [

@@ -117,7 +117,7 @@ def test_the_same_steps_give_the_same_bits(optimizer):
         norms = []
         for batch in batches * 5:
             result = step.function(batch, MAY_UPDATE, NO_STOP)
-            norms.append(result["gradient_norm"].numpy())
+            norms.append(result.gradient_norm.numpy())
         trained.append([np.stack(norms), *(weight.numpy() for weight in step.variables)])
     for value, expected in zip(*trained, strict=True):
         np.testing.assert_array_equal(value, expected)

@@ -251,7 +251,7 @@ class Choice(Kind):
         }
 
     def ask(self, predictor):
-        return predictor.choose([parse_question(row, "test", 1) for row in self.rows])
+        return predictor.choose([parse_question(row, "test") for row in self.rows])
 
 
 class Spans(Kind):

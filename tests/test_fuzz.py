@@ -36,15 +36,16 @@ import pytest
 import tensorflow as tf
 from pyarrow import ipc, parquet
 
-from albert_tf.checkpoints import containers, finding, pretrained, run_record, store
+from albert_tf import classification
+from albert_tf.checkpoints import containers, finding, pretrained, store
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.data import (
     corpus,
-    record_checksums,
-    record_index,
     records,
     tfrecord,
     work_directory,
@@ -54,14 +55,15 @@ from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import results
 from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
-from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
 from albert_tf.squad.reading import read_squad
 from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
+from albert_tf.token_classification.reading import read_sentences
 from albert_tf.tokenization import FullTokenizer
-from albert_tf.training import evaluation, metrics_log
+from albert_tf.training import evaluation
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
@@ -297,41 +299,6 @@ def write_compressed_records(folder):
     return path
 
 
-def write_index(folder):
-    contents = list(records.read_records(str(write_record_file(folder))))
-    with records.open_output(str(folder / "train.tfrecord"), "") as write:
-        write(tfrecord.frame_records(contents))
-    return Path(record_index.path_of(str(folder / "train.tfrecord")))
-
-
-def damage_index(data: bytes, rng: random.Random) -> bytes:
-    """Damages bytes; or replaces, removes, doubles or swaps offsets."""
-    if not rng.randrange(3):
-        return damage_bits(data, rng)
-    offsets = np.frombuffer(data, "<i8")
-    number = rng.randrange(len(offsets))
-    other = rng.choice([0, 1, -1, 2**40, -(2**63), int(rng.choice(offsets))])
-    actions = [
-        lambda: np.delete(offsets, number),
-        lambda: np.insert(offsets, number, other),
-        lambda: np.where(np.arange(len(offsets)) == number, other, offsets),
-        lambda: offsets[rng.sample(range(len(offsets)), len(offsets))],
-    ]
-    return rng.choice(actions)().astype("<i8").tobytes()
-
-
-def write_record_checksum(folder):
-    write_index(folder)
-    return Path(record_checksums.path_of(str(folder / "train.tfrecord")))
-
-
-def write_run_checksums(folder):
-    path = write_record_file(folder)
-    entry = record_checksums.describe(str(path), "00ff")
-    (folder / "record_checksums.json").write_text(json.dumps({"files": {str(path): entry}}))
-    return folder / "record_checksums.json"
-
-
 def write_record_metadata(folder):
     path = write_record_file(folder)
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
@@ -367,22 +334,6 @@ def read_record_file(path):
     return rows_of(record_task().find_records(str(path), "input_file"))
 
 
-@kind("record index", write_index, damage_index, has_checksum=True)
-def read_by_index(path):
-    record_file = str(path.parents[1] / path.name)
-    places = list(records.find_places(record_file))
-    return records.read_places(record_file, places[::2]), records.read_places(record_file, places)
-
-
-@kind("checksum of records", write_record_checksum, damage_json)
-@kind("checksums of records of a run", write_run_checksums, damage_json)
-def read_checksums(path):
-    is_of_run = path.name == record_files.CHECKSUMS_FILE
-    folder = path.parent if is_of_run else path.parents[1]
-    checksums = record_files.Checksums(str(folder))
-    return checksums.of([record_files.RecordFile(str(folder / "train.tfrecord"), NUM_RECORDS)])
-
-
 @kind("record metadata", write_record_metadata, damage_json)
 def read_record_metadata(path):
     record_file = str(path).removesuffix(records.METADATA_SUFFIX)
@@ -416,9 +367,11 @@ def write_tokenizer_config(folder):
 def write_run(folder):
     store.save_checkpoint(str(folder / "model.ckpt-1"), {"output_bias": np.zeros(2)})
     (folder / "words").write_text("[PAD]\n")
-    flags = {"do_lower_case": True, "vocab_file": "words", "spm_model_file": None}
-    content = {"flags": flags, "directory": str(folder), "command": ["run"], "config": TINY_SHAPE}
-    (folder / "run.json").write_text(json.dumps(content))
+    settings = {"do_lower_case": True, "vocab_file": "words", "optimizer": "lamb", "rate": [0.1, 1]}
+    start = {"directory": str(folder), "command": ["run"]}
+    known = {"vocabulary": FileRecord("5 entries, sha256 abab", "/x/vocab.txt")}
+    task = {"name": "classification", "task_name": "tsv", "folder": "", "labels": ["a", "b"]}
+    RunFolder(str(folder)).write_record(RunRecord(start, settings, TINY_SHAPE, known, task))
     return folder / "run.json"
 
 
@@ -430,9 +383,13 @@ def read_config(path):
 
 @kind("tokenizer config", write_tokenizer_config, damage_json)
 @kind("run.json", write_run, damage_json)
-def read_tokenizer_flags(path):
-    flags = pretrained.ModelSource(str(path.parent)).do_lower_case
-    return flags, finding.find_vocabulary(str(path.parent)) if path.name == "run.json" else None
+def read_what_is_known_of_a_model(path):
+    source = pretrained.ModelSource(str(path.parent))
+    record, case = source.run.record, source.do_lower_case
+    labels, texts = custom.recorded_labels(record), record.texts()
+    values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
+    found = finding.find_vocabulary(source.folder) if path.name == "run.json" else None
+    return record.to_json(), labels, texts, values, case, found
 
 
 # Tables, questions and sentences
@@ -553,7 +510,7 @@ def read_choices(path):
 def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
-    found = tokens.read_sentences(settings, "train", tags.labels)
+    found = read_sentences(settings, "train", tags.labels)
     return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.examples]
 
 
@@ -570,42 +527,29 @@ def read_inputs(path):
 EVALUATION = {"metrics": {"f1": 0.5}, "checkpoint": "ab" * 8, "measured_on": "cd" * 8}
 EVALUATIONS = [json.dumps({"step": step, **EVALUATION}) for step in (0, 2, 4)]
 METRICS = [json.dumps({"step": step, "loss": 1.5, "learning_rate": 0.1}) for step in (2, 4, 6)]
-TASK = {"task_name": "tsv", "folder": "", "labels": ["a", "b"], "is_regression": False}
-RESULTS = {"train": {"step": 6, "loss": 1.5}, "eval": {"f1": 0.5, "global_step": 4}}
-
-
-def write_record(folder):
-    made = run_record.TrainedWith({"optimizer": "lamb"})
-    run_record.write(str(folder), made.adding("vocabulary", "ab" * 32, "/x/vocab.txt"))
-    run_record.write_task(str(folder), TASK)
-    return folder / run_record.FILE
 
 
 @kind("metrics.jsonl", write_lines("metrics.jsonl", *METRICS), damage_bytes)
 def read_metrics(path):
-    log = metrics_log.MetricsLog(str(path.parent), 4, 7, 5)
-    log.close()
-    return log.curves.lines, metrics_log.read_means(str(path.parent), 6)
+    return RunFolder(str(path.parent)).metrics()
+
+
+class TaskOfEvaluations:
+    """What an evaluator asks a task for, before it evaluates anything."""
+
+    selection_metric = "f1"
+
+    def measured_on(self):
+        return EVALUATION["measured_on"]
 
 
 @kind("evaluations.jsonl", write_lines("evaluations.jsonl", *EVALUATIONS), damage_bytes)
 def read_evaluations(path):
-    folder, measured_on = str(path.parent), EVALUATION["measured_on"]
-    made = evaluation.CheckpointEvaluator(folder, None, dict, "f1", measured_on, list)
-    text = results.write_race_results(folder, made.evaluations, "f1") if made.evaluations else ""
-    return [dataclasses.astuple(e) for e in made.evaluations], text, made.stops_training
-
-
-@kind("record", write_record, damage_json)
-def read_record(path):
-    folder = str(path.parent)
-    found = run_record.read(folder) or run_record.TrainedWith({})
-    return dataclasses.astuple(found), custom.remembered_labels(folder)
-
-
-@kind("results.json", write_lines("results.json", json.dumps(RESULTS)), damage_bytes)
-def read_results(path):
-    return run_record.record_results(str(path.parent), {"test": {"f1": 0.25}})
+    folder = RunFolder(str(path.parent))
+    made = evaluation.CheckpointEvaluator(folder, TaskOfEvaluations(), None).evaluations
+    stops = evaluation.is_patience_exhausted(made, "f1", 2)
+    text = results.write_race_results(folder, made, "f1") if made else ""
+    return [dataclasses.astuple(entry) for entry in made], text, stops
 
 
 # Vocabularies
@@ -708,23 +652,31 @@ def read_text(path):
 
 def write_work_directory(name):
     def write(folder):
-        with work_directory.open_work_directory(str(folder / "work"), {"seed": 5}) as work:
-            block = folder / "work" / "chunk-000000-000000000000-000.spill"
-            block.write_bytes(b"x")
-            work.finish_chunk((0, 0), "ab" * 16, [str(block)], {"instances": 4})
-            work.finish_output(0, "out.tfrecord", 4, 100)
+        path = str(folder / "work")
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            work_directory.open_work_directory(path, {}) as work,
+        ):
+            work.finish_chunk(work_directory.FinishedChunk((0, 0), "c0ffee", [], {"instances": 4}))
+            work.finish_output(0, "beef", 4)
+            raise KeyboardInterrupt
         return folder / "work" / name
 
     return write
 
 
 @kind("work directory, run.json", write_work_directory("run.json"), damage_json)
-@kind("work directory, chunk", write_work_directory("chunk-000000-000000000000.json"), damage_json)
+@kind(
+    "work directory, chunk",
+    write_work_directory("chunk-000000-000000000000-c0ffee.json"),
+    damage_json,
+)
 @kind("work directory, output", write_work_directory("output-00000.json"), damage_json)
 def read_work_directory(path):
-    with work_directory.open_work_directory(str(path.parent), {"seed": 5}) as work:
-        checksum, blocks = work.chunk_checksum((0, 0)), work.blocks()
-        return checksum, blocks, sorted(work.counts().items()), work.finished_outputs()
+    work = work_directory.WorkDirectory(str(path.parent))
+    work_directory._resume_or_start(work, {})
+    chunk = work.find_chunk((0, 0), "c0ffee")
+    return chunk and len(chunk.blocks), work.finished_outputs("beef")
 
 
 # All kinds of files

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+import albert_tf
 from albert_tf import heads, modeling
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
@@ -72,7 +73,7 @@ def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path, recompute):
     for variable in model.non_trainable_variables:
         np.testing.assert_array_equal(variable, frozen[variable_name(variable)])
 
-    save_pretrained(model, str(tmp_path))
+    albert_tf.save_pretrained(model, str(tmp_path))
     again = heads.AlbertForClassification(model.config, 3)
     with pytest.raises(ValueError, match=f"{scope}/query/down is not in the model"):
         load_checkpoint(again, str(tmp_path))
@@ -94,12 +95,12 @@ def test_weights_that_would_be_lost_are_not_saved(tmp_path):
     attention = wrap(model)
     attention.value.up = attention.value.add_weight(attention.query.up.name[:-2], (2, 12))
     with pytest.raises(ValueError, match=r"two variables .* called 'adapters/lora/.*/query/up'"):
-        save_pretrained(model, str(tmp_path / "new"))
+        albert_tf.save_pretrained(model, str(tmp_path / "new"))
     with pytest.raises(ValueError, match="two variables"):
         load_checkpoint(model, write_weights(tmp_path))
     attention.value.up = attention.value.add_weight("lora/up", (2, 12))
     with pytest.raises(ValueError, match=r"called 'lora/up'.* begin its name with 'adapters/'"):
-        save_pretrained(model, str(tmp_path / "new"))
+        albert_tf.save_pretrained(model, str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
@@ -178,7 +179,7 @@ def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs):
 def test_word_embeddings_can_be_given_instead_of_ids(inputs, layout):
     encoder = seeded(modeling.AlbertEncoder, layout=layout)
     others = {name: inputs[name] for name in ("input_mask", "segment_ids")}
-    words = tf.gather(encoder.embeddings.words, inputs["input_ids"])  # [B, S, E]
+    words = tf.gather(encoder.embeddings.word_table, inputs["input_ids"])  # [B, S, E]
     found = encoder({"inputs_embeds": words, **others})
     expected = encoder(inputs)
     assert found.keys() == expected.keys()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import sys
 
@@ -11,8 +10,10 @@ import numpy as np
 import pytest
 
 from albert_tf import AlbertForPretraining, load_checkpoint, pretraining, sentence_objectives
-from albert_tf.checkpoints import run_record, store
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import read_metadata, read_records
@@ -176,9 +177,9 @@ def test_an_objective_goes_from_text_to_a_loaded_model(
     shapes = {name: value.shape for name, value in weights.items() if name in HEAD}
     size = found.num_classes
     assert shapes == ({HEAD[0]: (size,), HEAD[1]: (size, 12)} if size else {})
-    identity = json.loads((tmp_path / "out" / "run.json").read_text())["identity"]
-    assert identity["sentence_objective"] == objective
-    assert identity["sentence_loss_weight"] == "1.0"
+    recorded = RunFolder(f"{tmp_path}/out").record.settings
+    assert recorded["sentence_objective"] == objective
+    assert recorded["sentence_loss_weight"] == 1.0
 
     from albert_tf import from_pretrained
 
@@ -262,7 +263,7 @@ def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog
     config = AlbertConfig.from_json_file(str(config_file))
     weights = AlbertForPretraining(config, NSP).variables
     store.save_checkpoint(str(tmp_path / "model.ckpt-2"), {variable_name(v): v for v in weights})
-    run_record.write(str(tmp_path), run_record.TrainedWith({"sentence_objective": NSP}))
+    RunFolder(str(tmp_path)).write_record(RunRecord(settings={"sentence_objective": NSP}))
     for objective, missing in ((NSP, []), (SOP, HEAD), (NONE, [])):
         caplog.clear()
         model = AlbertForPretraining(config, objective)

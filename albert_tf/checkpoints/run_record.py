@@ -47,6 +47,11 @@ ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
 # example after it ran out of memory.
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
+# Entry → type of those of its values that are used as such, if they are there.
+_OPTIONAL: Mapping[str, Mapping[str, type]] = {
+    "start": {"directory": str},
+    "task": {"name": str, "labels": list},
+}
 _DIGEST_LENGTH = 16
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
@@ -117,14 +122,16 @@ class RunRecord:
         """
         kinds = {field.name: dict for field in dataclasses.fields(cls)}
         values = files.parse_json(text, place, kinds)
+        for entry, fields in _OPTIONAL.items():
+            there = {name: kind for name, kind in fields.items() if name in values[entry]}
+            files.check_fields(values[entry], f"{place}: {entry}", there)
         kept = {}
         for name, value in values["files"].items():
-            entry = value if isinstance(value, dict) else {"digest": value}
-            fields = {"digest": str, "path": str}
-            files.parse_json(json.dumps({"path": ""} | entry), f"{place}: {name}", fields)
-            kept[name] = FileRecord(**entry)
+            file = {"path": ""} | (value if isinstance(value, dict) else {"digest": value})
+            files.check_fields(file, f"{place}: {name}", {"digest": str, "path": str})
+            kept[name] = FileRecord(file["digest"], file["path"])
         labels = values["task"].get("labels", [])
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        if not all(isinstance(label, str) for label in labels):
             raise ValueError(f"{place}: expected labels as a list of texts, got {labels!r:.100}")
         return cls(**{name: values[name] for name in kinds} | {"files": kept})
 

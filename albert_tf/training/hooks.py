@@ -131,9 +131,8 @@ class LogMetrics(Hook):
 
     def _speed(self, trainer: Trainer) -> float:
         """Returns the steps per second since the last line; 0 if none was timed."""
-        assert self._since is not None
         now = trainer.step, time.monotonic(), trainer.untimed
-        before, self._since = self._since, now
+        before, self._since = self._since or now, now
         steps = now[0] - before[0] - (now[2].steps - before[2].steps)
         seconds = now[1] - before[1] - (now[2].seconds - before[2].seconds)
         return steps / max(seconds, 1e-9)

@@ -28,7 +28,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.training import devices
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.settings import RunSettings
-from albert_tf.training.step import StepResult, TrainStep
+from albert_tf.training.step import StepResult, TrainStep, check_names
 from albert_tf.training.task import Batch, add_derived
 
 if TYPE_CHECKING:
@@ -169,8 +169,13 @@ class Trainer:
         self.untimed = Untimed(self.untimed.steps + steps, self.untimed.seconds + seconds)
 
     def log(self, **values: float) -> None:
-        """Adds values to the next line of the log, for example the metrics of a hook."""
-        self.values |= values
+        """Adds values to the next line of the log, for example the metrics of a hook.
+
+        Raises:
+            ValueError: a value has the name of a metric of every run.
+        """
+        check_names(values, "the logged value")
+        self.values |= {name: float(value) for name, value in values.items()}
 
     def stop(self) -> None:
         """Ends training after this step, which several workers ignore."""

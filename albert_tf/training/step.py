@@ -20,12 +20,13 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.ops import SEED_ALGORITHM
-from albert_tf.optimization import AdamW
+from albert_tf.optimization import Optimizer
 from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
 from albert_tf.training.task import Batch
@@ -132,7 +133,7 @@ class TrainStep:
         self,
         model: Any,
         task: Any,
-        optimizer: AdamW,
+        optimizer: Optimizer,
         options: StepOptions | None = None,
         strategy: tf.distribute.Strategy | None = None,
         batch_signature: dict[str, tf.TensorSpec] | None = None,
@@ -336,11 +337,7 @@ class TrainStep:
         parts = self.options.micro_batches
         if not self.options.clip_per_replica:
             parts *= self.strategy.num_replicas_in_sync
-        if taken := RESERVED & sums.keys():
-            raise ValueError(
-                f"the task's metric {min(taken)!r} has the name of a metric of every run: give it "
-                "another one"
-            )
+        check_names((*sums, *getattr(self.task, "derived", ())), "the task's metric")
         zero = tf.constant(0.0)
         local = LocalSums(
             loss=tf.stack((loss, 1.0 / parts)),
@@ -351,6 +348,19 @@ class TrainStep:
             stop_requests=zero,
         )
         return gradients, local
+
+
+def check_names(names: Iterable[str], what: str) -> None:
+    """Raises ValueError if one of the names of metrics is reserved.
+
+    Args:
+        names: the names.
+        what: what has them, for the message.
+    """
+    if taken := RESERVED.intersection(names):
+        raise ValueError(
+            f"{what} {min(taken)!r} has the name of a metric of every run: give it another one"
+        )
 
 
 def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:

@@ -25,9 +25,7 @@ from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import download as program
 from albert_tf.cli import flags
-from albert_tf.finetuning import model_files
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.training import session
 from albert_tf.training.settings import RunSettings
 from tests.conftest import ROOT
 from tests.inference.conftest import write_folder
@@ -206,21 +204,21 @@ def test_every_way_to_give_a_checkpoint_accepts_the_name(cached):
     assert finding.find_checkpoint(NAME) == f"{cached}/model.ckpt-best"
     assert finding.folder_of(NAME) == cached
     settings = FineTuningSettings(output_dir="out", init_checkpoint=NAME)
-    found = model_files.complete(settings)
+    found = settings.completed()
     assert found.albert_config_file == f"{cached}/albert_config.json"
     assert found.spm_model_file == f"{cached}/toy.model"
     run = RunSettings(output_dir="out", init_checkpoint=NAME)
     run.check_paths()
-    assert session.weights_folder(run) == cached
+    assert run.model_folder == cached
 
 
 def test_a_module_is_found_by_its_address(cache, model):
     handle = "https://tfhub.dev/google/albert_base/1"
     settings = FineTuningSettings(output_dir="out", albert_hub_module_handle=handle)
     with pytest.raises(FileNotFoundError, match="albert download google/albert_base/1"):
-        model_files.find_model_files(settings)
+        settings.completed()
     shutil.copytree(model, cache / "google/albert_base/1")
-    found = model_files.find_model_files(settings)
+    found = settings.completed()
     assert found.init_checkpoint == str(cache / "google/albert_base/1")
 
 
@@ -257,8 +255,8 @@ def test_names_that_people_type_lead_to_the_release(name, tmp_path, monkeypatch)
         lambda: albert_tf.from_pretrained(name),
         lambda: albert_tf.load_predictor(name),
         lambda: finding.find_checkpoint(name),
-        lambda: model_files.complete(settings),
-        lambda: RunSettings(output_dir="out", init_checkpoint=name).with_config(),
+        settings.completed,
+        RunSettings(output_dir="out", init_checkpoint=name).completed,
     ):
         with pytest.raises(FileNotFoundError, match=r"Download it: albert download albert_base_v2"):
             use()

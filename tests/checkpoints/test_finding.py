@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.finding import find_checkpoint
 from albert_tf.checkpoints.names import DATA_SUFFIX
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 
 
 def make(folder, *names):
@@ -77,7 +77,6 @@ def test_safetensors_is_preferred_to_other_formats_of_a_model(tmp_path):
 
 
 def test_the_error_without_a_checkpoint_lists_the_accepted_formats(tmp_path):
-    (tmp_path / "records.index").mkdir()  # is no index of a checkpoint
     with pytest.raises(FileNotFoundError, match=r"contains no checkpoint\. Expected: a TensorFlow"):
         find_checkpoint(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
@@ -95,14 +94,13 @@ def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
 
 def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
     vocabulary = make(tmp_path, "words.txt")
-    run = {"flags": {"vocab_file": "words.txt"}, "directory": str(tmp_path)}
-    folder = tmp_path / "run"
-    folder.mkdir()
+    run = RunFolder(str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
     for path in ("words.txt", f"file://{vocabulary}"):
-        run["flags"]["vocab_file"] = path
-        (folder / "run.json").write_text(json.dumps(run))
+        start = {"directory": str(tmp_path)}
+        run.write_record(RunRecord(start=start, settings={"vocab_file": path}))
         expected = vocabulary if path == "words.txt" else path
-        assert finding.find_vocabulary(str(folder)) == (expected, None)
+        assert finding.find_vocabulary(run.path) == (expected, None)
 
 
 def test_a_folder_that_does_not_exist_is_reported(tmp_path):
@@ -118,6 +116,6 @@ def test_the_folder_of_a_model_and_its_records_are_found(tmp_path):
     assert finding.folder_of(prefix) == str(export / "variables")
     make(export, "saved_model.pb")
     assert finding.folder_of(prefix) == finding.folder_of(str(export)) == str(export)
-    assert finding.records_of(str(export)) == str(export / "assets.extra")
+    assert finding.records_of(str(export)).path == str(export / "assets.extra")
     run = make(tmp_path, "model.ckpt-7")
-    assert finding.folder_of(run) == str(tmp_path) == finding.records_of(str(tmp_path))
+    assert finding.folder_of(run) == str(tmp_path) == finding.records_of(str(tmp_path)).path

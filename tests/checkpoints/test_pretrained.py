@@ -14,6 +14,8 @@ import tf_keras
 import albert_tf
 from albert_tf.checkpoints import finding, huggingface, run_record, tf_hub
 from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
@@ -150,11 +152,11 @@ def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_loaded(folder):
     assert_has_encoder(model, random_weights(CONFIG, 9))
 
 
-def test_the_vocabulary_of_a_run_is_found_by_its_flags(folder, tmp_path):
+def test_the_vocabulary_of_a_run_is_found_by_its_settings(folder, tmp_path):
     (folder / "vocab.txt").rename(tmp_path / "words.txt")
-    flags = {"vocab_file": "words.txt", "spm_model_file": None, "do_lower_case": False}
-    run = {"directory": str(tmp_path), "flags": flags}
-    (folder / "run.json").write_text(json.dumps(run))
+    given = {"vocab_file": "words.txt", "spm_model_file": None, "do_lower_case": False}
+    record = RunRecord(start={"directory": str(tmp_path)}, settings=given)
+    RunFolder(str(folder)).write_record(record)
     _, tokenizer = albert_tf.from_pretrained(str(folder))
     assert tokenizer.vocab["river"] == 6
     assert not tokenizer.do_lower_case
@@ -169,7 +171,7 @@ def test_a_vocabulary_other_than_that_of_the_training_is_rejected(folder, tmp_pa
 
     write_vocabulary(folder, count=89)
     vocabulary = str(folder / "vocab.txt")
-    run_record.write(str(folder), known(vocabulary, False))
+    RunFolder(str(folder)).write_record(known(vocabulary, False))
     _, tokenizer = albert_tf.from_pretrained(str(folder))
     assert not tokenizer.do_lower_case
     assert "belong together" not in caplog.text  # though the model has room for more
@@ -178,9 +180,8 @@ def test_a_vocabulary_other_than_that_of_the_training_is_rejected(folder, tmp_pa
         albert_tf.from_pretrained(str(folder), vocab_file=str(tmp_path / "vocab.txt"))
 
 
-@pytest.mark.parametrize("run", [{"flags": 5}, {"flags": {}, "directory": []}])
-def test_a_damaged_run_file_is_reported(folder, run):
-    (folder / "run.json").write_text(json.dumps(run))
+def test_a_damaged_run_file_is_reported(folder):
+    (folder / "run.json").write_text('{"settings": 5}')
     with pytest.raises(ValueError, match=r"run\.json: "):
         albert_tf.from_pretrained(str(folder))
 

@@ -13,13 +13,8 @@ from albert_tf import files
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.names import DATA_SUFFIX
-from albert_tf.checkpoints.store import (
-    find_damage,
-    list_checkpoints,
-    newest_usable,
-    remove_old_checkpoints,
-    save_checkpoint,
-)
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.store import find_damage, newest_usable, save_checkpoint
 from tests.checkpoints.checkpoint_samples import random_arrays
 
 SHAPES = {"a": (5, 3), "b": (7,), "c": (0, 2)}
@@ -35,6 +30,14 @@ def write(tmp_path, step, name=None):
 def read_all(prefix):
     reader = open_checkpoint(prefix)
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def checkpoints_in(folder):
+    return list(RunFolder(str(folder)).checkpoints())
+
+
+def keep_newest(folder, count):
+    store.remove_old_checkpoints(RunFolder(str(folder)), count)
 
 
 def change(path, edit):
@@ -99,7 +102,7 @@ def test_the_error_for_a_full_disk_says_what_to_do(tmp_path, monkeypatch, troubl
         OSError, match=r"20: the checkpoint cannot be written: No space l.* Free some"
     ):
         save_checkpoint(newer, {"a": np.ones(3)})
-    assert list(list_checkpoints(str(tmp_path))) == [3]
+    assert checkpoints_in(tmp_path) == [3]
     assert len(names_in(tmp_path)) == 2
     assert find_damage(prefix) == ""
 
@@ -146,7 +149,7 @@ def test_replacing_a_checkpoint_never_mixes_the_two(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "rename", fail_at_the_index)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(prefix, {"a": np.ones(3)})
-    assert list_checkpoints(str(tmp_path)) == {}
+    assert checkpoints_in(tmp_path) == []
 
 
 def test_a_folder_with_a_name_like_a_glob_can_contain_checkpoints(tmp_path):
@@ -154,7 +157,7 @@ def test_a_folder_with_a_name_like_a_glob_can_contain_checkpoints(tmp_path):
     folder.mkdir()
     prefix = write(folder, 3)
     store.copy_checkpoint(prefix, str(folder / store.BEST))
-    assert newest_usable(str(folder)) == prefix
+    assert newest_usable(RunFolder(str(folder))) == prefix
     names = [
         name + suffix for name in ("model.ckpt-3", store.BEST) for suffix in (DATA_SUFFIX, ".index")
     ]
@@ -177,10 +180,10 @@ def test_checkpoints_are_saved_copied_listed_and_removed_in_remote_folders(tmp_p
     for step in (1, 20, 3):
         save_checkpoint(f"{folder}/model.ckpt-{step}", random_arrays(SHAPES, step))
     store.copy_checkpoint(f"{folder}/model.ckpt-20", f"{folder}/{store.BEST}")
-    remove_old_checkpoints(folder, 2)
-    assert list_checkpoints(folder) == {n: f"{folder}/model.ckpt-{n}" for n in (3, 20)}
+    keep_newest(folder, 2)
+    assert RunFolder(folder).checkpoints() == {n: f"{folder}/model.ckpt-{n}" for n in (3, 20)}
     change(tmp_path / f"model.ckpt-20{DATA_SUFFIX}", flip)
-    assert newest_usable(folder) == f"{folder}/model.ckpt-3"
+    assert newest_usable(RunFolder(folder)) == f"{folder}/model.ckpt-3"
     np.testing.assert_array_equal(
         read_all(f"{folder}/{store.BEST}")["a"], random_arrays(SHAPES, 20)["a"]
     )
@@ -200,29 +203,25 @@ def test_the_error_of_a_file_system_is_one_line(tmp_path, monkeypatch):
         save_checkpoint(f"file://{tmp_path}/model.ckpt-1", random_arrays(SHAPES))
 
 
-def test_a_remote_folder_that_does_not_exist_has_no_checkpoints(tmp_path):
-    assert list_checkpoints(f"file://{tmp_path}/none") == {}
-
-
 def test_the_newest_checkpoints_are_kept(tmp_path):
     for step in (0, 3, 20, 100):
         write(tmp_path, step)
     best = write(tmp_path, 20, store.BEST)
-    assert list(list_checkpoints(str(tmp_path))) == [0, 3, 20, 100]
-    remove_old_checkpoints(str(tmp_path), 0)
-    assert list(list_checkpoints(str(tmp_path))) == [0, 3, 20, 100]
-    remove_old_checkpoints(str(tmp_path), 2)
-    assert list(list_checkpoints(str(tmp_path))) == [20, 100]
+    assert checkpoints_in(tmp_path) == [0, 3, 20, 100]
+    keep_newest(tmp_path, 0)
+    assert checkpoints_in(tmp_path) == [0, 3, 20, 100]
+    keep_newest(tmp_path, 2)
+    assert checkpoints_in(tmp_path) == [20, 100]
     assert read_all(best)["global_step"] == 20
 
 
 def test_the_newest_checkpoint_is_used_if_it_is_not_damaged(tmp_path):
-    assert newest_usable(str(tmp_path)) is None
-    assert newest_usable(str(tmp_path / "none")) is None
+    assert newest_usable(RunFolder(str(tmp_path))) is None
+    assert newest_usable(RunFolder(str(tmp_path / "none"))) is None
     for step in (3, 20, 100):
         write(tmp_path, step)
     before = names_in(tmp_path)
-    assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-100")
+    assert newest_usable(RunFolder(str(tmp_path))) == str(tmp_path / "model.ckpt-100")
     assert names_in(tmp_path) == before
 
 
@@ -237,13 +236,13 @@ def test_a_damaged_newest_checkpoint_is_skipped(tmp_path, caplog, edit, suffix):
         os.remove(prefix + suffix)
     is_gone = edit is None and suffix == ".index"  # it is none any more, so there is no warning
     with caplog.at_level("WARNING", logger="absl"):
-        assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-20")
+        assert newest_usable(RunFolder(str(tmp_path))) == str(tmp_path / "model.ckpt-20")
     assert (f"{prefix} is damaged" in caplog.text) != is_gone
     # Later ones are kept in its place, and nothing of the user is gone.
-    assert list(list_checkpoints(str(tmp_path))) == [3, 20]
+    assert checkpoints_in(tmp_path) == [3, 20]
     write(tmp_path, 60)
-    remove_old_checkpoints(str(tmp_path), 1)
-    assert list(list_checkpoints(str(tmp_path))) == [60]
+    keep_newest(tmp_path, 1)
+    assert checkpoints_in(tmp_path) == [60]
     damaged = [name for name in names_in(tmp_path) if name.startswith("model.ckpt-100.")]
     assert len(damaged) == (2 if edit else 1)
 
@@ -260,7 +259,7 @@ def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path, 
         store.set_aside_damaged(prefixes[1:2], has_others=False)
     assert names_in(tmp_path) == before
     assert store.set_aside_damaged(prefixes[1:2], has_others=True) == []
-    assert list(list_checkpoints(str(tmp_path))) == [100]
+    assert checkpoints_in(tmp_path) == [100]
 
 
 def test_damaged_checkpoints_are_skipped_unless_all_are_damaged(tmp_path):
@@ -268,8 +267,8 @@ def test_damaged_checkpoints_are_skipped_unless_all_are_damaged(tmp_path):
         write(tmp_path, step)
     for step in (20, 100):
         change(tmp_path / f"model.ckpt-{step}.index", empty)
-    assert newest_usable(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
+    assert newest_usable(RunFolder(str(tmp_path))) == str(tmp_path / "model.ckpt-3")
     change(tmp_path / f"model.ckpt-3{DATA_SUFFIX}", flip)
     with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*ckpt-3: .*backup"):
-        newest_usable(str(tmp_path))
-    assert list(list_checkpoints(str(tmp_path))) == [3]
+        newest_usable(RunFolder(str(tmp_path)))
+    assert checkpoints_in(tmp_path) == [3]

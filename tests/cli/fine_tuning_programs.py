@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from albert_tf.cli import programs
+from albert_tf.cli import plot_results, programs
 from albert_tf.cli.flags import parse
 from tests.conftest import TOY_TEXT
 
@@ -228,15 +228,19 @@ class Program:
         plots = ["--plots"] if "training_curve.png" in self.row.files else []
         self.run(*self.everything, *export, *plots)
 
-    def run(self, *arguments):
+    def run(self, *arguments, hooks=()):
         """Runs the program with its data and the tiny model; later flags replace earlier ones."""
         given = [*self.row.flags, *self.model, *self.data, "--noplots", *self.training]
-        return self.call(*given, *arguments)
+        return self.call(*given, *arguments, hooks=hooks)
 
-    def call(self, *arguments):
+    def call(self, *arguments, hooks=()):
         """Runs the program with these flags only."""
-        settings = programs.PROGRAMS[self.row.name].load().Settings
-        return programs.run(self.row.name, parse(settings, arguments))
+        program = programs.PROGRAMS[self.row.name].load()
+        settings = parse(program.Settings, arguments)
+        settings.require_a_phase()
+        result = program.run(settings, hooks=hooks)
+        plot_results.plot_result(settings, result)
+        return result
 
     @property
     def everything(self):

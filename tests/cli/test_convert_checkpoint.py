@@ -11,12 +11,11 @@ import shutil
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.classification import custom
-from albert_tf.cli import convert_checkpoint
 from albert_tf.cli.convert_checkpoint import Settings, convert
 from albert_tf.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
@@ -31,7 +30,6 @@ from tests.checkpoints.checkpoint_samples import (
 SMALL = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=2)
 SHORT = dataclasses.replace(SHARED, num_hidden_layers=2)
 ZH, PRE_LN_ZH = (dataclasses.replace(config, num_hidden_layers=2) for config in (ALBERT_ZH, PRE_LN))
-POOLER = "bert/pooler/dense/kernel"
 
 
 def make_input(folder, weights, config):
@@ -49,14 +47,13 @@ def make_google(tmp_path):
     return make_input(tmp_path / "google", random_weights(SMALL), SMALL)
 
 
-def fine_tuned(folder, labels, task=None, flags=None):
+def fine_tuned(folder, labels, task=None, settings=None):
     """The folder of a run: a checkpoint with a classifier, and run.json."""
     head = random_arrays({"output_weights": (labels, 12), "output_bias": (labels,)})
     weights = {n: x for n, x in random_weights(SHORT).items() if n.startswith("bert/")} | head
     source = make_input(folder, weights, SHORT)
-    entries = {"task": task, "flags": flags, "directory": str(folder)}
-    entries = {name: entry for name, entry in entries.items() if entry}
-    (folder / "run.json").write_text(json.dumps(entries))
+    record = RunRecord(settings=settings or {}, task=task or {})
+    RunFolder(str(folder)).write_record(record)
     return source
 
 
@@ -91,10 +88,10 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
     path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
     given, again = str(tmp_path / "given"), str(tmp_path / "again")
     assert convert(Settings(google, given, vocab_file=str(path)))
-    known = run_record.read(given)
-    assert known.identity["vocabulary"].startswith("6 entries, sha256 ")
+    known = RunFolder(given).record
+    assert known.files["vocabulary"].digest.startswith("6 entries, sha256 ")
     assert convert(Settings(given, again))
-    assert run_record.read(again) == known
+    assert RunFolder(again).record == known
     path.write_text(path.read_text().replace("sea", "sky"))
     with pytest.raises(ValueError, match=r"trained with another vocabulary: 6 entries"):
         convert(Settings(given, str(tmp_path / "other"), vocab_file=str(path)))
@@ -104,14 +101,15 @@ def test_the_vocabulary_of_the_training_stays_known(google, tmp_path):
 @pytest.mark.ci
 @pytest.mark.parametrize("objective", ["nsp", "none", "not registered"])
 def test_the_sentence_objective_of_the_training_stays_known(google, tmp_path, caplog, objective):
-    run_record.write(google, run_record.TrainedWith({"sentence_objective": objective}))
+    settings = {"sentence_objective": objective}
+    RunFolder(google).write_record(RunRecord(settings=settings))
     there, back = str(tmp_path / "there"), str(tmp_path / "back")
     assert convert(Settings(google, there, "huggingface"))
     text = "sop_classifier, but this one was trained with sentence_objective=nsp"
     assert (text in caplog.text) == (objective == "nsp")
     assert ("which is not registered here" in caplog.text) == (objective == "not registered")
     assert convert(Settings(there, back))
-    assert run_record.read(back).identity == {"sentence_objective": objective}
+    assert RunFolder(back).record.settings == settings
     assert_same(read_weights(back), random_weights(SMALL))
 
 
@@ -202,7 +200,7 @@ def test_vocabularies_travel_along(google, tmp_path, toy_spm_model):
 
 
 def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
-    task = {"task_name": "cola", "folder": "CoLA", "labels": ["no", "可"], "is_regression": False}
+    task = {"name": "classification", "task_name": "cola", "folder": "CoLA", "labels": ["no", "可"]}
     source = fine_tuned(tmp_path / "run", 2, task)
     shutil.copyfile(toy_spm_model, tmp_path / "run" / "our.model")
     there, back, foreign = tmp_path / "hf", tmp_path / "back", tmp_path / "foreign"
@@ -212,49 +210,31 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert (there / "spiece.model").read_bytes() == (back / "spiece.model").read_bytes() == content
     assert (there / "tokenizer.json").exists()
     assert not json.loads((there / "tokenizer_config.json").read_text())["do_lower_case"]
-    assert run_record.read(str(back)).identity["do_lower_case"] == "False"
-    assert run_record.read(str(back)).identity["label list"] == '["no", "可"]'
+    assert RunFolder(str(back)).record.settings["do_lower_case"] is False
     assert json.loads((there / "config.json").read_text())["id2label"] == {"0": "no", "1": "可"}
-    assert custom.remembered_labels(str(back)) == ("no", "可")
-    record = json.loads((back / "run.json").read_text())
-    assert record["task"] == task
+    assert RunFolder(str(back)).record.task == task
     # A folder from elsewhere has config.json alone.
     (there / "run.json").unlink()
     assert convert(Settings(str(there), str(foreign)))
-    known = json.loads((foreign / "run.json").read_text())["task"]
-    assert known == task | {"task_name": "tsv", "folder": ""}
-    record["task"]["labels"] = ["可", "no"]
-    (back / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="the model was trained with"):
-        convert(Settings(str(back), str(tmp_path / "swapped")))
-
-
-def test_labels_of_tokens_get_their_scheme(tmp_path):
-    config = tmp_path / "config.json"
-    names = {"0": "B-LOC", "1": "E-LOC", "2": "O"}
-    architectures = ["AlbertForTokenClassification"]
-    config.write_text(json.dumps({"architectures": architectures, "id2label": names}))
-    assert convert_checkpoint.find_task(str(tmp_path)) == {
-        "token_labels": ["B-LOC", "E-LOC", "O"],
-        "tag_scheme": "bioes",
-    }
+    assert RunFolder(str(foreign)).record.task == task | {"task_name": "tsv", "folder": ""}
 
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        (["no", "O"], {"labels": ["no", "O"], "is_regression": False}),
-        (["B-LOC", "I-LOC", "O"], {"token_labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}),
+        (["no", "O"], {"task_name": "tsv", "labels": ["no", "O"]}),
+        (["B-LOC", "I-LOC", "O"], {"name": "token_classification", "tag_scheme": "iob2"}),
+        (["B-LOC", "E-LOC", "O"], {"name": "token_classification", "tag_scheme": "bioes"}),
     ],
 )
 def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    (tmp_path / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
-    config = tmp_path / "assets.extra" / "albert_config.json"
-    SHORT.to_json_file(str(config))
-    assert finding.find_config(str(tmp_path)) == str(config)
-    found = convert_checkpoint.find_task(str(tmp_path))
-    assert found.items() >= expected.items()
+    source = fine_tuned(tmp_path / "run", len(labels))
+    (tmp_path / "run" / "assets.extra").mkdir()
+    (tmp_path / "run" / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
+    assert convert(Settings(source, str(tmp_path / "out")))
+    found = RunFolder(str(tmp_path / "out")).record
+    assert found.labels == tuple(labels)
+    assert found.task.items() >= expected.items()
 
 
 def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path):
@@ -264,12 +244,12 @@ def test_several_vocabularies_beside_the_input_are_asked_about(google, tmp_path)
         convert(Settings(google, str(tmp_path / "out"), "huggingface"))
 
 
-def test_the_settings_of_a_run_tell_what_its_head_is(tmp_path):
-    source = fine_tuned(tmp_path / "race", 1, flags={"max_qa_length": 128})
+def test_the_record_of_a_run_says_what_its_head_is(tmp_path):
+    source = fine_tuned(tmp_path / "race", 1, {"name": "multiple_choice"})
     assert convert(Settings(source, str(tmp_path / "hf"), "huggingface"))
     values = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert values["architectures"] == ["AlbertForMultipleChoice"]
-    source = fine_tuned(tmp_path / "mean", 2, flags={"use_pooled_output": False})
+    source = fine_tuned(tmp_path / "mean", 2, settings={"use_pooled_output": False})
     with pytest.raises(ValueError, match="classifies the pooled output, but this model"):
         convert(Settings(source, str(tmp_path / "refused"), "huggingface"))
     assert not (tmp_path / "refused").exists()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import plot_results
@@ -200,7 +201,7 @@ def test_the_runs_of_a_sweep_have_their_plots_also_where_they_were_moved(tmp_pat
         task_name="mrpc", data_dir="glue", output_dir="old", learning_rate=(2e-5, 1.0), do_eval=True
     )
     runs = [sweeps.Result(run, remark="diverged") for run in sweeps.plan_runs(settings)]
-    sweeps.write_comparison(str(tmp_path), runs, "f1")
+    sweeps.write_comparison(RunFolder(str(tmp_path)), runs, "f1")
     folder = tmp_path / os.path.basename(runs[0].settings.output_dir)
     folder.mkdir()
     write_json_lines(folder / "metrics.jsonl", [{"step": 2, "loss": 3.0}])
@@ -217,9 +218,9 @@ def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_pa
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
     (tmp_path / "metrics.jsonl").write_text(content)
     done, idle = (FineTuningResult("", 2, {}, "", has_files=has) for has in (True, False))
-    assert plot_results.run_and_plot(lambda settings: idle, settings) is idle
+    plot_results.plot_result(settings, idle)
     assert not caplog.records
-    assert plot_results.run_and_plot(lambda settings: done, settings) is done
+    plot_results.plot_result(settings, done)
     assert "Not all plots were drawn: " in caplog.text
 
 

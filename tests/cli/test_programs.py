@@ -7,7 +7,7 @@ import re
 import pytest
 from absl import flags as absl_flags
 
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints.run_folder import RunFolder
 from tests.cli.fine_tuning_programs import ALL, PROGRAMS
 from tests.script_runner import logged_rates, tensors
 
@@ -48,7 +48,7 @@ def rank(row, values):
 
 def test_every_checkpoint_is_evaluated_and_the_best_is_kept(program):
     row = program.row
-    assert tuple(store.list_checkpoints(str(program.out))) == row.steps
+    assert tuple(RunFolder(str(program.out)).checkpoints()) == row.steps
     found = [values for values, _ in evaluations(program.out)]
     evaluated = list(row.steps[1:])  # not the initial weights
     assert [int(values["global_step"]) for values in found] == evaluated

@@ -63,34 +63,6 @@ def serve(path, features):
     return {name: value.numpy() for name, value in served.items()}
 
 
-def test_the_exported_model_predicts_like_the_best_checkpoint(classifier):
-    finished = classifier.out
-    features = features_of(classifier, finished.parent / "data", "cola", "test")
-    served = serve(classifier.saved_model(), features)
-    assert set(served) == {"probabilities", "predictions", "threshold"}
-    lines = (finished / "test_results.tsv").read_text().splitlines()
-    predicted = np.array([line.split("\t") for line in lines], np.float32)
-    np.testing.assert_allclose(served["probabilities"], predicted, atol=1e-6)
-    np.testing.assert_array_equal(served["predictions"], predicted.argmax(axis=1))
-    assert served["threshold"] == np.float32(0.25)
-    extra = classifier.saved_model() / "assets.extra"
-    assert (extra / "labels.txt").read_text() == "0\n1\n"
-
-
-@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-def test_the_best_checkpoint_is_exported_to_tflite(classifier, tmp_path):
-    finished, run = classifier.out, classifier.run
-    run(f"--output_dir={finished}", f"--export_dir={tmp_path}", "--tflite_quantization=int8")
-    path = tmp_path / "albert_model.tflite"
-    features = features_of(classifier, finished.parent / "data", "cola", "test")
-    runner = tf.lite.Interpreter(model_path=str(path)).get_signature_runner("serving_default")
-    batch = features.batch(np.arange(1), 17)
-    del batch["label_ids"]
-    found = runner(**batch)["probabilities"][0]
-    predicted = (finished / "test_results.tsv").read_text().splitlines()[0].split("\t")
-    np.testing.assert_allclose(found, np.array(predicted, np.float32), atol=1e-3)
-
-
 def write_sts(folder):
     folder.mkdir(parents=True)
     for split, count in (("train", 11), ("dev", 7)):
@@ -237,17 +209,10 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(classifier, tmp
     assert [line.split("\t")[0] for line in lines] == ["index", "9", "7"]
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
     record = json.loads((out / "run.json").read_text())
-    write_own(data, "train.jsonl", rows)
-    phases = ["--do_train", "--do_eval", "--do_predict", f"--export_dir={tmp_path}/export"]
-    for labels, refused in ((["yes", "no"], phases), (["no", "yes", "?"], phases[2:3])):
-        record["task"]["labels"] = labels
-        (out / "run.json").write_text(json.dumps(record))
-        message = re.escape(f"lists the labels {json.dumps(labels)}, but the model was trained")
-        for phase in refused:
-            with pytest.raises(ValueError, match=message):
-                run(*own, *columns, *["--labels=no,yes"] * (phase == "--do_train"), phase)
-        with pytest.raises(ValueError, match=message):
-            albert_tf.load_predictor(str(out))
+    record["task"]["labels"] += ["?"]
+    (out / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"lists 3 labels, and the model has 2 outputs"):
+        albert_tf.load_predictor(str(out))
 
 
 def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):

@@ -41,4 +41,4 @@ def test_a_config_is_required_unless_it_is_beside_the_weights(tmp_path):
     with pytest.raises(FileNotFoundError, match="no config found"):
         pretraining.run(settings)
     (tmp_path / "albert_config.json").write_text("{}")
-    assert settings.with_config().albert_config_file == f"{tmp_path}/albert_config.json"
+    assert settings.completed().albert_config_file == f"{tmp_path}/albert_config.json"

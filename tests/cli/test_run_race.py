@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from albert_tf.checkpoints import store
-from tests.cli.fine_tuning_programs import CHOICES, PASSAGE, write_article
+from albert_tf.checkpoints.run_folder import RunFolder
+from tests.cli.fine_tuning_programs import CHOICES, PASSAGE
 from tests.script_runner import tensors
 
 pytestmark = pytest.mark.ci
@@ -81,18 +81,8 @@ def test_custom_questions_have_two_or_more_options(race, tmp_path):
         "--save_checkpoints_steps=3",
         "--official_order",
     )
-    assert list(store.list_checkpoints(f"{tmp_path}/out")) == [0, 3, 4]  # int(11 / 5 · 2)
+    assert list(RunFolder(f"{tmp_path}/out").checkpoints()) == [0, 3, 4]  # int(11 / 5 · 2)
     lines = (tmp_path / "out" / "choice_predictions.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["probabilities"]) for line in lines] == [2, 3, 4]
     assert all(sum(json.loads(line)["probabilities"]) == pytest.approx(1) for line in lines)
     assert not (tmp_path / "out" / "predict_results.txt").exists()
-
-
-def test_a_bad_question_is_refused_with_its_place(race, tmp_path):
-    folder = tmp_path / "RACE" / "train" / "high"
-    write_article(folder, "x", PASSAGE, [CHOICES[0], ("Who?", ["a", "b", "c"], "A")])
-    write_article(folder, "y", PASSAGE, CHOICES)
-    flags = [f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", "--do_eval=False"]
-    with pytest.raises(ValueError, match=r"RACE/train.*high/x\.txt, question 2 .* 3 options"):
-        race.run(*flags)
-    assert not list(tmp_path.glob("out/*.index"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging as python_logging
 
 import numpy as np
@@ -11,7 +10,9 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import huggingface, run_record
+from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.inference.model_folder import ModelFolder
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
@@ -45,7 +46,7 @@ def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
 ):
     heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
     write_folder(tmp_path, config_file, toy_spm_model, heads)
-    run_record.write(str(tmp_path), run_record.TrainedWith({}).with_task(recorded))
+    RunFolder(str(tmp_path)).write_record(RunRecord(task={"name": recorded}))
     found = ModelFolder(str(tmp_path))
     if task is None:
         with pytest.raises(ValueError, match="has a head with one output"):
@@ -56,10 +57,8 @@ def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
 
 @pytest.mark.ci
 def test_the_programs_record_their_tasks(classifier_dir, regression_dir, answers_dir):
-    names = [
-        run_record.read_task(str(folder))
-        for folder in (classifier_dir, regression_dir, answers_dir)
-    ]
+    folders = map(str, (classifier_dir, regression_dir, answers_dir))
+    names = [RunFolder(folder).record.task_name for folder in folders]
     assert names == ["classification", "regression", "answerable_spans"]
 
 
@@ -96,8 +95,9 @@ def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(
     heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
     found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
     assert found.classification_task("classification").labels == ("0", "1", "2")
-    task = {"task_name": "x", "folder": "", "labels": ["n", "y"], "is_regression": False}
-    (tmp_path / "run.json").write_text(json.dumps({"task": task}))
+    task = {"name": "classification", "labels": ["n", "y"]}
+    RunFolder(str(tmp_path)).write_record(RunRecord(task=task))
+    found = ModelFolder(str(tmp_path))
     with pytest.raises(ValueError, match="lists 2 labels, and the model has 3 outputs"):
         found.classification_task("classification")
 

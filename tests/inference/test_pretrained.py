@@ -38,7 +38,7 @@ def test_a_classifier_of_the_mean_remains_one(classifier_dir, tmp_path):
     folder = shutil.copytree(classifier_dir, tmp_path / "mean")
     path = folder / "run.json"
     known = json.loads(path.read_text())
-    known["identity"]["use_pooled_output"] = "False"
+    known["settings"]["use_pooled_output"] = False
     path.write_text(json.dumps(known))
     model, tokenizer = albert_tf.from_pretrained(str(folder))
     assert not model.use_pooled_output

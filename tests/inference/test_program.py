@@ -20,34 +20,11 @@ def texts_file(tmp_path_factory):
     return path
 
 
-def test_a_file_of_texts_gets_the_probabilities_of_the_program(predict, classifier_dir):
-    found = predict(f"--model_dir={classifier_dir}", f"--input_file={classifier_dir}/test.tsv")
-    assert [row["line"] for row in found] == [2, 3, 4, 5]
-    expected = np.loadtxt(classifier_dir / "test_results.tsv")
-    ours = [[row["probabilities"][label] for label in ("n", "y")] for row in found]
-    np.testing.assert_allclose(ours, expected, atol=1e-6)
-    (alone,) = predict(f"--model_dir={classifier_dir}", f"--text={TEXTS[0]}")
-    assert alone.keys() == {"label", "probabilities"}
-    np.testing.assert_allclose(list(alone["probabilities"].values()), expected[0], atol=1e-6)
-
-
 def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir):
     found = predict(f"--model_dir={regression_dir}", f"--input_file={regression_dir}/test.tsv")
     assert [set(row) for row in found] == [{"line", "score"}] * len(TEXTS)
     expected = np.loadtxt(regression_dir / "test_results.tsv")
     np.testing.assert_allclose([row["score"] for row in found], expected, atol=1e-6)
-
-
-@pytest.mark.ci
-def test_an_export_matches_the_folder_of_its_run(predict, regression_dir):
-    (export,) = (regression_dir / "export").iterdir()
-    arguments = [f"--input_file={regression_dir}/test.tsv", "--batch_size=3"]
-    wanted = predict(f"--model_dir={regression_dir}", *arguments)
-    found = predict(f"--model_dir={export}", *arguments)
-    assert [row.keys() for row in found] == [row.keys() for row in wanted]
-    np.testing.assert_allclose(
-        [row["score"] for row in found], [row["score"] for row in wanted], atol=1e-6
-    )
 
 
 @pytest.mark.ci

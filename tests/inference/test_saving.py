@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import tf_keras
 
 import albert_tf
 from albert_tf import tasks
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import TINY_SHAPE
@@ -78,7 +77,7 @@ def make(name, tokenizer):
 @pytest.mark.parametrize("name", CASES)
 def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     model, labels = make(name, toy_tokenizer)
-    save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
     is_pretraining = isinstance(model, albert_tf.AlbertForPretraining)
     task = "fill_mask" if is_pretraining else "classification"
     task = name if name in tasks.names() else task
@@ -97,28 +96,6 @@ def test_a_saved_model_predicts_as_before(name, tmp_path, toy_tokenizer):
     assert len(predicted)
     if labels and task == "classification":
         assert set(predicted[0]["probabilities"]) == set(labels)
-
-
-def test_the_task_is_known_and_run_predict_uses_it(tmp_path, toy_tokenizer, predict):
-    model, labels = make("classification", toy_tokenizer)
-    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, labels)
-    (result,) = predict(f"--model_dir={tmp_path}", f"--text={TEXTS[0]}")
-    assert result["label"] in labels
-    logits = model(toy_tokenizer(TEXTS[0]))[0]
-    found = [result["probabilities"][label] for label in labels]
-    np.testing.assert_allclose(found, tf.nn.softmax(logits), rtol=1e-4)
-
-
-def test_the_converter_and_hugging_face_have_its_labels(tmp_path, toy_tokenizer):
-    pytest.importorskip("safetensors")
-    model, labels = make("classification", toy_tokenizer)
-    albert_tf.save_pretrained(model, f"{tmp_path}/saved", toy_tokenizer, labels)
-    settings = convert_checkpoint.Settings(
-        input=f"{tmp_path}/saved", output=f"{tmp_path}/hf", output_format="huggingface"
-    )
-    assert convert_checkpoint.convert(settings)
-    config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert list(config["id2label"].values()) == labels
 
 
 def test_saving_again_replaces_the_model(tmp_path, toy_tokenizer):
@@ -154,7 +131,7 @@ def test_a_kill_leaves_the_old_model_or_the_new_one(tmp_path, toy_tokenizer):
         model, labels = (second, new) if is_new else (first, old)
         loaded, _ = albert_tf.from_pretrained(str(place))
         np.testing.assert_allclose(loaded(batch), model(batch), atol=1e-6)
-        assert run_record.content(str(place))["task"]["labels"] == labels
+        assert list(RunFolder(str(place)).record.labels) == labels
         assert (place / "notes.txt").read_text() == "mine"
         found.append(is_new)
     assert found == sorted(found)
@@ -202,17 +179,6 @@ def test_other_models_and_models_without_weights_are_refused(tmp_path):
     layer(tf.ones((1, 2)))
     with pytest.raises(ValueError, match=r"Dense.*AlbertForClassification"):
         albert_tf.save_pretrained(layer, str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["classification", "fill_mask"])
-def test_an_export_answers_like_the_folder(name, tmp_path, toy_tokenizer):
-    model, labels = make(name, toy_tokenizer)
-    folder, task = str(tmp_path / "saved"), name if name == "fill_mask" else None
-    albert_tf.save_pretrained(model, folder, toy_tokenizer, labels)
-    export = albert_tf.export_saved_model(folder, str(tmp_path / "export"))
-    asked = INPUTS.get(name, [TEXTS])
-    expected = albert_tf.load_predictor(folder, task)(*asked)
-    assert albert_tf.load_predictor(export, task)(*asked) == expected
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from albert_tf.inference import Settings, run
+from albert_tf.serving.poolings import POOLINGS
+from albert_tf.settings import describe
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,8 @@ def test_a_missing_model_is_named_before_tensorflow_is_imported(monkeypatch, tmp
         run(Settings(model_dir="my_model", text="a"))
     with pytest.raises(FileNotFoundError, match="albert download albert_base_v2"):
         run(Settings(model_dir="albert_base_v2", text="a"))
+
+
+def test_the_setting_has_every_pooling():
+    (field,) = (field for field in describe(Settings) if field.name == "pooling")
+    assert tuple(field.choices) == POOLINGS

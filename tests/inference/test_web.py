@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import socket
 import subprocess
@@ -13,6 +12,8 @@ import pytest
 
 import albert_tf
 from albert_tf import inference
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.inference.model_folder import ModelFolder
 from tests.conftest import ROOT
 from tests.inference.conftest import CONTEXTS, TEXTS, write_folder
@@ -48,8 +49,8 @@ def shown_by(form, *values):
 def choices_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (1, 12), "output_bias": (1,)}
     folder = tmp_path_factory.mktemp("choices")
-    record = {"identity": {"task": "multiple_choice"}, "flags": {"max_qa_length": 29}}
-    (folder / "run.json").write_text(json.dumps(record))
+    record = RunRecord(settings={"max_qa_length": 29}, task={"name": "multiple_choice"})
+    RunFolder(str(folder)).write_record(record)
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 
@@ -57,9 +58,8 @@ def choices_dir(tmp_path_factory, config_file, toy_spm_model):
 def tags_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"output_weights": (3, 12), "output_bias": (3,)}
     folder = tmp_path_factory.mktemp("tags")
-    details = {"token_labels": ["B-LOC", "I-LOC", "B-PER"], "tag_scheme": "iob2"}
-    record = {"identity": {"task": "token_classification"}, "task": details}
-    (folder / "run.json").write_text(json.dumps(record))
+    task = {"name": "token_classification", "labels": ["B-LOC", "I-LOC", "B-PER"]}
+    RunFolder(str(folder)).write_record(RunRecord(task=task))
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 
@@ -67,8 +67,8 @@ def tags_dir(tmp_path_factory, config_file, toy_spm_model):
 def spans_dir(tmp_path_factory, config_file, toy_spm_model):
     heads = {"cls/squad/output_weights": (2, 12), "cls/squad/output_bias": (2,)}
     folder = tmp_path_factory.mktemp("spans")
-    flags = {"max_query_length": 9, "doc_stride": 31, "max_answer_length": 5}
-    (folder / "run.json").write_text(json.dumps({"flags": flags}))
+    settings = {"max_query_length": 9, "doc_stride": 31, "max_answer_length": 5}
+    RunFolder(str(folder)).write_record(RunRecord(settings=settings))
     return write_folder(folder, config_file, toy_spm_model, heads)
 
 

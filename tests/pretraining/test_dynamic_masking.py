@@ -19,7 +19,7 @@ from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.program import find_records
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import TINY_SHAPE, TOY_TEXT
-from tests.script_runner import killed_at, tensors
+from tests.script_runner import interrupted, killed_at, tensors
 
 SEQ_LENGTH, BATCH_SIZE = 20, 6
 
@@ -180,8 +180,8 @@ def test_a_resumed_run_has_the_weights_of_one_that_was_not_interrupted(settings,
     settings = dataclasses.replace(settings, log_steps=1)
     pretraining.run(settings)
     parts = dataclasses.replace(settings, output_dir=str(tmp_path / "parts"))
-    with killed_at(8):  # the last checkpoint is that of step 4
-        pretraining.run(parts)
+    with interrupted():
+        pretraining.run(parts, hooks=[killed_at(8)])  # the last checkpoint is that of step 4
     pretraining.run(parts)
     ours, theirs = (tensors(f"{tmp_path}/{name}/model.ckpt-9") for name in ("out", "parts"))
     assert_equal(ours, theirs)
@@ -206,8 +206,6 @@ def test_other_records_are_refused(settings, tmp_path, toy_spm_model, changes, m
         ({"mask_id": 7}, r"mask_id is 7, but \[MASK\] has the id 4 in .*toy\.model"),
         ({"mask_id": "4"}, "mask_id is '4', expected a number below 82"),
         ({"mask_id": 82}, "mask_id is 82, expected a number below 82"),
-        ({"instances": 20}, r"train\.tfrecord has 20 records, but it has 36"),
-        ({"instances": 5000}, r"train\.tfrecord has 5000 records, but it has 36"),
         ({"instances": 36.5}, r"instances and bytes are \[36\.5, "),
     ],
 )

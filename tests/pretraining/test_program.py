@@ -9,22 +9,16 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 import albert_tf
 from albert_tf import pretraining
-from albert_tf.checkpoints import run_record, store
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import record_files, task
-from albert_tf.pretraining.program import (
-    choose_learning_rate,
-    describe_contents,
-    name_optimizer_of_layout,
-    scaled_learning_rate,
-)
+from albert_tf.pretraining.program import name_optimizer_of_layout
 from albert_tf.pretraining.record_files import RecordFile
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
-from tests.training.test_metrics_log import summaries_of
 
 
 def write_batch(path, batch, copies=1):
@@ -101,33 +95,6 @@ def test_a_checkpoint_of_google_has_googles_losses(tmp_path, settings):
     assert not list((tmp_path / "out").glob("*.index"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ["shared", "groups", "no_factorization"])
-def test_reference_checkpoints_have_the_reference_losses(shared, tmp_path, settings, folder):
-    path = shared / "golden" / "encoder" / folder
-    inputs = dict(np.load(path / "inputs.npz"))
-    write_batch(tmp_path / "x.tfrecord", inputs)
-    result = pretraining.run(
-        dataclasses.replace(
-            settings,
-            albert_config_file=f"{path}/albert_config.json",
-            input_file=f"{tmp_path}/x.tfrecord",
-            max_seq_length=inputs["input_ids"].shape[1],
-            max_predictions_per_seq=inputs["masked_lm_ids"].shape[1],
-            do_train=False,
-            do_eval=True,
-            init_checkpoint=f"{path}/model.ckpt-best",
-        )
-    )
-    metrics = result.evaluations[-1].metrics
-    with np.load(path / "outputs.npz") as expected:
-        assert metrics["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
-        weight = inputs["masked_lm_weights"].sum()
-        assert metrics["masked_lm_loss"] == pytest.approx(
-            float(expected["masked_lm_loss"]) * (weight + 1e-5) / weight, rel=1e-5
-        )
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("damage", ["content", "position"])
 def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settings, damage):
@@ -156,21 +123,17 @@ def test_evaluation_and_training_name_a_bad_record(tmp_path, monkeypatch, settin
 
 def assert_is_complete(output_dir, result, settings):
     """Checks that the loss fell, checkpoints were evaluated, and the best one was kept."""
-    assert list(store.list_checkpoints(str(output_dir))) == [4, 8, 9]
-    rows = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
-    curve = {row["step"]: row["eval/loss"] for row in rows if "eval/loss" in row}
+    folder = RunFolder(str(output_dir))
+    assert list(folder.checkpoints()) == [4, 8, 9]
+    curve = {row["step"]: row["eval/loss"] for row in folder.metrics() if "eval/loss" in row}
     assert curve == {e.step: e.metrics["loss"] for e in result.evaluations}
     assert [e.step for e in result.evaluations] == [0, 4, 8, 9]
-    tags = {(tag, step) for tag, step, _ in summaries_of(output_dir)}
-    assert {(f"eval/{name}", 4) for name in result.evaluations[0].metrics} < tags
-    assert ("train/gradient_norm", 4) in tags
     losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
     assert losses[-1] < losses[0] - 0.5
     best = tensors(output_dir / "model.ckpt-best")["global_step"]
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
-    run = json.loads((output_dir / "run.json").read_text())
-    flags = settings.to_dict() | {"sentence_objective": "sop"}  # found out by the run
-    assert run["flags"] == json.loads(json.dumps(flags))  # tuples: lists
+    found_out = {"sentence_objective": "sop", "precision": "float32"}
+    assert folder.record.settings == json.loads(json.dumps(settings.to_dict())) | found_out
 
 
 @pytest.mark.ci
@@ -204,9 +167,8 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     write_vocabulary(first, "a")
     write_vocabulary(second, "b")
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    checksums = record_files.Checksums(str(tmp_path / "out"))
-    known = describe_contents([RecordFile(str(first), 6)], [], checksums)
-    run_record.write(str(tmp_path / "out"), known)
+    known = record_files.find_vocabulary([RecordFile(str(first), 6)])
+    RunFolder(str(tmp_path / "out")).write_record(known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):
         pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))
@@ -245,13 +207,6 @@ def test_a_checkpoint_that_lacks_a_variable_is_rejected(tmp_path, settings):
         pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
 
 
-def test_the_learning_rate_scales_with_the_square_root_of_the_batch_size(settings):
-    assert scaled_learning_rate(0.00176, 4096) == 0.00176
-    assert scaled_learning_rate(0.00176, 1024) == pytest.approx(0.00088)
-    scaled = dataclasses.replace(settings, scale_learning_rate=True, train_batch_size=1024)
-    assert choose_learning_rate(scaled) == pytest.approx(0.00088)
-
-
 @pytest.mark.parametrize(
     ("optimizer", "layout", "is_named"),
     [
@@ -268,29 +223,6 @@ def test_googles_lamb_with_albert_zhs_layout_names_albert_zhs(
     config = dataclasses.replace(tiny_config, layout=layout, num_hidden_groups=1)
     name_optimizer_of_layout(dataclasses.replace(settings, optimizer=optimizer), config)
     assert ("--optimizer=lamb_albert_zh" in caplog.text) == is_named
-
-
-@pytest.mark.parametrize(
-    ("rate", "batch_size", "advised"),
-    [
-        (0.00176, 32, "0.000156"),
-        (0.00176, 1024, "0.00088"),
-        (0.00176, 4096, None),
-        (0.00176, 1025, None),
-        (0.001, 32, None),
-    ],
-)
-def test_a_warning_reports_the_papers_rate_with_a_small_batch(
-    settings, monkeypatch, rate, batch_size, advised
-):
-    warnings = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
-    settings = dataclasses.replace(settings, learning_rate=rate, train_batch_size=batch_size)
-    assert choose_learning_rate(settings) == rate
-    assert len(warnings) == (advised is not None)
-    for warning in warnings:
-        assert f"--train_batch_size is {batch_size}" in warning
-        assert f"--scale_learning_rate, or --learning_rate={advised}." in warning
 
 
 @pytest.mark.ci

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.pretraining.task import (
-    PretrainingTask,
-    format_results,
-    write_pretraining_results,
-)
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.pretraining.task import PretrainingTask, format_results
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.training.test_loop import write_records
 
@@ -31,11 +28,11 @@ def make_path(tmp_path):
     return path
 
 
-def write_metadata(path, size=97, checksum="a", name="x.records.json"):
+def write_metadata(path, size):
     entry = {"name": path.name, "instances": 4, "bytes": path.stat().st_size}
-    vocabulary = {"size": size, "checksum": checksum, "file": f"{checksum}.model"}
+    vocabulary = {"size": size, "checksum": "a", "file": "a.model"}
     metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
-    (path.parent / name).write_text(json.dumps(metadata))
+    (path.parent / "x.records.json").write_text(json.dumps(metadata))
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.25, 0.0])
@@ -88,29 +85,25 @@ def test_a_sequence_longer_than_the_positions_is_rejected(tiny_config):
         PretrainingTask(tiny_config, 14, MAX_PREDICTIONS)
 
 
-def test_valid_records_are_accepted(task, path):
-    write_metadata(path)
-    assert [file.num_records for file in task.find_records(f"{path.parent}/*", "input_file")] == [4]
-
-
-def test_an_error_names_the_flag_of_a_glob_without_matches(task, path):
-    with pytest.raises(ValueError, match=r"--input_file: '.*none\*' matches no file"):
-        task.find_records(f"{path},{path.parent}/none*", "input_file")
-
-
-def test_records_of_other_lengths_are_rejected_with_both_numbers(tiny_config, path):
-    with pytest.raises(ValueError, match=r"input_ids has 11 values, but --max_seq_length=12\."):
-        PretrainingTask(tiny_config, 12, 7).find_records(str(path), "input_file")
-    with pytest.raises(ValueError, match=r"has 7 values, but --max_predictions_per_seq=8\."):
-        PretrainingTask(tiny_config, 11, 8).find_records(str(path), "input_file")
-
-
-def test_ids_beyond_the_vocabulary_are_rejected(tiny_config, path):
-    small = dataclasses.replace(tiny_config, vocab_size=50)
-    with pytest.raises(
-        ValueError, match=r"ids contains \d+, expected 0 to 49 .* model has vocab_size=50"
-    ):
-        PretrainingTask(small, 11, 7).find_records(str(path), "input_file")
+@pytest.mark.parametrize(
+    ("changes", "lengths", "vocabulary", "message"),
+    [
+        ({}, (11, 7), 97, None),
+        ({}, (12, 7), 97, r"input_ids has 11 values, but --max_seq_length=12\."),
+        ({}, (11, 8), 97, r"has 7 values, but --max_predictions_per_seq=8\."),
+        ({"vocab_size": 50}, (11, 7), 50, r"ids contains \d+, expected 0 to 49 .* vocab_size=50"),
+        ({}, (11, 7), 98, r"vocabulary of 98 entries.* vocab_size=97.*a\.model"),
+    ],
+)
+def test_records_are_those_of_the_task(tiny_config, path, changes, lengths, vocabulary, message):
+    write_metadata(path, vocabulary)
+    task = PretrainingTask(dataclasses.replace(tiny_config, **changes), *lengths)
+    if message is None:
+        (file,) = task.find_records(f"{path.parent}/*", "input_file")
+        assert file.num_records == 4
+        return
+    with pytest.raises(ValueError, match=message):
+        task.find_records(str(path), "input_file")
 
 
 def test_records_without_masked_tokens_are_accepted_with_a_warning(task, path, caplog):
@@ -118,34 +111,20 @@ def test_records_without_masked_tokens_are_accepted_with_a_warning(task, path, c
     assert not caplog.records
     write_records(path, 4, masked=0)
     task.find_records(str(path), "input_file")
-    assert f"{path}: the first records have no masked tokens" in caplog.text
+    assert f"{path}: the first record has no masked tokens" in caplog.text
 
 
-def test_a_vocabulary_larger_than_the_models_is_rejected(task, path):
-    write_metadata(path, size=98)
-    with pytest.raises(ValueError, match=r"vocabulary of 98 entries.* vocab_size=97.*a\.model"):
-        task.find_records(str(path), "input_file")
-
-
-def test_results_are_sorted_lines(tmp_path):
+def test_results_are_sorted_lines(task, tmp_path):
     results = [
         Evaluation(step, {"loss": loss}, "a", "records") for step, loss in ((2, 1.5), (4, 1.25))
     ]
     assert format_results(results[0]) == "global_step = 2\nloss = 1.5\n"
-    write_pretraining_results(str(tmp_path), results)
+    folder = RunFolder(str(tmp_path))
+    task.write_evaluations(folder, results)
     text = (tmp_path / "eval_results.txt").read_text()
     assert text == "global_step = 2\nloss = 1.5\nglobal_step = 4\nloss = 1.25\n"
     in_bfloat16 = [dataclasses.replace(result, precision="bfloat16") for result in results]
-    write_pretraining_results(str(tmp_path), in_bfloat16)
+    task.write_evaluations(folder, in_bfloat16)
     first, *others = (tmp_path / "eval_results.txt").read_text().splitlines(keepends=True)
     assert first.startswith("# Computed in bfloat16; ")
     assert "".join(others) == text
-
-
-def test_damaged_records_are_rejected(task, path):
-    size = path.stat().st_size // 4
-    content = bytearray(path.read_bytes())
-    content[2 * size + 40] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"train\.tfrecord, record 3: its content is damaged"):
-        task.find_records(str(path), "input_file")

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints import containers, evaluations, loading, store
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.finetuning.prediction import find_best
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import evaluation, precision
-from albert_tf.training.evaluation import CheckpointEvaluator, EarlyStopping, Evaluation, Evaluator
-from albert_tf.training.metrics_log import Curves
+from albert_tf.training import precision
+from albert_tf.training.evaluation import (
+    CheckpointEvaluator,
+    Evaluator,
+    check_not_replaced,
+    is_patience_exhausted,
+)
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
+from tests.training.one_weight import METRIC, OneWeight, OneWeightTask
 from tests.training.test_loop import write_records
-
-METRIC = "eval_accuracy"
-
-
-class OneWeight(tf.Module):
-    """A model whose metric is its weight."""
-
-    def __init__(self):
-        super().__init__()
-        with tf.name_scope("bert/encoder/transformer/group_0/inner_group_0/LayerNorm"):
-            self.weight = tf.Variable([0.0], name="beta")
-
-
-class Measured:
-    """A model and its `measure`, which records the measured values."""
-
-    def __init__(self):
-        self.model, self.seen = OneWeight(), []
-
-    def measure(self):
-        value = float(self.model.weight[0])
-        self.seen.append(round(value, 3))
-        return {METRIC: value, "eval_loss": 1.0}
 
 
 def save(folder, step, value):
@@ -55,80 +38,61 @@ def save(folder, step, value):
     return prefix
 
 
-def write_steps(output_dir, evaluations):
-    """Replaces the programs' function that writes result files."""
-    with open(f"{output_dir}/eval_results.txt", "w") as stream:
-        stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
-
-
-def make_evaluator(folder, measured=None, measured_on="dev", patience=0, official_order=True):
-    measured = measured or Measured()
+def make_evaluator(folder, data="dev", patience=0, official_order=True):
+    task = OneWeightTask()
+    task.data = data
     return CheckpointEvaluator(
-        str(folder),
-        measured.model,
-        measured.measure,
-        METRIC,
-        measured_on,
-        write_steps,
-        EarlyStopping(patience),
-        official_order,
+        RunFolder(str(folder)), task, task.build_model(), None, patience, official_order
     )
 
 
-def evaluate(evaluator, prefix):
-    """Evaluates one checkpoint like the training loop does."""
-    return evaluator.evaluate(prefix, Curves(evaluator.output_dir))
+def trainer_at(step):
+    """What an evaluator sees of a trainer."""
+    stopped = []
+    return types.SimpleNamespace(
+        step=step, is_chief=True, stopped=stopped, stop=lambda: stopped.append(step)
+    )
+
+
+def keep_last(folder, evaluator, step, value):
+    """Saves and evaluates a checkpoint as the training loop with --keep_checkpoint_max=1."""
+    prefix = save(folder, step, value)
+    store.remove_old_checkpoints(evaluator.folder, 1)
+    evaluator.evaluate(prefix)
 
 
 def best_step(folder):
     return loading.read_step(str(folder / "model.ckpt-best"))
 
 
+def values_of(found):
+    return [(e.step, e.metrics[METRIC]) for e in found]
+
+
 def test_every_checkpoint_is_evaluated_once_and_the_best_is_kept(tmp_path):
-    for step, value in ((0, 0.25), (10, 0.5), (20, 0.5), (30, 0.375)):
+    saved = [(0, 0.25), (10, 0.5), (20, 0.5), (30, 0.375)]
+    for step, value in saved:
         save(tmp_path, step, value)
-    measured = Measured()
-    evaluator = make_evaluator(tmp_path, measured)
-    found = evaluator.evaluate_all()
-    assert [(e.step, e.metrics[METRIC]) for e in found] == [
-        (0, 0.25),
-        (10, 0.5),
-        (20, 0.5),
-        (30, 0.375),
-    ]
+    evaluator = make_evaluator(tmp_path)
+    assert values_of(evaluator.evaluate_all()) == saved
+    assert evaluator.task.seen == [value for _, value in saved]
     assert best_step(tmp_path) == evaluator.best.step == 10
-    assert measured.seen == [0.25, 0.5, 0.5, 0.375]
-
-
-def test_evaluating_again_does_nothing(tmp_path):
-    for step, value in ((0, 0.25), (10, 0.5)):
-        save(tmp_path, step, value)
-    make_evaluator(tmp_path).evaluate_all()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    measured = Measured()
-    assert len(make_evaluator(tmp_path, measured).evaluate_all()) == 2
-    assert measured.seen == []
+    again = make_evaluator(tmp_path)
+    assert values_of(again.evaluate_all()) == saved
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_only_a_new_checkpoint_is_measured_and_may_become_the_best(tmp_path):
-    save(tmp_path, 0, 0.25)
-    make_evaluator(tmp_path).evaluate_all()
-    measured = Measured()
-    evaluate(make_evaluator(tmp_path, measured), save(tmp_path, 10, 0.75))
-    assert measured.seen == [0.75]
-    assert best_step(tmp_path) == 10
+    again.evaluate(save(tmp_path, 40, 0.75))
+    assert again.task.seen == [0.75]
+    assert best_step(tmp_path) == 40
 
 
 def test_deleted_checkpoints_still_count(tmp_path):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        evaluate(evaluator, save(tmp_path, step, value))
-        store.remove_old_checkpoints(str(tmp_path), 1)
-    measured = Measured()
-    again = make_evaluator(tmp_path, measured)
+        keep_last(tmp_path, evaluator, step, value)
+    again = make_evaluator(tmp_path)
     assert [e.step for e in again.evaluate_all()] == [0, 10, 20]
-    assert measured.seen == []
+    assert again.task.seen == []
     assert best_step(tmp_path) == 10
 
 
@@ -137,117 +101,84 @@ def test_an_unmeasured_best_is_measured_before_it_can_be_replaced(tmp_path):
     for path in tmp_path.glob("model.ckpt-7.*"):
         path.unlink()
     save(tmp_path, 3, 0.5)
-    measured = Measured()
-    assert [e.step for e in make_evaluator(tmp_path, measured).evaluate_all()] == [3, 7]
-    assert measured.seen == [0.75, 0.5]
+    evaluator = make_evaluator(tmp_path)
+    assert [e.step for e in evaluator.evaluate_all()] == [3, 7]
+    assert evaluator.task.seen == [0.75, 0.5]
     assert best_step(tmp_path) == 7
 
 
-def test_other_data_repeat_the_evaluation_and_the_selection(tmp_path, caplog):
+def test_other_data_or_another_precision_repeat_the_evaluation(tmp_path, caplog):
     save(tmp_path, 0, 0.25)
-    make_evaluator(tmp_path).evaluate_all()
-    measured = Measured()
+    (first,) = make_evaluator(tmp_path).evaluate_all()
     assert "evaluations of other data" not in caplog.text
-    found = make_evaluator(tmp_path, measured, "middle only").evaluate_all()
+    (other,) = make_evaluator(tmp_path, "middle only").evaluate_all()
     assert "evaluations.jsonl: 1 evaluations of other data or" in caplog.text
-    assert measured.seen == [0.25]
-    assert len(found) == 1
-    lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["measured_on"] for line in lines] == ["dev", "middle only"]
-
-
-def test_another_precision_repeats_the_evaluation_and_is_stated_in_the_results(tmp_path):
-    save(tmp_path, 0, 0.25)
-    make_evaluator(tmp_path).evaluate_all()
     precision.apply("bfloat16")
-    measured = Measured()
-    (found,) = make_evaluator(tmp_path, measured).evaluate_all()
-    assert measured.seen == [0.25]
-    assert evaluation.heading([found]) == (
+    (half,) = make_evaluator(tmp_path).evaluate_all()
+    assert evaluations.heading([half]) == (
         "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"
     )
-    lines = (tmp_path / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["precision"] for line in lines] == ["float32", "bfloat16"]
     precision.apply("float32")
-    (found,) = make_evaluator(tmp_path, measured).evaluate_all()
-    assert measured.seen == [0.25]
-    assert evaluation.heading([found]) == ""
-
-
-def test_evaluations_without_a_recorded_precision_count(tmp_path):
-    save(tmp_path, 0, 0.25)
-    make_evaluator(tmp_path).evaluate_all()
-    path = tmp_path / "evaluations.jsonl"
-    row = json.loads(path.read_text())
+    assert RunFolder(str(tmp_path)).evaluations() == [first, other, half]
+    assert [e.measured_on for e in (first, other, half)] == ["dev", "middle only", "dev"]
+    again = make_evaluator(tmp_path)
+    assert again.evaluate_all() == [first]
+    assert evaluations.heading([first]) == ""
+    # One without a recorded precision counts.
+    row = dataclasses.asdict(first)
     del row["precision"]
-    path.write_text(json.dumps(row) + "\n")
-    measured = Measured()
-    make_evaluator(tmp_path, measured).evaluate_all()
-    assert measured.seen == []
+    (tmp_path / "evaluations.jsonl").write_text(json.dumps(row) + "\n")
+    unknown = make_evaluator(tmp_path)
+    assert len(unknown.evaluate_all()) == 1
+    assert again.task.seen == unknown.task.seen == []
 
 
-def test_a_new_run_discards_the_evaluations_of_an_earlier_one(tmp_path):
+def test_resuming_keeps_evaluations_and_adds_missing_ones_but_a_new_run_does_not(tmp_path):
     evaluator = make_evaluator(tmp_path)
-    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        evaluate(evaluator, save(tmp_path, step, value))
+    for step, value in ((0, 0.25), (10, 0.5)):
+        keep_last(tmp_path, evaluator, step, value)
+    save(tmp_path, 20, 0.75)  # the run stopped before it was evaluated
+    again = make_evaluator(tmp_path)
+    again.on_start(trainer_at(20))
+    assert again.task.seen == [0.75]
+    assert [e.step for e in again.evaluations] == [0, 10, 20]
     for path in tmp_path.glob("model.ckpt-*"):
         path.unlink()
     fresh = make_evaluator(tmp_path)
-    fresh.begin(0)
-    evaluate(fresh, save(tmp_path, 0, 0.125))
-    assert [(e.step, e.metrics[METRIC]) for e in fresh.evaluations] == [(0, 0.125)]
+    fresh.on_start(trainer_at(0))
+    fresh.evaluate(save(tmp_path, 0, 0.125))
+    assert values_of(fresh.evaluations) == [(0, 0.125)]
     assert best_step(tmp_path) == 0
-
-
-def test_resuming_keeps_evaluations_and_adds_missing_ones(tmp_path):
-    evaluator = make_evaluator(tmp_path)
-    evaluate(evaluator, save(tmp_path, 0, 0.25))
-    evaluate(evaluator, save(tmp_path, 10, 0.5))
-    for path in tmp_path.glob("model.ckpt-0.*"):
-        path.unlink()
-    save(tmp_path, 20, 0.75)  # the run stopped before it was evaluated
-    measured = Measured()
-    again = make_evaluator(tmp_path, measured)
-    again.begin(20)
-    assert measured.seen == [0.75]
-    assert [e.step for e in again.evaluations] == [0, 10, 20]
 
 
 @pytest.mark.parametrize("name", ["model.ckpt-10", store.BEST])
 def test_a_checkpoint_that_another_run_wrote_is_said_to_be_that(tmp_path, name):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.5)):
-        evaluate(evaluator, save(tmp_path, step, value))
-    ours, evaluations = containers.digest(f"{tmp_path}/{name}"), tmp_path / "evaluations.jsonl"
-    known = evaluations.read_bytes()
+        evaluator.evaluate(save(tmp_path, step, value))
+    place, lines = f"{tmp_path}/{name}", tmp_path / "evaluations.jsonl"
+    ours, known = containers.digest(place), lines.read_bytes()
     (tmp_path / "other").mkdir()
-    store.copy_checkpoint(save(tmp_path / "other", 10, 0.75), f"{tmp_path}/{name}")
-    theirs = containers.digest(f"{tmp_path}/{name}")
+    store.copy_checkpoint(save(tmp_path / "other", 10, 0.75), place)
+    theirs = containers.digest(place)
     message = (
         rf"{name} \(digest {theirs}\) is not the .* step 10 .* \(digest {ours}: eval_acc 0.500"
     )
     for use in (
-        lambda: make_evaluator(tmp_path).begin(10),
+        lambda: make_evaluator(tmp_path).on_start(trainer_at(10)),
         make_evaluator(tmp_path).evaluate_all,
         evaluator.evaluate_all,
-        lambda: find_best(f"{tmp_path}/"),
-    )[: None if name == store.BEST else 3]:
+        lambda: check_not_replaced(evaluator.evaluations, place),
+    ):
         with pytest.raises(ValueError, match=message):
             use()
-    assert evaluations.read_bytes() == known
-    evaluations.unlink()
+    assert lines.read_bytes() == known
+    lines.unlink()
     assert 0.75 in [e.metrics[METRIC] for e in make_evaluator(tmp_path).evaluate_all()]
 
 
 class KilledError(BaseException):
     """Simulates the end of the process."""
-
-
-def keep_last(folder, evaluator, step, value):
-    """Saves a checkpoint like the training loop with --keep_checkpoint_max=1."""
-    prefix = save(folder, step, value)
-    store.remove_old_checkpoints(str(folder), 1)
-    evaluate(evaluator, prefix)
 
 
 @pytest.mark.parametrize("suffix", [store.DATA_SUFFIX, ".index", None])
@@ -273,7 +204,7 @@ def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, monkeypatch, su
         with pytest.raises(KilledError):
             keep_last(tmp_path, evaluator, 10, 0.75)
     again = make_evaluator(tmp_path)
-    again.begin(10)
+    again.on_start(trainer_at(10))
     assert best_step(tmp_path) == 10
     keep_last(tmp_path, again, 20, 0.5)
     assert best_step(tmp_path) == again.best.step == 10
@@ -287,41 +218,29 @@ def test_a_best_checkpoint_not_yet_copied_is_copied_before_training_resumes(tmp_
     for path, content in old.items():
         path.write_bytes(content)
     again = make_evaluator(tmp_path)
-    again.begin(10)
+    again.on_start(trainer_at(10))
     keep_last(tmp_path, again, 20, 0.5)
     assert best_step(tmp_path) == again.best.step == 10
 
 
 @pytest.mark.parametrize("lost", ["index", "*"])
-def test_a_missing_best_checkpoint_is_ignored(tmp_path, caplog, lost):
-    evaluator = make_evaluator(tmp_path)
-    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        keep_last(tmp_path, evaluator, step, value)
-    data = tmp_path / f"model.ckpt-best{store.DATA_SUFFIX}"
-    content = data.read_bytes()
-    for path in tmp_path.glob(f"model.ckpt-best.{lost}"):
-        path.unlink()
-    again = make_evaluator(tmp_path)
-    assert [e.step for e in again.evaluate_all()] == [0, 20]
-    assert best_step(tmp_path) == again.best.step == 20
-    assert (tmp_path / "eval_results.txt").read_text() == "0 0.25\n20 0.5\n"
-    assert "best checkpoint, step 10 with eval_accuracy 0.75, is missing or damaged" in caplog.text
-    assert [e.step for e in evaluation.read_evaluations(str(tmp_path))] == [0, 10, 20]
-    if lost == "index":
-        damaged = tmp_path / f"model.ckpt-best.damaged{store.DATA_SUFFIX}"
-        assert damaged.read_bytes() == content
-
-
-def test_several_missing_checkpoints_cause_one_warning(tmp_path, caplog):
+def test_a_missing_best_checkpoint_is_ignored_with_one_warning(tmp_path, caplog, lost):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5), (30, 0.375)):
         keep_last(tmp_path, evaluator, step, value)
-    for path in tmp_path.glob("model.ckpt-best.*"):
+    content = (tmp_path / f"model.ckpt-best{store.DATA_SUFFIX}").read_bytes()
+    for path in tmp_path.glob(f"model.ckpt-best.{lost}"):
         path.unlink()
     again = make_evaluator(tmp_path)
-    assert [e.step for e in again.evaluate_all()] == [0, 30]
+    assert [e.step for e in again.evaluate_all()] == [0, 30]  # nor is there that of step 20
     assert best_step(tmp_path) == again.best.step == 30
+    assert (tmp_path / "eval_results.txt").read_text() == "0 0.25\n30 0.375\n"
+    assert "best checkpoint, step 10 with eval_accuracy 0.75, is missing or damaged" in caplog.text
     assert caplog.text.count("the best checkpoint, step") == 1
+    assert [e.step for e in RunFolder(str(tmp_path)).evaluations()] == [0, 10, 20, 30]
+    if lost == "index":
+        damaged = tmp_path / f"model.ckpt-best.damaged{store.DATA_SUFFIX}"
+        assert damaged.read_bytes() == content
 
 
 def damage(folder, name):
@@ -331,7 +250,7 @@ def damage(folder, name):
     path.write_bytes(content)
 
 
-def test_a_damaged_checkpoint_is_set_aside_and_the_others_are_evaluated(tmp_path, caplog):
+def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path, caplog):
     for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
         save(tmp_path, step, value)
     damage(tmp_path, "model.ckpt-10")
@@ -340,18 +259,14 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_others_are_evaluated(tmp_path
     assert (tmp_path / "model.ckpt-10.damaged.index").exists()
     damage(tmp_path, "model.ckpt-best")
     damage(tmp_path, "model.ckpt-20")
-    evaluator = make_evaluator(tmp_path)
-    assert [e.step for e in evaluator.evaluate_all()] == [0]
+    assert [e.step for e in make_evaluator(tmp_path).evaluate_all()] == [0]
     assert best_step(tmp_path) == 0
     assert "step 20 with eval_accuracy 0.5, is missing or damaged" in caplog.text
-
-
-def test_damaged_checkpoints_are_not_replaced_by_others(tmp_path):
     (tmp_path / "out").mkdir()
     save(tmp_path / "out", 10, 0.75)
     damage(tmp_path / "out", "model.ckpt-10")
     evaluator = make_evaluator(tmp_path / "out")
-    for _ in range(2):
+    for _ in range(2):  # not replaced by the other one
         with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*model\.ckpt-10"):
             evaluator.evaluate_all(save(tmp_path, 4, 0.5))
 
@@ -365,6 +280,16 @@ def test_a_best_checkpoint_from_before_training_causes_a_warning(tmp_path, caplo
     assert (
         "the best checkpoint is that of step 0, before training: no later checkpoint" in caplog.text
     )
+
+
+def evaluations_of(*values, losses=None):
+    found = [
+        Evaluation(10 * number, {METRIC: value}, str(number), "dev")
+        for number, value in enumerate(values)
+    ]
+    for evaluation, loss in zip(found, losses or (), strict=bool(losses)):
+        evaluation.metrics["eval_loss"] = loss
+    return found
 
 
 @pytest.mark.parametrize(
@@ -381,28 +306,30 @@ def test_a_best_checkpoint_from_before_training_causes_a_warning(tmp_path, caplo
 def test_the_best_of_equal_evaluations_has_the_lowest_loss_or_is_the_first(
     losses, official_order, step
 ):
-    found = evaluations_of(0.25, 0.5, 0.5, 0.375)
-    for evaluated, loss in zip(found, losses or (), strict=bool(losses)):
-        evaluated.metrics["eval_loss"] = loss
-    assert evaluation.best_of(found, METRIC, official_order).step == step
+    found = evaluations_of(0.25, 0.5, 0.5, 0.375, losses=losses)
+    assert evaluations.best_of(found, METRIC, official_order).step == step
 
 
-def test_no_evaluation_is_best_without_a_value_above_minus_1():
-    assert evaluation.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
+    assert evaluations.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+    save(tmp_path, 0, np.nan)
+    evaluator = make_evaluator(tmp_path)
+    evaluator.evaluate_all()
+    assert evaluator.best is None
+    assert not evaluator.folder.has_best
+    assert store.evaluation_of_best(evaluator.folder) is None
 
 
 def test_initial_weights_are_not_evaluated_unless_in_the_official_order(tmp_path):
-    prefix = save(tmp_path, 0, 0.875)
-    measured = Measured()
-    evaluator = make_evaluator(tmp_path, measured, official_order=False)
-    evaluator.begin(0)
-    assert not evaluator.after_save(prefix, Curves(str(tmp_path)))
+    prefix, trainer = save(tmp_path, 0, 0.875), trainer_at(0)
+    evaluator = make_evaluator(tmp_path, official_order=False)
+    evaluator.on_start(trainer)
+    evaluator.on_save(trainer, prefix)
     with pytest.raises(ValueError, match="no checkpoint"):
         evaluator.evaluate_all()
-    assert not measured.seen
     save(tmp_path, 10, 0.5)
     assert [e.step for e in evaluator.evaluate_all()] == [10]
-    assert measured.seen == [0.5]
+    assert evaluator.task.seen == [0.5]
     assert best_step(tmp_path) == 10
 
 
@@ -418,63 +345,18 @@ def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     assert (folder / "eval_results.txt").read_text() == "4 0.5\n"
 
 
-def test_nothing_is_best_if_nothing_can_be_measured(tmp_path):
-    save(tmp_path, 0, np.nan)
-    evaluator = make_evaluator(tmp_path)
-    evaluator.evaluate_all()
-    assert evaluator.best is None
-    assert not (tmp_path / "model.ckpt-best.index").exists()
-    assert evaluation.evaluation_of_best(str(tmp_path)) is None
-
-
-def test_a_file_of_another_program_is_not_overwritten(tmp_path):
-    (tmp_path / "evaluations.jsonl").write_text('{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"evaluations\.jsonl, line 1: "):
+def test_evaluations_without_the_selection_metric_are_reported_before_evaluating(tmp_path):
+    line = '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}\n'
+    (tmp_path / "evaluations.jsonl").write_text(line)
+    with pytest.raises(ValueError, match=r"jsonl: the metrics of step 3 lack eval_accuracy"):
         make_evaluator(tmp_path)
-    assert (tmp_path / "evaluations.jsonl").read_text() == '{"step": 3}\n'
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (
-            "evaluations.jsonl",
-            '{"step": 3, "metrics": [], "checkpoint": "", "measured_on": "dev"}',
-            "line 1",
-        ),
-        (
-            "evaluations.jsonl",
-            '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}',
-            "the metrics of step 3 lack eval_accuracy",
-        ),
-        ("results.json", '{"eval": {"step": 3}', "not JSON"),
-    ],
-)
-def test_damaged_files_are_reported_before_evaluating(tmp_path, name, text, message):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"{name}.* {message}"):
-        make_evaluator(tmp_path)
+    assert (tmp_path / "evaluations.jsonl").read_text() == line
 
 
 def test_digests_depend_on_every_part():
     parts = ("a", 12, True)
-    assert evaluation.digest(*parts) == evaluation.digest(*parts)
-    assert len({evaluation.digest(*p) for p in (parts, ("b", 12, True), ("a", 12, False))}) == 3
-
-
-def test_evaluations_are_stored_and_read_back(tmp_path):
-    save(tmp_path, 10, 0.7)
-    found = make_evaluator(tmp_path).evaluate_all()
-    assert evaluation.read_evaluations(str(tmp_path)) == found
-    names = {"step", "metrics", "checkpoint", "measured_on", "precision"}
-    assert set(dataclasses.asdict(found[0])) == names
-
-
-def evaluations_of(*values, first_step=0):
-    return [
-        Evaluation(first_step + 10 * number, {METRIC: value}, str(number), "dev")
-        for number, value in enumerate(values)
-    ]
+    assert evaluations.digest(*parts) == evaluations.digest(*parts)
+    assert len({evaluations.digest(*p) for p in (parts, ("b", 12, True), ("a", 12, False))}) == 3
 
 
 @pytest.mark.parametrize(
@@ -488,18 +370,20 @@ def evaluations_of(*values, first_step=0):
     ],
 )
 def test_training_stops_after_consecutive_checkpoints_without_improvement(values, patience, due):
-    stopping = EarlyStopping(patience)
-    assert stopping.is_due(evaluations_of(*values), METRIC) == due
+    assert is_patience_exhausted(evaluations_of(*values), METRIC, patience) == due
 
 
 def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
     evaluator = make_evaluator(tmp_path, patience=2)
-    told = [
-        evaluator.after_save(save(tmp_path, step, value), Curves(str(tmp_path)))
-        for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375))
-    ]
-    assert told == [False, False, False, True]
-    assert evaluator.stops_training
+    told = []
+    for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375)):
+        trainer = trainer_at(step)
+        evaluator.on_save(trainer, save(tmp_path, step, value))
+        told += trainer.stopped
+    assert told == [30]
+    resumed = trainer_at(30)
+    make_evaluator(tmp_path, patience=2).on_start(resumed)
+    assert resumed.stopped == [30]
 
 
 @pytest.mark.ci

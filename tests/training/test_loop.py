@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import shutil
 
@@ -14,16 +13,18 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import optimization
-from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training.hooks import Hook, LogMetrics, SaveCheckpoints
 from albert_tf.training.loop import NonFiniteLossError, Trainer
-from albert_tf.training.metrics_log import MetricsLog
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
+from albert_tf.training.tracking import Tracker
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
-from tests.script_runner import killed_at
+from tests.script_runner import interrupted, killed_at, tensors
 
 
 def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
@@ -53,7 +54,7 @@ def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
 def make_records(tmp_path_factory):
     path = tmp_path_factory.mktemp("records") / "train.tfrecord"
     write_records(path, 23)
-    return record_files.find_record_files([str(path)])
+    return record_files.find_record_files([str(path)], {})
 
 
 @pytest.fixture(scope="module", name="task")
@@ -102,7 +103,7 @@ def trainer_maker(task):
     return make
 
 
-def train(trainer, records, after_save=None):
+def train(trainer, records, *hooks):
     def batches(step):
         features = trainer.take_step.task.features
         dataset = input_pipeline.training_dataset(
@@ -110,12 +111,17 @@ def train(trainer, records, after_save=None):
         )
         return input_pipeline.batches(dataset, records)
 
-    trainer.train(batches, after_save)
+    with Tracker(trainer.folder.path) as tracker:
+        trainer.train(batches, [*hooks, LogMetrics(tracker), SaveCheckpoints()])
 
 
 def lines_of(output_dir):
-    lines = [json.loads(line) for line in (output_dir / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if not k.endswith("_per_second")} for line in lines]
+    rows = RunFolder(str(output_dir)).metrics()
+    return [{k: v for k, v in row.items() if not k.endswith("_per_second")} for row in rows]
+
+
+def steps_of(output_dir):
+    return list(RunFolder(str(output_dir)).checkpoints())
 
 
 @pytest.fixture(scope="module", name="finished")
@@ -132,25 +138,13 @@ def run_through(again, records, tmp_path_factory):
 @pytest.mark.ci
 def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(finished):
     _, output_dir = finished
-    assert list(store.list_checkpoints(str(output_dir))) == [0, 3, 6, 7]
+    assert steps_of(output_dir) == [0, 3, 6, 7]
     text = (output_dir / "checkpoint").read_text()
     assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
 
 
 @pytest.mark.ci
-def test_a_line_has_the_learning_rate_of_its_last_step(finished):
-    """Update number t has the learning rate of step t - 1."""
-    _, output_dir = finished
-    schedule = optimization.WarmUpPolynomialDecay(0.01, 7, 2)
-    rates = {line["step"]: line["learning_rate"] for line in lines_of(output_dir)}
-    expected = {step: float(schedule(step - 1)) for step in (2, 3, 4, 6, 7)}
-    assert rates == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.ci
-def test_a_line_has_gradient_norm_and_speed_without_the_compiled_step(
-    task, again, records, tmp_path, monkeypatch
-):
+def test_a_line_has_the_norm_of_the_gradient_and_counts_tokens(task, again, records, tmp_path):
     trainer = again(tmp_path, log_steps=1, num_train_steps=2)
     batch = next(iter(input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)))
     with tf.GradientTape() as tape:
@@ -159,33 +153,23 @@ def test_a_line_has_gradient_norm_and_speed_without_the_compiled_step(
         )
         loss, _ = task.loss(outputs, batch)
     gradients = tape.gradient(loss, trainer.model.trainable_variables)
-    restarted = []
-    restart = MetricsLog.restart_clock
-    monkeypatch.setattr(
-        MetricsLog, "restart_clock", lambda log, step: (restarted.append(step), restart(log, step))
-    )
     train(trainer, records)
-    first, second = (
-        json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
-    )
-    assert first["gradient_norm"] == pytest.approx(
-        float(tf.linalg.global_norm(gradients)), rel=1e-4
-    )
-    assert restarted[:2] == [0, 1]  # after saving step 0, after compiling in step 1
-    assert "examples_per_second" not in first
+    first, second = trainer.folder.metrics()
+    norm = float(tf.linalg.global_norm(gradients))
+    assert first["gradient_norm"] == pytest.approx(norm, rel=1e-4)
     tokens = SEQ_LENGTH * second["examples_per_second"]  # without padding
     assert second["tokens_per_second"] == pytest.approx(tokens)
 
 
 def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished, task):
     _, output_dir = finished
-    reader = containers.open_checkpoint(str(output_dir / "model.ckpt-6"))
-    shapes = reader.get_variable_to_shape_map()
+    saved = tensors(output_dir / "model.ckpt-6")
+    shapes = {name: list(value.shape) for name, value in saved.items()}
     weights = {variable_name(v): v.shape.as_list() for v in task.build_model().variables}
     slots = {f"{n}/{slot}": s for n, s in weights.items() for slot in ("adam_m", "adam_v")}
     assert shapes == weights | slots | {"global_step": []}
-    assert reader.get_tensor("global_step") == 6
-    assert reader.get_tensor("global_step").dtype == np.int64
+    assert saved["global_step"] == 6
+    assert saved["global_step"].dtype == np.int64
     block = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel"
     assert shapes[f"{block}/adam_v"] == [20, 12]
 
@@ -203,38 +187,15 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(again, records, tmp_pa
     trainer = again(tmp_path)
     with pytest.raises(OSError, match="the disk is full"):
         train(trainer, records)
-    assert list(store.list_checkpoints(str(tmp_path))) == [0]
+    assert steps_of(tmp_path) == [0]
     assert trainer.step < 7
-
-
-@pytest.mark.ci
-def test_without_log_steps_a_short_run_reports_ten_times(again, records, tmp_path):
-    train(again(tmp_path, log_steps=None), records)
-    assert [line["step"] for line in lines_of(tmp_path)] == [1, 2, 3, 4, 5, 6, 7]
-
-
-def test_a_step_that_compiles_another_length_is_left_out_of_the_speed(
-    task, again, records, tmp_path, monkeypatch
-):
-    trainer, left_out = again(tmp_path, num_train_steps=6), []
-    monkeypatch.setattr(MetricsLog, "leave_out", lambda log, seconds: left_out.append(trainer.step))
-    (whole,) = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3).take(1)
-    take = TrainStep.__call__
-    monkeypatch.setattr(TrainStep, "__call__", lambda step, _, *flags: take(step, whole, *flags))
-
-    def batches(step):
-        for rows in (5, 5, 4, 4, 5, 5):  # another shape, twice
-            yield {name: value[:rows] for name, value in whole.items()}
-
-    trainer.train(batches)
-    assert left_out == [3]
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, again, records, tmp_path):
     through, through_dir = finished
     # Steps 4 and 5 are lost, as when the machine fails.
-    with killed_at(5):
-        train(again(tmp_path, num_train_steps=5), records)
+    with interrupted():
+        train(again(tmp_path), records, killed_at(5))
     resumed = again(tmp_path)
     assert resumed.restore_latest()
     assert resumed.step == 3
@@ -270,34 +231,20 @@ def test_a_finished_run_is_not_changed(finished, again, records):
     assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
 
 
-def test_missing_results_of_a_killed_run_are_written_by_the_next_one(
-    finished, again, records, tmp_path
-):
-    _, output_dir = finished
-    shutil.copytree(output_dir, tmp_path / "killed")
-    path = tmp_path / "killed" / "results.json"
-    path.write_text('{"train": {"step": 4}, "eval": {"loss": 2.5}}')  # of a shorter run
-    trainer = again(tmp_path / "killed")
-    assert trainer.restore_latest()
-    train(trainer, records)
-    expected = json.loads((output_dir / "results.json").read_text())
-    assert expected["train"]["step"] == 7
-    assert json.loads(path.read_text()) == expected | {"eval": {"loss": 2.5}}
-
-
 def test_old_checkpoints_are_deleted_and_other_files_kept(again, records, tmp_path):
     (tmp_path / "model.ckpt-best.index").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
     announced = []
 
-    def look(prefix, curves):
-        assert os.path.exists(prefix + ".index")
-        announced.append(os.path.basename(prefix))
+    class Look(Hook):
+        def on_save(self, trainer, prefix):
+            assert os.path.exists(prefix + ".index")
+            announced.append(os.path.basename(prefix))
 
     trainer = again(tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
-    train(trainer, records, look)
+    train(trainer, records, Look())
     assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
-    assert list(store.list_checkpoints(str(tmp_path))) == [6, 7]
+    assert steps_of(tmp_path) == [6, 7]
     assert (tmp_path / "model.ckpt-best.index").exists()
     assert (tmp_path / "notes.txt").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -309,10 +256,9 @@ def test_an_infinite_loss_stops_the_run_and_reports_the_step(again, records, tmp
         variable.assign(tf.fill(variable.shape, 1e30))
     with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
         train(trainer, records)
-    assert list(store.list_checkpoints(str(tmp_path))) == [0]
-    reader = containers.open_checkpoint(str(tmp_path / "model.ckpt-0"))
-    for name in reader.get_variable_to_shape_map():
-        assert np.isfinite(reader.get_tensor(name)).all(), name
+    assert steps_of(tmp_path) == [0]
+    for name, value in tensors(tmp_path / "model.ckpt-0").items():
+        assert np.isfinite(value).all(), name
 
 
 @pytest.mark.ci
@@ -324,7 +270,7 @@ def test_infinite_weights_are_not_saved(again, records, tmp_path, nan_policy):
         NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d; the fir"
     ) as error:
         train(trainer, records)
-    last = list(store.list_checkpoints(str(tmp_path)))[-1]
+    last = steps_of(tmp_path)[-1]
     assert last == trainer.step - 1
     assert f"the last good checkpoint is {tmp_path}/model.ckpt-{last}. " in str(error.value)
     trainer = again(tmp_path, **changes)
@@ -336,7 +282,8 @@ def test_a_checkpoint_that_is_not_finite_is_rejected(task, tmp_path):
     trainer = make_trainer(task, tmp_path)
     weight = trainer.model.trainable_variables[1]
     weight.assign(weight * np.nan)
-    prefix = trainer.save()
+    prefix = f"{tmp_path}/model.ckpt-0"
+    store.save_checkpoint(prefix, trainer.state())
     with pytest.raises(
         ValueError, match=rf"{prefix}: 1 weights .* first is {variable_name(weight)}\. Move"
     ):
@@ -349,14 +296,7 @@ def test_a_checkpoint_that_is_named_after_another_step_is_refused(finished, task
         shutil.copy(source / f"model.ckpt-{step}{suffix}", tmp_path / f"model.ckpt-60{suffix}")
     with pytest.raises(ValueError, match=rf"model\.ckpt-60 has the global_step {step}: "):
         make_trainer(task, tmp_path).restore_latest()
-    assert list(store.list_checkpoints(str(tmp_path))) == [60]  # nothing is renamed
-
-
-def test_damaged_results_are_reported_before_training(task, records, tmp_path):
-    (tmp_path / "results.json").write_text('{"train": [')
-    with pytest.raises(ValueError, match=r"results\.json: "):
-        train(make_trainer(task, tmp_path), records)
-    assert not store.list_checkpoints(str(tmp_path))
+    assert steps_of(tmp_path) == [60]  # nothing is renamed
 
 
 def test_checkpoints_of_another_model_are_rejected(finished, task):
