@@ -1,20 +1,21 @@
-"""Decides where the accelerated form of a formula runs.
+"""Replaces operations by kernels where these are faster.
 
-The formulas are in `ops.py`, their accelerated forms in `fused.py` for graphs on CPUs, and in
-`fused_xla.py` for XLA programs on any device. `plain` is the only switch for users.
+The operations are in `ops.py`; their kernels are in `kernels_cpu.py` for graphs on CPUs, and in
+`kernels_xla.py` for XLA programs on any device. `plain` is the only switch for users.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-# Targets of accelerated forms.
+# Targets of kernels.
 CPU = "cpu"
 XLA = "xla"
 TPU = "tpu"
@@ -22,43 +23,92 @@ _is_plain = contextvars.ContextVar("_is_plain", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
 
 
-class Formula:
-    """An operation in plain TensorFlow, in whose place an accelerated form may run.
+class Op:
+    """An operation in plain TensorFlow, in whose place a kernel may run.
 
     Attributes:
         function: the operation.
-        forms: target, CPU, XLA or TPU, → the `fused.Accelerator` that is registered for it.
+        kernels: target, CPU, XLA or TPU, → the kernel that is registered for it.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.forms: dict[str, Any] = {}
+        self.kernels: dict[str, Kernel] = {}
         functools.update_wrapper(self, function)
 
-    @tf.autograph.experimental.do_not_convert  # which takes time to trace
+    @tf.autograph.experimental.do_not_convert  # conversion takes time to trace
     def __call__(self, *arguments: Any) -> Any:
-        """Returns the result of the accelerated form where it applies, else of the operation."""
-        form = self._find_form() if self.forms else None
-        if form is not None and form.applies(*arguments):
-            return form.function(*arguments)
+        """Returns the result of the kernel if one applies, else that of the operation."""
+        kernel = self._find_kernel() if self.kernels else None
+        if kernel is not None and kernel.applies(*arguments):
+            return kernel.function(*arguments)
         return self.function(*arguments)
 
-    def _find_form(self) -> Any:
-        """Returns the form for what is being traced; that for XLA if there is none for TPUs."""
+    def _find_kernel(self) -> Kernel | None:
+        """Returns the kernel for the current target; on TPUs, XLA's if they have none."""
         wanted = target()
-        if wanted == TPU and TPU not in self.forms:
+        if wanted == TPU and TPU not in self.kernels:
             wanted = XLA
-        return self.forms.get(wanted)
+        return self.kernels.get(wanted)
 
 
-def formula(function: Callable[..., Any]) -> Formula:
-    """Decorator for an operation that `fused.accelerates` may register an accelerated form for."""
-    return Formula(function)
+def op(function: Callable[..., Any]) -> Op:
+    """Decorator for an operation that `register_kernel` may register kernels for."""
+    return Op(function)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A faster implementation of an operation.
+
+    Attributes:
+        op: the operation.
+        target: CPU, XLA or TPU, the graphs in which the kernel is used.
+        function: computes the same as the operation, from the same arguments.
+        applies: returns whether the kernel is used, given the operation's arguments.
+    """
+
+    op: Op
+    target: str
+    function: Callable[..., Any]
+    applies: Callable[..., bool]
+
+
+KERNELS: list[Kernel] = []
+
+
+def _always(*_: Any) -> bool:
+    return True
+
+
+def register_kernel(
+    op: Op, target: str, when: Callable[..., bool] = _always
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that registers a function as the kernel of an operation.
+
+    Args:
+        op: a function decorated with `op` that has no kernel for the target yet.
+        target: CPU, XLA or TPU.
+        when: returns whether the kernel is used, given the operation's arguments.
+
+    Raises:
+        TypeError: `op` is not decorated with `op`, or has a kernel for the target.
+    """
+    if not isinstance(op, Op) or target in op.kernels:
+        raise TypeError(f"{op!r} must be decorated with op, and have no kernel for {target} yet")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        kernel = Kernel(op, target, function, when)
+        op.kernels[target] = kernel
+        KERNELS.append(kernel)
+        return function
+
+    return register
 
 
 @contextlib.contextmanager
 def plain() -> Iterator[None]:
-    """Context manager in which only the formulas run, as exported models need it."""
+    """Context manager in which no kernel runs, as exported models need it."""
     token = _is_plain.set(True)
     try:
         yield
@@ -82,7 +132,7 @@ def for_tpu() -> Iterator[None]:
 
 
 def target() -> str:
-    """Returns what the code that is being traced is for, as far as forms are made for it.
+    """Returns the target of the function that is being traced; "" if there are no kernels for it.
 
     Returns:
         TPU or XLA inside programs that XLA compiles whole, for TPUs and for other devices; CPU in

@@ -15,7 +15,14 @@ from absl import logging
 
 from albert_tf import files, included, sharing
 
-ACTIVATIONS = ("gelu", "relu", "tanh", "linear")
+# Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
+# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
+ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu"),
+    "relu": ("relu",),
+    "tanh": ("tanh",),
+    "linear": ("linear",),
+}
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
@@ -40,11 +47,7 @@ ALBERT_ZH_KEYS = frozenset(
 # Hugging Face's `config.json` has at least one of these keys, other configs have none.
 _HUGGING_FACE_MARKS = frozenset(["model_type", "architectures"])
 _HUGGING_FACE_VOCAB_SIZE = 30000  # the only default that differs from Google's
-HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
-_OUR_ACTIVATIONS = {other: ours for ours, other in HUGGING_FACE_ACTIVATIONS.items()} | {
-    "gelu_pytorch_tanh": "gelu",
-    "gelu": "gelu",
-}
+_FROM_HUGGING_FACE = {other: name for name, others in ACTIVATIONS.items() for other in others}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,7 @@ class AlbertConfig:
         num_attention_heads: A, number of attention heads.
         intermediate_size: I, hidden size of the feed-forward network.
         inner_group_num: N, number of blocks (attention and feed-forward network) in a layer.
-        hidden_act: activation function, "gelu" (tanh approximation), "relu", "tanh" or "linear".
+        hidden_act: activation function, a key of `ACTIVATIONS`; "gelu" is the tanh approximation.
             In files, "" and null mean "linear".
         hidden_dropout_prob: dropout rate after the embeddings and each sublayer, in [0, 1).
         attention_probs_dropout_prob: dropout rate for the attention probabilities, in [0, 1).
@@ -112,7 +115,7 @@ class AlbertConfig:
                 f"num_attention_heads={self.num_attention_heads}"
             )
         for name, choices in (
-            ("hidden_act", ACTIVATIONS),
+            ("hidden_act", tuple(ACTIVATIONS)),
             ("layout", LAYOUTS),
             ("ln_type", LN_TYPES),
         ):
@@ -138,18 +141,18 @@ class AlbertConfig:
             value = getattr(self, field.name)
             if field.type == "int":
                 if type(value) is not int or value < 1:
-                    shown = files.shown(value)
+                    shown = files.quote(value)
                     raise ValueError(f"{field.name}={shown}: expected an integer of 1 or more")
                 if value > _LARGEST_SIZE:
                     raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
             if field.type == "float":
                 if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise ValueError(f"{field.name}={files.shown(value)}: expected a number")
+                    raise ValueError(f"{field.name}={files.quote(value)}: expected a number")
                 if field.name.endswith("_prob") and not 0 <= value < 1:
-                    raise ValueError(f"{field.name}={files.shown(value)} is not in [0, 1)")
+                    raise ValueError(f"{field.name}={files.quote(value)} is not in [0, 1)")
                 if not 0 <= value <= sys.float_info.max:
                     raise ValueError(
-                        f"{field.name}={files.shown(value)}: expected a finite number of 0 or more"
+                        f"{field.name}={files.quote(value)}: expected a finite number of 0 or more"
                     )
 
     @classmethod
@@ -168,7 +171,7 @@ class AlbertConfig:
         unknown = sorted(set(values) - names - HISTORIC_KEYS - ALBERT_ZH_KEYS)
         if unknown:
             raise ValueError(
-                f"unknown keys {files.listed(unknown)}. Known: {', '.join(sorted(names))}"
+                f"unknown keys {files.quote_all(unknown)}. Known: {', '.join(sorted(names))}"
             )
         if "vocab_size" not in values:
             raise ValueError("the key 'vocab_size' is missing")
@@ -267,12 +270,12 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = "model_type" if "model_type" in values else "architectures"
     if "albert" not in str(values[name]).lower():
-        raise ValueError(f'{name} is {files.shown(values[name])}, expected "albert"')
+        raise ValueError(f'{name} is {files.quote(values[name])}, expected "albert"')
     activation = values.get("hidden_act", "gelu_new")
-    if not isinstance(activation, str) or activation not in _OUR_ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in _FROM_HUGGING_FACE:
         raise ValueError(
-            f"hidden_act={files.shown(activation)}: expected one of "
-            f"{', '.join(sorted(_OUR_ACTIVATIONS))}"
+            f"hidden_act={files.quote(activation)}: expected one of "
+            f"{', '.join(sorted(_FROM_HUGGING_FACE))}"
         )
     if activation == "gelu":
         logging.warning(
@@ -290,7 +293,7 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vocab_size": _HUGGING_FACE_VOCAB_SIZE,
         **kept,
-        "hidden_act": _OUR_ACTIVATIONS[activation],
+        "hidden_act": _FROM_HUGGING_FACE[activation],
     }
 
 

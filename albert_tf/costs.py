@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 
 from albert_tf.config import AlbertConfig
+from albert_tf.optimizers import OPTIMIZERS
 from albert_tf.sentence_objectives import SOP, find
 
 FLOAT_BYTES = 4
-MOMENTS = 2  # of AdamW and LAMB
 FORWARD_AND_BACKWARD = 3  # the backward pass takes two matmuls for each of the forward pass
 
 
@@ -57,7 +57,7 @@ def step_flops(config: AlbertConfig, shape: StepShape) -> float:
     """Returns the FLOPs of all matmuls of a training step on one device.
 
     The last block computes only the rows of the masked positions and of [CLS], except for its keys
-    and values (`AlbertEncoder`, argument `positions`).
+    and values (`AlbertEncoder`, argument `output_positions`).
 
     Args:
         config: the model.
@@ -92,20 +92,22 @@ def count_blocks(config: AlbertConfig) -> int:
 
 
 def computed_tokens(config: AlbertConfig, shape: StepShape) -> int:
-    """Returns the tokens that all blocks compute together; see `step_flops`."""
-    queried = shape.rows * (shape.predictions + 1)  # rows that the last block computes
+    """Returns the number of token positions computed, summed over all blocks; see `step_flops`."""
+    queried = shape.rows * (shape.predictions + 1)  # the last block computes these only
     return (count_blocks(config) - 1) * shape.tokens + queried
 
 
-def state_bytes(config: AlbertConfig, bytes_per_value: int) -> int:
-    """Returns the memory of weights, their copy for matmuls, gradients and moments, on each device.
+def state_bytes(config: AlbertConfig, bytes_per_value: int, optimizer: str = "adamw") -> int:
+    """Returns the memory of weights, their copy for matmuls, gradients and slots, on each device.
 
     Args:
         config: the model.
         bytes_per_value: 2 in bfloat16 and float16, 4 in float32, where there is no copy.
+        optimizer: a key of `OPTIMIZERS`, whose slots count.
     """
     copy = bytes_per_value if bytes_per_value < FLOAT_BYTES else 0
-    return count_parameters(config) * (FLOAT_BYTES * (2 + MOMENTS) + copy)
+    of_weight = FLOAT_BYTES * (2 + OPTIMIZERS[optimizer].values_per_weight) + copy
+    return round(count_parameters(config) * of_weight)
 
 
 def activation_bytes(config: AlbertConfig, shape: StepShape, bytes_per_value: int) -> int:

@@ -14,22 +14,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import io
 import itertools
 import json
 import os
+import re
 import tempfile
 import types
 import typing
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import IO, Any, cast
 
 GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
-MAX_LISTED = 10  # values in a message
-MAX_SHOWN = 50  # characters of each
+MAX_QUOTED = 10  # maximum number of values in a message
+MAX_QUOTED_LENGTH = 50  # maximum length of a value in a message
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
@@ -51,10 +51,10 @@ def _file_system(path: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
-    if not is_remote(path):  # in which "~" and "file:" may be names
+    if not is_remote(path):  # `url_to_fs` would expand "~" and "file:", which may be names
         return LocalFileSystem(), os.path.join(os.getcwd(), path)
     try:
-        system, name = url_to_fs(path, use_listings_cache=False)  # others add and remove files
+        system, name = url_to_fs(path, use_listings_cache=False)  # other processes add files
     except (ImportError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
     return system, name
@@ -77,36 +77,6 @@ def read_bytes(path: str) -> bytes:
     """Returns the content of a file; errors as in `open_binary`."""
     with open_binary(path) as stream:
         return stream.read()
-
-
-def open_unbuffered(path: str) -> io.RawIOBase:
-    """Opens a file for reading parts of it: each `read` reads just as many bytes, if it has them.
-
-    Raises:
-        FileNotFoundError: as `open_binary`.
-    """
-    _require_file(path)
-    if not is_remote(path):
-        return open(path, "rb", buffering=0)
-    system, name = _file_system(path)
-    return cast(io.RawIOBase, system.open(name, "rb", cache_type="none"))
-
-
-def read_ranges(path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Returns the bytes of a file in each range, given by its begin and its end.
-
-    Those of a remote file are requested at the same time, if the client can do that.
-    """
-    if is_remote(path):
-        system, name = _file_system(path)
-        edges = [begin for begin, _ in ranges], [end for _, end in ranges]
-        return list(system.cat_ranges([name] * len(ranges), *edges, on_error="raise"))
-    contents = []
-    with open_unbuffered(path) as stream:
-        for begin, end in ranges:
-            stream.seek(begin)
-            contents.append(stream.read(end - begin) or b"")
-    return contents
 
 
 def _require_file(path: str, begin: str = "") -> None:
@@ -133,7 +103,7 @@ def exists(path: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Returns whether a file exists; a pipe or a device is none."""
+    """Returns whether a file exists; a pipe or a device is not a file."""
     return _type_of(path) == "file" if is_remote(path) else os.path.isfile(path)
 
 
@@ -208,7 +178,7 @@ def local_copy(path: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def new_directory(path: str, what: str) -> Iterator[str]:
+def publish_directory(path: str, what: str) -> Iterator[str]:
     """Yields an empty local directory, which becomes `path` when the block succeeds.
 
     If the block fails, the directory is removed. A remote `path` is uploaded at the end.
@@ -229,7 +199,7 @@ def new_directory(path: str, what: str) -> Iterator[str]:
     folder, name = os.path.split(path)
     hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
     with _published(path, hidden) as temporary:
-        make_directory(temporary, what)
+        ensure_directory(temporary, what)
         yield temporary
 
 
@@ -248,16 +218,6 @@ def file_size(path: str) -> int:
     _require_file(path)
     system, name = _file_system(path)
     return int(system.size(name))
-
-
-def version(path: str) -> int | str:
-    """Returns a value that changes when a file is replaced; "" if a remote store does not tell."""
-    if not is_remote(path):
-        return os.stat(path).st_mtime_ns
-    system, name = _file_system(path)
-    info = system.info(name)
-    keys = ("ETag", "etag", "LastModified", "mtime", "last_modified")
-    return next((str(info[key]) for key in keys if info.get(key)), "")
 
 
 def read_text(path: str) -> str:
@@ -330,7 +290,7 @@ def check_fields(values: Mapping[str, Any], place: str, fields: Mapping[str, Any
     """Raises ValueError if values parsed from JSON are not those that `parse_json` describes."""
     for name, kind in fields.items():
         if not _is_of(values.get(name), kind):
-            found = shown(values[name]) if name in values else "missing"
+            found = quote(values[name]) if name in values else "missing"
             kind = getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
 
@@ -348,16 +308,16 @@ def write_json(path: str, values: Mapping[str, Any]) -> None:
         stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Returns the `repr` of a value found in a file, shortened for a message."""
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
+    return text if len(text) <= MAX_QUOTED_LENGTH else text[:MAX_QUOTED_LENGTH] + "…"
 
 
-def listed(values: Collection[object]) -> str:
+def quote_all(values: Collection[object]) -> str:
     """Returns the first of several values found in a file, for a message; "none" without values."""
-    first = [shown(value) for value in itertools.islice(values, MAX_LISTED)]
-    return ", ".join(first + ["…"] * (len(values) > MAX_LISTED)) or "none"
+    first = [quote(value) for value in itertools.islice(values, MAX_QUOTED)]
+    return ", ".join(first + ["…"] * (len(values) > MAX_QUOTED)) or "none"
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
@@ -407,35 +367,38 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
 def _remote_matches(pattern: str) -> list[str]:
     """Returns the remote paths that match a glob pattern."""
     system, name = _file_system(pattern)
-    begin = pattern.rstrip("/").removesuffix(name)  # the scheme, and the host of hdfs://
+    begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
     return [begin + match for match in system.glob(name)]
 
 
-def create_directory(path: str) -> None:
-    """Creates a directory and its parents unless they exist; does nothing on object stores."""
-    if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
-        system, name = _file_system(path)
-        system.makedirs(name, exist_ok=True)
+def ensure_directory(path: str, what: str = "") -> None:
+    """Creates a directory and its parents unless they exist, and checks that it is writable.
 
+    On object stores, this does nothing, because they have no directories.
 
-def make_directory(path: str, what: str) -> None:
-    """Creates a directory and its parents, and checks that it is writable if it is local.
+    Args:
+        path: the directory. Only a local one is checked.
+        what: the flag or argument with the path, for the message.
 
     Raises:
-        ValueError: the directory cannot be created or written to. The message names `what`, the
-            flag or argument.
+        ValueError: the directory cannot be created or written to; without `what`, an OSError.
     """
     check_path(path, what)
     try:
-        create_directory(path)
+        if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
+            system, name = _file_system(path)
+            system.makedirs(name, exist_ok=True)
         if not is_remote(path):
-            tempfile.TemporaryFile(dir=path or ".").close()  # no name that a kill could leave
+            # This file has no name, so that no kill leaves it.
+            tempfile.TemporaryFile(dir=path or ".").close()
     except OSError as error:
+        if not what:
+            raise
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
 
 
 def check_path(path: str, what: str = "") -> None:
-    """Checks that no `~` is left in a path: a shell does not replace it in `--output_dir=~/run`.
+    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
 
     Args:
         path: a file, a folder or a pattern.
@@ -485,7 +448,7 @@ def _check_replaceable(path: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> None:
-    """Checks, before any work, that files to write replace no input.
+    """Checks that no output file is one of the input files, also under another path.
 
     Args:
         outputs: flag → file or files to write.
@@ -540,10 +503,17 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
-def remove_half_written(path: str) -> None:
-    """Removes what killed processes left of a local file that `write_atomically` writes."""
-    for left in glob.glob(glob.escape(path) + ".????????.tmp"):
-        os.remove(left)
+def remove_half_written(paths: Iterable[str]) -> None:
+    """Removes what killed processes left of local files that `write_atomically` writes."""
+    names: dict[str, set[str]] = {}
+    for path in itertools.filterfalse(is_remote, paths):
+        folder, name = os.path.split(path)
+        names.setdefault(folder, set()).add(name)
+    for folder, ours in names.items():
+        for name in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
+            if name not in ours and re.sub(f"{HALF_WRITTEN}$", "", name) in ours:
+                with contextlib.suppress(FileNotFoundError):  # its process may still be ending
+                    os.remove(os.path.join(folder, name))
 
 
 def append_json_lines(path: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -78,7 +78,7 @@ class _Head(AlbertModel):
             inputs.to_dict(),
             training=training,
             dropout_seed=encoder_seed,
-            positions=positions,
+            output_positions=positions,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )
@@ -187,7 +187,7 @@ class AlbertForMultipleChoice(AlbertModel):
             flat,
             training=training,
             dropout_seed=encoder_seed,
-            positions=positions,
+            output_positions=positions,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )

@@ -374,7 +374,7 @@ def _build_unigram(path: str, config: Mapping[str, Any]) -> tuple[Any, list[Valu
     from sentencepiece import sentencepiece_model_pb2
     from tokenizers import models, normalizers, pre_tokenizers
 
-    encoded = FullTokenizer(spm_model_file=path)  # which checks the file
+    encoded = FullTokenizer(spm_model_file=path)  # checks the file
     model = sentencepiece_model_pb2.ModelProto.FromString(encoded.sentencepiece_model)
     if model.trainer_spec.model_type != _UNIGRAM:
         raise ValueError(f"{path}: expected a unigram model, as ALBERT has; it is of another type")

@@ -17,8 +17,8 @@ from albert_tf.suggestions import closest
 # Hugging Face's names of the inputs → Google's, which are used here.
 _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 _NAMES = ("input_ids", "input_mask", "segment_ids", "inputs_embeds")
-_UNSUPPORTED = ("position_ids", "head_mask")  # of other ALBERTs; ignoring them would be wrong
-_LIKENESS = 0.8  # of a name that is taken for a misspelled input; that of other features is ≤ 0.7
+_UNSUPPORTED = ("position_ids", "head_mask")  # others have these; ignoring them is wrong
+_LIKENESS = 0.8  # minimum similarity of a misspelled name; other features have 0.7 or less
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,16 +34,15 @@ N blocks per layer.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import (  # noqa: F401, `fused` and `fused_xla` register forms
-    fused,
-    fused_xla,
+from albert_tf import (  # noqa: F401, two of them register kernels
+    kernels_cpu,
+    kernels_xla,
     ops,
     sentence_objectives,
 )
@@ -59,7 +58,7 @@ from albert_tf.layers import (
     call_layer,
     register,
 )
-from albert_tf.repeated import share
+from albert_tf.repeated import apply_repeatedly
 
 DROPOUTS = 3  # per block
 
@@ -81,14 +80,14 @@ class Embeddings(AlbertLayer):
     def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         scope, E, H = "bert/embeddings", config.embedding_size, config.hidden_size
-        self.words = self.add_kernel(f"{scope}/word_embeddings", config.vocab_size, E)
+        self.word_table = self.add_kernel(f"{scope}/word_embeddings", config.vocab_size, E)
         self.projection, self.size = None, E
         if config.layout == "albert_zh":
             self.projection, self.size = self.add_kernel(f"{scope}/word_embeddings_2", E, H), H
-        self.segments = self.add_kernel(
+        self.segment_table = self.add_kernel(
             f"{scope}/token_type_embeddings", config.type_vocab_size, self.size
         )
-        self.positions = self.add_kernel(
+        self.position_table = self.add_kernel(
             f"{scope}/position_embeddings", config.max_position_embeddings, self.size
         )
         self.norm = LayerNorm(config, f"{scope}/LayerNorm", self.size, name="norm")
@@ -96,12 +95,12 @@ class Embeddings(AlbertLayer):
     def call(
         self, input_ids, segment_ids=None, inputs_embeds=None, training=False, dropout_seed=None
     ):
-        x = tf.gather(self.words, input_ids) if inputs_embeds is None else inputs_embeds
+        x = tf.gather(self.word_table, input_ids) if inputs_embeds is None else inputs_embeds
         shape = tf.shape(x)[:2]
         if self.projection is not None:
             x = ops.matmul(x, self.projection)  # [B, S, H]
         x += self.embed_segments(tf.zeros(shape, tf.int32) if segment_ids is None else segment_ids)
-        x += self.positions[: shape[1]]  # [S, E], broadcast over the batch
+        x += self.position_table[: shape[1]]  # [S, E], broadcast over the batch
         (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
         return ops.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
 
@@ -114,16 +113,17 @@ class Embeddings(AlbertLayer):
         one by one.
         """
         if self.config.layout == "google":
-            return tf.gather(self.segments, segment_ids)  # [B, S, E]
+            return tf.gather(self.segment_table, segment_ids)  # [B, S, E]
         # The gradient of a reshape is dense. It is added up in float32.
-        table = tf.reshape(tf.cast(self.segments, tf.float32), self.segments.shape)  # [types, H]
+        table = tf.cast(self.segment_table, tf.float32)  # [types, H]
+        table = tf.reshape(table, table.shape)
         return tf.cast(tf.gather(table, segment_ids), self.compute_dtype)  # [B, S, H]
 
     def logits(self, x):
         """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
         if self.projection is not None:
             x = ops.matmul(x, self.projection, transpose_b=True)  # [B, P, H] → [B, P, E]
-        return ops.matmul(x, self.words, transpose_b=True)  # [B, P, V]
+        return ops.matmul(x, self.word_table, transpose_b=True)  # [B, P, V]
 
 
 # Scopes of the weights of a block, and in it of both sublayers. albert_zh has BERT's names.
@@ -184,12 +184,10 @@ class SelfAttention(Sublayer):
     Call arguments:
         x: float [B, S, H].
         input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
-        positions: int32 [B, Q], positions to compute the output for; all by default.
+        output_positions: int32 [B, Q], positions to compute the output for; all by default.
         training: whether to apply dropout.
         dropout_seeds: two seeds, int32 [2] each: for the attention probabilities and the output.
-        output_attentions: whether to return the attention probabilities as well.
-    Returns: float [B, Q, H]; with `output_attentions`, also the probabilities before dropout,
-        float32 [B, A, Q, S].
+    Returns: float [B, Q, H].
     """
 
     def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
@@ -201,43 +199,35 @@ class SelfAttention(Sublayer):
         self.projection = self.make_linear("projection", output, H, H)
         self.norm = self.make_norm(norm)
 
-    def call(
-        self,
-        x,
-        input_mask=None,
-        positions=None,
-        training=False,
-        dropout_seeds=None,
-        output_attentions=False,
-    ):
+    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
         attention_seed, seed = ops.dropout_seeds(training, dropout_seeds, 2)  # [2] each
-        residual = ops.take(x, positions)  # [B, Q, H]
-        x = self.norm(x) if self.is_pre_ln else x  # [B, S, H]
-        rows = ops.take(x, positions) if self.is_pre_ln else residual  # [B, Q, H]
-        y, probs = self.attend(rows, x, input_mask, attention_seed, output_attentions)
+        rate = self.config.attention_probs_dropout_prob
+        queries = residual = ops.gather_positions(x, output_positions)  # [B, Q, H]
         if self.is_pre_ln:
-            y = self.add(y, residual, seed)  # [B, Q, H]
-        else:
-            y = self.norm(y, residual, training, seed)  # [B, Q, H]
-        return (y, probs) if output_attentions else y
-
-    def attend(self, rows, x, input_mask, seed, output_attentions):
-        """Returns the attention from `rows` to `x`, float [B, Q, H], and its probabilities."""
-        H, rate = self.config.hidden_size, self.config.attention_probs_dropout_prob
+            x = self.norm(x)  # [B, S, H]
+            queries = ops.gather_positions(x, output_positions)  # [B, Q, H]
         # Queries [B, A, Q, D], keys and values [B, A, S, D].
-        query, key, value = self.project_heads(rows, x)
-        y = ops.attention(query, key, value, input_mask, rate, seed)  # [B, Q, H]
-        probs = ops.attention_probs(query, key, input_mask) if output_attentions else None
-        return call_layer(self.projection, y, H), probs  # [B, Q, H], [B, A, Q, S]
+        query, key, value = self.project_heads(queries, x)
+        y = ops.attention(query, key, value, input_mask, rate, attention_seed)  # [B, Q, H]
+        y = call_layer(self.projection, y, self.config.hidden_size)  # [B, Q, H]
+        if self.is_pre_ln:
+            return self.add(y, residual, seed)  # [B, Q, H]
+        return self.norm(y, residual, training, seed)  # [B, Q, H]
 
-    def project_heads(self, rows, x):
-        """Returns the queries of `rows`, keys and values of `x`, by one matmul where possible."""
+    def probs(self, x, input_mask=None, output_positions=None):
+        """Returns the attention probabilities before dropout, float32 [B, A, Q, S]."""
+        x = self.norm(x) if self.is_pre_ln else x  # [B, S, H]
+        query, key, _ = self.project_heads(ops.gather_positions(x, output_positions), x)
+        return ops.attention_probs(query, key, input_mask)
+
+    def project_heads(self, queries, x):
+        """Returns the heads of `queries`, and keys and values of `x`, by one matmul if possible."""
         H, A = self.config.hidden_size, self.config.num_attention_heads
         layers = self.query, self.key, self.value
         if all(type(layer) is Linear for layer in layers):
             kernels, biases = zip(*((layer.kernel, layer.bias) for layer in layers), strict=True)
-            return ops.project_heads(rows, x, kernels, biases, A)
-        inputs = zip(layers, (rows, x, x), strict=True)
+            return ops.project_heads(queries, x, kernels, biases, A)
+        inputs = zip(layers, (queries, x, x), strict=True)
         return [ops.split_heads(call_layer(layer, y, H), A) for layer, y in inputs]
 
 
@@ -287,13 +277,11 @@ class TransformerBlock(AlbertLayer):
     Call arguments:
         x: float [B, S, H].
         input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        output_positions: int32 [B, Q], positions to compute the output for; all by default.
         training: whether to apply dropout.
         dropout_seeds: three seeds, int32 [2] each: for the attention probabilities, and for the
             outputs of attention and feed-forward network. Drawn at random by default.
-        positions: int32 [B, Q], positions to compute the output for; all by default.
-        output_attentions: whether to return the attention probabilities as well.
-    Returns: float [B, S, H], or [B, Q, H] with `positions`; with `output_attentions`, also the
-        probabilities, float32 [B, A, Q, S].
+    Returns: float [B, Q, H]; [B, S, H] without `output_positions`.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
@@ -308,20 +296,16 @@ class TransformerBlock(AlbertLayer):
         self.attention = attention or SelfAttention(config, name="attention", dtype=dtype)
         self.feed_forward = feed_forward or FeedForward(config, name="feed_forward", dtype=dtype)
 
-    def call(
-        self,
-        x,
-        input_mask=None,
-        training=False,
-        dropout_seeds=None,
-        positions=None,
-        output_attentions=False,
-    ):
-        seeds = ops.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
-        y = self.attention(x, input_mask, positions, training, seeds[:2], output_attentions)
-        x, *probs = y if output_attentions else (y,)  # [B, Q, H], [B, A, Q, S]
-        x = self.feed_forward(x, training, seeds[2])  # [B, Q, H]
-        return (x, *probs) if output_attentions else x
+    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
+        *seeds, seed = ops.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
+        x = self.attention(
+            x,
+            input_mask=input_mask,
+            output_positions=output_positions,
+            training=training,
+            dropout_seeds=seeds,
+        )  # [B, Q, H]
+        return self.feed_forward(x, training=training, dropout_seed=seed)  # [B, Q, H]
 
 
 @register
@@ -345,19 +329,22 @@ class AlbertEncoder(AlbertLayer):
         segment_ids: int32 [B, S]; zeros by default.
         training: whether to apply dropout.
         dropout_seed: int32 [2]; the same seed drops the same elements. Drawn at random by default.
-        positions: int32 [B, P]; computes the last layer only at these positions and at [CLS].
+        output_positions: int32 [B, P]; computes the last layer only at these positions and at
+            [CLS].
         output_hidden_states: whether to return the output of every layer.
         output_attentions: whether to return the attention probabilities of every layer.
 
     Returns: dict of
-        sequence_output: float [B, S, H], the output of the last layer; absent with `positions`.
+        sequence_output: float [B, S, H], the output of the last layer; absent with
+            `output_positions`.
         pooled_output: float [B, H], the output of a dense tanh layer at [CLS]; absent without
             `add_pooling_layer`.
-        position_output: float [B, P, H], the output of the last layer at `positions`.
+        position_output: float [B, P, H], the output of the last layer at `output_positions`.
         hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
             output of each of the L·N blocks, float [B, S, H] each.
         attentions: with `output_attentions`, a tuple of the probabilities of each block, before
-            dropout, float32 [B, A, S, S] each; [B, A, 1+P, S] in the last one with `positions`.
+            dropout, float32 [B, A, S, S] each; [B, A, 1+P, S] in the last one with
+            `output_positions`.
 
     Raises:
         ValueError: S exceeds `max_position_embeddings`; the inputs are not as described; or, in the
@@ -395,30 +382,30 @@ class AlbertEncoder(AlbertLayer):
             self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
 
     def make_blocks(self) -> list[TransformerBlock]:
-        """Returns the blocks of all layers, [L·N], which share their weights across layers."""
-        config, dtype = self.config, self.dtype_policy
+        """Returns the blocks of all layers, [L·N].
 
-        @functools.cache
-        def module(make: type[Sublayer], kind: str, group: int, n: int) -> Sublayer:
-            """Returns the module of a group, the same object for the same group."""
-            return make(config, group, n, name=f"{kind}_{group}_{n}", dtype=dtype)
-
-        @functools.cache
-        def block(attention: int, ffn: int, n: int) -> TransformerBlock:
-            """Returns a pair of modules, the same object for the same pair."""
-            return TransformerBlock(
-                config,
-                module(SelfAttention, "attention", attention, n),
-                module(FeedForward, "feed_forward", ffn, n),
-                name=f"block_{attention}_{ffn}_{n}",
-                dtype=dtype,
-            )
-
-        return [
-            block(attention, ffn, n)
-            for attention, ffn in zip(*config.modules_of_layers(), strict=True)
-            for n in range(config.inner_group_num)
-        ]
+        Layers with the same module of attention or feed-forward network share its weights; layers
+        with the same pair of modules share the block.
+        """
+        config, options = self.config, {"dtype": self.dtype_policy}
+        attentions: dict[Any, SelfAttention] = {}  # by number of the module, and block in its layer
+        feed_forwards: dict[Any, FeedForward] = {}
+        blocks: dict[Any, TransformerBlock] = {}
+        used = []
+        for a, f in zip(*config.modules_of_layers(), strict=True):
+            for n in range(config.inner_group_num):
+                if (a, n) not in attentions:
+                    name = f"attention_{a}_{n}"
+                    attentions[a, n] = SelfAttention(config, a, n, name=name, **options)
+                if (f, n) not in feed_forwards:
+                    name = f"feed_forward_{f}_{n}"
+                    feed_forwards[f, n] = FeedForward(config, f, n, name=name, **options)
+                if (a, f, n) not in blocks:
+                    modules = attentions[a, n], feed_forwards[f, n]
+                    name = f"block_{a}_{f}_{n}"
+                    blocks[a, f, n] = TransformerBlock(config, *modules, name=name, **options)
+                used.append(blocks[a, f, n])
+        return used
 
     def call(
         self,
@@ -427,7 +414,7 @@ class AlbertEncoder(AlbertLayer):
         segment_ids=None,
         training=False,
         dropout_seed=None,
-        positions=None,
+        output_positions=None,
         output_hidden_states=False,
         output_attentions=False,
     ):
@@ -442,20 +429,22 @@ class AlbertEncoder(AlbertLayer):
             x = self.embedding_projection(x)  # [B, S, H]
         hidden_states, attentions = [x], []
         # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
-        apply = share(self.blocks, self.recompute)
+        apply = apply_repeatedly(self.blocks, self.recompute)
         for number, block in enumerate(self.blocks):
-            block_seeds, rows = seeds[DROPOUTS * number :][:DROPOUTS], None
-            if positions is not None and number == len(self.blocks) - 1:
-                rows = tf.pad(positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
-            y = apply(block, x, inputs.input_mask, training, block_seeds, rows, output_attentions)
-            x, *probs = y if output_attentions else (y,)  # [B, S or 1+P, H], [B, A, S or 1+P, S]
-            hidden_states.append(x)
-            attentions += probs
+            positions = None
+            if output_positions is not None and number == len(self.blocks) - 1:
+                positions = tf.pad(output_positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
+            options = {"input_mask": inputs.input_mask, "output_positions": positions}
+            if output_attentions:
+                attentions.append(block.attention.probs(x, **options))  # [B, A, S or 1+P, S]
+            block_seeds = seeds[DROPOUTS * number :][:DROPOUTS]
+            x = apply(block, x, **options, training=training, dropout_seeds=block_seeds)
+            hidden_states.append(x)  # [B, S or 1+P, H]
 
-        outputs = {"sequence_output": x} if positions is None else {}  # [B, S, H]
+        outputs = {"sequence_output": x} if output_positions is None else {}  # [B, S, H]
         if self.pooler is not None:
             outputs["pooled_output"] = tf.math.tanh(self.pooler(x[:, 0]))  # [B, H]
-        if positions is not None:
+        if output_positions is not None:
             outputs["position_output"] = x[:, 1:]  # [B, P, H]
         if output_hidden_states:
             outputs["hidden_states"] = tuple(hidden_states)
@@ -607,7 +596,7 @@ class AlbertForPretraining(AlbertModel):
             segment_ids,
             training=training,
             dropout_seed=dropout_seed,
-            positions=masked_lm_positions,
+            output_positions=masked_lm_positions,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )

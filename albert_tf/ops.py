@@ -1,8 +1,8 @@
-"""The operations of ALBERT, each as a formula in plain TensorFlow.
+"""The operations of ALBERT in plain TensorFlow.
 
 `modeling.py` composes the model from these functions. In eager execution and in exported models
-they run as they stand here. Inside a `tf.function`, an accelerated form replaces those decorated
-with `formula`: one of `fused.py` on CPUs, or one of `fused_xla.py` where XLA compiles the whole
+they run as they stand here. Inside a `tf.function`, kernels replace those decorated with `op`:
+those of `kernels_cpu.py` on CPUs, and those of `kernels_xla.py` where XLA compiles the whole
 program, as it does on GPUs and TPUs (see `acceleration.py`).
 
 Dimensions: B batch size, S sequence length, Q queries, H hidden size, A attention heads, D = H/A
@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
-from albert_tf.acceleration import formula
+from albert_tf import config
+from albert_tf.acceleration import op
 from albert_tf.config import LAYER_NORM_EPSILON
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
@@ -61,7 +63,7 @@ def dense(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return with_axes_of(x, add_bias(tf.matmul(as_rows(x), kernel), bias))  # [..., m]
 
 
-@formula
+@op
 def gelu(x: tf.Tensor) -> tf.Tensor:
     """Returns x · Φ(x) with Φ, the normal distribution function, approximated by tanh.
 
@@ -70,15 +72,13 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * x * (1.0 + tf.math.tanh(GELU_SCALE * (x + GELU_CUBE * tf.pow(x, 3))))
 
 
+# Keras's functions of these names, except for gelu.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "gelu": gelu,
-    "relu": tf.nn.relu,
-    "tanh": tf.math.tanh,
-    "linear": tf.identity,
+    name: gelu if name == "gelu" else tf_keras.activations.get(name) for name in config.ACTIVATIONS
 }
 
 
-@formula
+@op
 def feed_forward(
     x: tf.Tensor,
     kernel: tf.Tensor,
@@ -103,7 +103,7 @@ def feed_forward(
     return with_axes_of(x, dense(rows, output_kernel, output_bias))  # [..., H]
 
 
-@formula
+@op
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Returns `x`, float [..., H], normalized over the last axis, times gamma plus beta.
 
@@ -121,7 +121,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     return tf.cast(normal * gamma + beta, x.dtype)
 
 
-@formula
+@op
 def add_and_norm(
     x: tf.Tensor,
     residual: tf.Tensor,
@@ -145,7 +145,7 @@ def add_and_norm(
     return layer_norm(residual + dropout(x, rate, seed), gamma, beta)
 
 
-@formula
+@op
 def project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -221,7 +221,7 @@ def mask_adder(input_mask: tf.Tensor) -> tf.Tensor:
     return (1.0 - tf.cast(input_mask[:, None, None, :], tf.float32)) * MASKED_SCORE
 
 
-@formula
+@op
 def attention(
     query: tf.Tensor,
     key: tf.Tensor,
@@ -247,7 +247,7 @@ def attention(
     return join_heads(swap_heads(context))  # [B, Q, A·D]
 
 
-@formula
+@op
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns -log softmax(logits) of the labels, and 1.0 where the largest logit is correct.
 
@@ -267,18 +267,18 @@ def cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.T
     return losses, tf.cast(hits, tf.float32)
 
 
-def take(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
+def gather_positions(x: tf.Tensor, positions: tf.Tensor | None) -> tf.Tensor:
     """Returns `x`, float [B, S, H], at `positions`, int32 [B, Q]; all of it without positions."""
     return x if positions is None else tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
 
 
-def after(x: tf.Tensor, dy: tf.Tensor) -> tf.Tensor:
-    """Returns `x` as a tensor that depends on `dy`, a gradient.
+def depend_on(x: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+    """Returns `x` as a tensor that depends on a gradient.
 
-    What a backward pass recomputes from it can neither be scheduled before `dy` is known, nor be
-    merged with the forward pass, where the same is computed from `x`.
+    What a backward pass recomputes from it can neither be scheduled before the gradient is known,
+    nor be merged with the forward pass, where the same is computed from `x`.
     """
-    first = tf.reshape(dy, (-1,))[0]
+    first = tf.reshape(gradient, (-1,))[0]
     zero = tf.where(tf.equal(first, first), tf.zeros_like(first), first)  # unless it is not finite
     return x + tf.cast(zero, x.dtype)
 
@@ -295,7 +295,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     return tf.where(keep, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros_like(x))
 
 
-@formula
+@op
 def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
     """Returns the mask of the elements that dropout keeps, bool in the shape of `x`.
 

@@ -15,18 +15,19 @@ Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAM
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import fused
-from albert_tf.acceleration import formula
+from albert_tf.acceleration import CPU, op, register_kernel
+from albert_tf.kernels_cpu import compiled
+from albert_tf.optimizers import OPTIMIZERS
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
-WEIGHT_DECAY = 0.01  # of Google's programs
+WEIGHT_DECAY = 0.01  # Google's
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
@@ -90,8 +91,203 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-@tf_keras.saving.register_keras_serializable(package="albert_tf")
-class AdamW(tf_keras.optimizers.Optimizer):
+class Optimizer(tf_keras.optimizers.Optimizer):
+    """Base class of the optimizers: a Keras optimizer with what the training loop needs.
+
+    A new optimizer is a row in `optimizers.OPTIMIZERS` and a subclass with the decorator
+    `named(<its name>)`, which implements `updated` and, if its slots do not have the shape of the
+    weights, `slot_shape`. Its constructor takes the learning rate and the weight decay; other
+    arguments have defaults. `TrainStep` and `Trainer` use
+
+        build(variables)                     creates the slots
+        slot_variables(variables)            the slots under their names in checkpoints
+        apply_gradients_if(is_applied, …)    updates the variables, or skips a bad step
+        iterations, learning_rate            the step counter and the rate of the last update
+
+    Weight decay is decoupled from the gradient: it is part of `updated`, see `decay_rate`.
+
+    Args:
+        learning_rate: a number or a `LearningRateSchedule`.
+        weight_decay: the weight decay; 0 disables it, and None is Google's 0.01.
+        exclude: regular expression that is searched for in the names of variables. Matching
+            variables get no weight decay. The default matches biases and the weights of LayerNorm.
+        name: name of the optimizer.
+        jit_compile: whether to compile the update of each variable with XLA on GPUs.
+        weight_decay_rate: Google's name of `weight_decay`; give one of the two.
+        **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
+
+    Raises:
+        ValueError: both `weight_decay` and `weight_decay_rate` are given.
+    """
+
+    slots: tuple[str, ...]  # as in `OptimizerSpec`; `named` sets them
+
+    def __init__(
+        self,
+        learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
+        weight_decay: float | None = None,
+        exclude: str = "LayerNorm|layer_norm|bias",
+        name: str | None = None,
+        jit_compile: bool = False,
+        weight_decay_rate: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if weight_decay is not None and weight_decay_rate is not None:
+            raise ValueError(
+                f"weight_decay={weight_decay} and weight_decay_rate={weight_decay_rate} are two "
+                "names of the same argument: give only one"
+            )
+        given = weight_decay_rate if weight_decay is None else weight_decay
+        super().__init__(
+            name=name or type(self).__name__,
+            weight_decay=WEIGHT_DECAY if given is None else given,
+            jit_compile=jit_compile,
+            **kwargs,
+        )
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.exclude = exclude
+
+    def updated(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: dict[str, tf.Tensor],
+        is_applied: tf.Tensor,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the value of a variable after an update, and those of its slots.
+
+        Args:
+            variable: the variable, before the update.
+            gradient: its gradient, dense and finite.
+            slots: the values of its slots.
+            is_applied: bool scalar; False in a skipped step, which changes nothing.
+        """
+        raise NotImplementedError
+
+    def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int] | None:
+        """Returns the shape of a slot, initialized to 0; None if the variable does not have it."""
+        return variable.shape
+
+    def decay_rate(self, variable: tf.Variable) -> float:
+        """Returns the weight decay of a variable, 0 if it is excluded."""
+        return self.weight_decay if self._use_weight_decay(variable) else 0.0
+
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        """Creates the slots of `var_list`. Further calls have no effect."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
+        for slot in self.slots:
+            for variable, slots in zip(var_list, self._slot_variables, strict=True):
+                shape = self.slot_shape(slot, variable)
+                if shape is not None:
+                    slots[slot] = self.add_variable_from_reference(variable, slot, shape)
+        self._built = True
+
+    def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
+        """Returns the slots under their names in checkpoints, such as `<variable>/adam_m`."""
+        self.build(var_list)
+        return {
+            f"{variable.name.split(':')[0]}/{slot}": self._slots_of(variable)[slot]
+            for slot in self.slots
+            for variable in var_list
+            if slot in self._slots_of(variable)
+        }
+
+    def _slots_of(self, variable: tf.Variable) -> dict[str, tf.Variable]:
+        return self._slot_variables[self._index_dict[self._var_key(variable)]]
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Does nothing: the decay is part of the update.
+
+        Keras would additionally subtract learning_rate · `weight_decay` · w from all variables.
+        """
+
+    def _use_weight_decay(self, variable: tf.Variable) -> bool:
+        """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
+        is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
+        return not is_matched and super()._use_weight_decay(variable)
+
+    def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
+        """Updates one variable. Keras calls this from `apply_gradients`."""
+        self._update(variable, gradient, tf.constant(True))
+
+    def apply_gradients_if(
+        self,
+        is_applied: tf.Tensor,
+        grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
+    ) -> None:
+        """Updates the variables if a condition holds, and increments `iterations` in any case.
+
+        `updated` handles the condition, so no `tf.cond` is needed, inside which replicas cannot
+        communicate. With a distribution strategy, call this in replica context.
+
+        Args:
+            is_applied: bool scalar, the same in all replicas.
+            grads_and_vars: pairs of a finite gradient, summed over all replicas, and a variable
+                that was passed to `build`.
+        """
+        self._compute_current_learning_rate()
+        tf.__internal__.distribute.interim.maybe_merge_call(
+            self._update_on_all_replicas,
+            self._distribution_strategy,
+            list(grads_and_vars),
+            is_applied,
+        )
+
+    def _update_on_all_replicas(
+        self,
+        strategy: tf.distribute.Strategy,
+        grads_and_vars: list[tuple[tf.Tensor, tf.Variable]],
+        is_applied: tf.Tensor,
+    ) -> None:
+        for gradient, variable in grads_and_vars:
+            strategy.extended.update(
+                variable, self._update, args=(gradient, is_applied), group=False
+            )
+        self.iterations.assign_add(1)
+
+    def _update(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        is_applied: tf.Tensor,
+    ) -> None:
+        """Updates a variable and its slots, or leaves them unchanged if `is_applied` is False."""
+        slots = self._slots_of(variable)
+        values = {slot: tf.convert_to_tensor(value) for slot, value in slots.items()}
+        weight, values = self.updated(variable, tf.convert_to_tensor(gradient), values, is_applied)
+        for slot, value in values.items():
+            slots[slot].assign(value)
+        variable.assign(weight)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments, with schedules serialized."""
+        learning_rate = self._serialize_hyperparameter(self._learning_rate)
+        return super().get_config() | {"learning_rate": learning_rate, "exclude": self.exclude}
+
+
+_CLASSES: dict[str, type[Optimizer]] = {}
+
+
+def named(name: str) -> Callable[[type[Optimizer]], type[Optimizer]]:
+    """Decorator of the class of an optimizer: gives it the slots of its row.
+
+    Args:
+        name: a key of `OPTIMIZERS`.
+    """
+
+    def register(kind: type[Optimizer]) -> type[Optimizer]:
+        kind.slots = OPTIMIZERS[name].slots
+        _CLASSES[name] = kind
+        return tf_keras.saving.register_keras_serializable(package="albert_tf")(kind)
+
+    return register
+
+
+@named("adamw")
+class AdamW(Optimizer):
     """Adam with decoupled weight decay, and with bias correction on request.
 
     For a variable w with the gradient g:
@@ -131,7 +327,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
     array([0.683, 2.314], dtype=float32)
     """
 
-    SLOTS = ("adam_m", "adam_v")  # names of the moments in checkpoints
     layer_adaptation = False
     adapts_excluded = False  # whether layer adaptation includes excluded variables
 
@@ -149,126 +344,37 @@ class AdamW(tf_keras.optimizers.Optimizer):
         bias_correction: bool = False,
         **kwargs: Any,
     ) -> None:
-        if weight_decay is not None and weight_decay_rate is not None:
-            raise ValueError(
-                f"weight_decay={weight_decay} and weight_decay_rate={weight_decay_rate} are two "
-                "names of the same argument: give only one"
-            )
-        given = weight_decay_rate if weight_decay is None else weight_decay
         super().__init__(
-            name=name or type(self).__name__,
-            weight_decay=WEIGHT_DECAY if given is None else given,
-            jit_compile=jit_compile,
-            **kwargs,
+            learning_rate, weight_decay, exclude, name, jit_compile, weight_decay_rate, **kwargs
         )
-        self._learning_rate = self._build_learning_rate(learning_rate)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.exclude = exclude
         self.bias_correction = bias_correction
 
-    def build(self, var_list: Sequence[tf.Variable]) -> None:
-        """Creates the moments of `var_list`, initialized to 0. Further calls have no effect."""
-        super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._moments = {
-            slot: [self.add_variable_from_reference(variable, slot) for variable in var_list]
-            for slot in self.SLOTS
-        }
-        self._built = True
-
-    def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
-        """Returns the moments under their names in checkpoints, such as `<variable>/adam_m`."""
-        self.build(var_list)
-        return {
-            f"{variable.name.split(':')[0]}/{slot}": moments[self._index(variable)]
-            for slot, moments in self._moments.items()
-            for variable in var_list
-        }
-
-    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
-        """Does nothing: the decay is part of the update.
-
-        Keras would additionally subtract learning_rate · `weight_decay` · w from all variables.
-        """
-
-    def _use_weight_decay(self, variable: tf.Variable) -> bool:
-        """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
-        is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
-        return not is_matched and super()._use_weight_decay(variable)
-
-    def _index(self, variable: tf.Variable) -> int:
-        return self._index_dict[self._var_key(variable)]
-
-    def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
-        """Updates one variable. Keras calls this from `apply_gradients`."""
-        self._update(variable, gradient, tf.constant(True))
-
-    def apply_gradients_if(
-        self,
-        is_applied: tf.Tensor,
-        grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
-    ) -> None:
-        """Updates the variables if a condition holds, and increments `iterations` in any case.
-
-        The condition selects the coefficients of the update. This needs no extra pass over the
-        weights and no `tf.cond`, inside which replicas cannot communicate. With a distribution
-        strategy, call this in replica context.
-
-        Args:
-            is_applied: bool scalar, the same in all replicas.
-            grads_and_vars: pairs of a finite gradient, summed over all replicas, and a variable
-                that was passed to `build`.
-        """
-        self._compute_current_learning_rate()
-        tf.__internal__.distribute.interim.maybe_merge_call(
-            self._update_on_all_replicas,
-            self._distribution_strategy,
-            list(grads_and_vars),
-            is_applied,
-        )
-
-    def _update_on_all_replicas(
-        self,
-        strategy: tf.distribute.Strategy,
-        grads_and_vars: list[tuple[tf.Tensor, tf.Variable]],
-        is_applied: tf.Tensor,
-    ) -> None:
-        for gradient, variable in grads_and_vars:
-            strategy.extended.update(
-                variable, self._update, args=(gradient, is_applied), group=False
-            )
-        self.iterations.assign_add(1)
-
-    def _update(
+    def updated(
         self,
         variable: tf.Variable,
-        gradient: tf.Tensor | tf.IndexedSlices,
+        gradient: tf.Tensor,
+        slots: dict[str, tf.Tensor],
         is_applied: tf.Tensor,
-    ) -> None:
-        """Updates a variable and its moments, or leaves them unchanged if `is_applied` is False."""
-        m, v = (self._moments[slot][self._index(variable)] for slot in self.SLOTS)
-        is_included = self._use_weight_decay(variable)
-        new_m, new_v, new_weight = updated(
-            tf.convert_to_tensor(gradient),
-            tf.convert_to_tensor(m),
-            tf.convert_to_tensor(v),
-            tf.convert_to_tensor(variable),
-            tf.where(is_applied, self.beta_1, 1.0),
-            tf.where(is_applied, 1.0 - self.beta_1, 0.0),
-            tf.where(is_applied, self.beta_2, 1.0),
-            tf.where(is_applied, 1.0 - self.beta_2, 0.0),
-            tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
-            self.epsilon,
-            self.weight_decay if is_included else 0.0,
-            self.layer_adaptation and (is_included or self.adapts_excluded),
-            self._bias_corrections() if self.bias_correction else None,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """See `Optimizer`. The condition selects coefficients, without a pass over the weights."""
+        coefficients = AdamCoefficients(
+            beta_1=tf.where(is_applied, self.beta_1, 1.0),
+            share_1=tf.where(is_applied, 1.0 - self.beta_1, 0.0),
+            beta_2=tf.where(is_applied, self.beta_2, 1.0),
+            share_2=tf.where(is_applied, 1.0 - self.beta_2, 0.0),
+            rate=tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
+            epsilon=self.epsilon,
+            decay_rate=self.decay_rate(variable),
+            adapts=self.layer_adaptation
+            and (self.adapts_excluded or self._use_weight_decay(variable)),
+            bias_corrections=self._bias_corrections() if self.bias_correction else None,
         )
-        m.assign(new_m)
-        v.assign(new_v)
-        variable.assign(new_weight)
+        weight = tf.convert_to_tensor(variable)
+        m, v, weight = adam_update(gradient, *slots.values(), weight, coefficients)
+        return weight, dict(zip(slots, (m, v), strict=True))
 
     def _bias_corrections(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns 1 / (1−β₁ᵗ) and 1 / (1−β₂ᵗ) of the step t that is being taken, scalars."""
@@ -277,50 +383,50 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, with schedules serialized."""
-        config = super().get_config()
-        config.update(
-            learning_rate=self._serialize_hyperparameter(self._learning_rate),
-            beta_1=self.beta_1,
-            beta_2=self.beta_2,
-            epsilon=self.epsilon,
-            exclude=self.exclude,
-            bias_correction=self.bias_correction,
-        )
-        return config
+        names = ("beta_1", "beta_2", "epsilon", "bias_correction")
+        return super().get_config() | {name: getattr(self, name) for name in names}
 
 
-@formula
-def updated(
-    gradient,
-    m,
-    v,
-    weight,
-    beta_1,
-    share_1,
-    beta_2,
-    share_2,
-    rate,
-    epsilon,
-    decay_rate,
-    adapts,
-    bias_corrections=None,
-):
-    """Returns the updated moments and weight.
+class AdamCoefficients(NamedTuple):
+    """The numbers of an update with AdamW or LAMB.
 
-    `share_1` and `share_2` are 1 − β₁ and 1 − β₂, or 0 in a skipped step. `bias_corrections` are
-    the factors of both moments in the update; None leaves them as they are.
+    Attributes:
+        beta_1: β₁, or 1 in a skipped step, float32 scalar.
+        share_1: 1 − β₁, or 0 in a skipped step, float32 scalar.
+        beta_2: β₂, or 1 in a skipped step, float32 scalar.
+        share_2: 1 − β₂, or 0 in a skipped step, float32 scalar.
+        rate: the learning rate, or 0 in a skipped step, float32 scalar.
+        epsilon: ε.
+        decay_rate: the weight decay.
+        adapts: whether the update is scaled by LAMB's trust ratio.
+        bias_corrections: factors of both moments in the update; None leaves them as they are.
     """
-    m = beta_1 * m + share_1 * gradient
-    v = beta_2 * v + share_2 * tf.square(gradient)
-    if bias_corrections is None:
-        update = m / (tf.sqrt(v) + epsilon)
+
+    beta_1: tf.Tensor
+    share_1: tf.Tensor
+    beta_2: tf.Tensor
+    share_2: tf.Tensor
+    rate: tf.Tensor
+    epsilon: float
+    decay_rate: float
+    adapts: bool
+    bias_corrections: tuple[tf.Tensor, tf.Tensor] | None = None
+
+
+@op
+def adam_update(gradient, m, v, weight, by):
+    """Returns the updated moments and weight, given the `AdamCoefficients`."""
+    m = by.beta_1 * m + by.share_1 * gradient
+    v = by.beta_2 * v + by.share_2 * tf.square(gradient)
+    if by.bias_corrections is None:
+        update = m / (tf.sqrt(v) + by.epsilon)
     else:
-        update = m * bias_corrections[0] / (tf.sqrt(v * bias_corrections[1]) + epsilon)
-    if decay_rate:
-        update += decay_rate * weight
-    if adapts:
+        update = m * by.bias_corrections[0] / (tf.sqrt(v * by.bias_corrections[1]) + by.epsilon)
+    if by.decay_rate:
+        update += by.decay_rate * weight
+    if by.adapts:
         update *= trust_ratio(tf.norm(weight), tf.norm(update))
-    return m, v, weight - rate * update
+    return m, v, weight - by.rate * update
 
 
 def _is_large(_, m, *__):
@@ -328,11 +434,14 @@ def _is_large(_, m, *__):
     return m.shape.num_elements() >= MIN_COMPILED_ELEMENTS
 
 
-# The same operations in one pass over memory.
-fused.accelerates(updated, _is_large)(fused.compiled(updated.function))
+@register_kernel(adam_update, CPU, when=_is_large)
+@compiled
+def _adam_update(gradient, m, v, weight, by):
+    """The same operations in one pass over memory."""
+    return adam_update.function(gradient, m, v, weight, by)
 
 
-@tf_keras.saving.register_keras_serializable(package="albert_tf")
+@named("lamb")
 class Lamb(AdamW):
     """LAMB: `AdamW` with the update u of each variable w scaled by the trust ratio ‖w‖/‖u‖.
 
@@ -347,7 +456,7 @@ class Lamb(AdamW):
     layer_adaptation = True
 
 
-@tf_keras.saving.register_keras_serializable(package="albert_tf")
+@named("lamb_albert_zh")
 class LambAlbertZh(Lamb):
     """The LAMB of albert_zh's `run_pretraining.py`, which adapts the update of every variable.
 
@@ -362,7 +471,6 @@ class LambAlbertZh(Lamb):
     0.5
     """
 
-    SLOTS = ("lamb_m", "lamb_v")
     adapts_excluded = True
 
 
@@ -406,28 +514,25 @@ def fine_tuning_optimizer(
     return AdamW(schedule, weight_decay, global_clipnorm=1.0, bias_correction=bias_correction)
 
 
-OPTIMIZERS = {"lamb": Lamb, "adamw": AdamW, "lamb_albert_zh": LambAlbertZh}
-
-
 def create_optimizer(
     name: str, schedule: WarmUpPolynomialDecay, weight_decay: float = WEIGHT_DECAY
-) -> AdamW:
+) -> Optimizer:
     """Returns the optimizer with the given name, a key of `OPTIMIZERS`."""
     if name not in OPTIMIZERS:
         raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
-    return OPTIMIZERS[name](schedule, weight_decay)
+    return _CLASSES[name](schedule, weight_decay)
 
 
-def optimizers_of(names: Iterable[str], other_than: AdamW) -> list[str]:
-    """Returns the names of the optimizers that a checkpoint has the moments of.
+def optimizers_of(names: Iterable[str], other_than: Optimizer) -> list[str]:
+    """Returns the names of the optimizers that a checkpoint has the slots of.
 
     Args:
         names: names of the checkpoint's tensors.
-        other_than: optimizers with the same names of moments are left out.
+        other_than: optimizers with the same names of slots are left out.
     """
     found = {name.rpartition("/")[2] for name in names}
     return [
         name
-        for name, kind in OPTIMIZERS.items()
-        if kind.SLOTS != other_than.SLOTS and found.issuperset(kind.SLOTS)
+        for name, spec in OPTIMIZERS.items()
+        if spec.slots != other_than.slots and found.issuperset(spec.slots)
     ]

@@ -1,7 +1,7 @@
 """Applies shared layers repeatedly, without repeating the overhead, and recomputes activations.
 
 Calling one block twelve times would read and cast its weights twelve times, add up twelve float32
-gradients for each weight, and trace the block twelve times. With `share`,
+gradients for each weight, and trace the block twelve times. With `apply_repeatedly`,
 
 * each weight is read and cast once, and the gradients of the calls are added up in the compute
   dtype, each as soon as it is computed;
@@ -22,15 +22,15 @@ import tensorflow as tf
 
 from albert_tf import acceleration, ops
 
-_shared: contextvars.ContextVar[Mapping[int, tf.Tensor]]
-_shared = contextvars.ContextVar("_shared", default={})  # noqa: B039, never written to
+_cast_weights: contextvars.ContextVar[Mapping[int, tf.Tensor]]
+_cast_weights = contextvars.ContextVar("_cast_weights", default={})  # noqa: B039, never written to
 
 
 class Weight:
     """Attribute of a Keras layer that holds a variable.
 
-    It reads as the variable itself, except while `share` applies the layer: then it reads as the
-    tensor, in the compute dtype, that all calls of the layer share.
+    It reads as the variable itself, except while `apply_repeatedly` applies the layer: then it
+    reads as the tensor, in the compute dtype, that all calls of the layer share.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -43,7 +43,7 @@ class Weight:
         if layer is None:
             return self
         variable = self.variable(layer)
-        return _shared.get().get(id(variable), variable)
+        return _cast_weights.get().get(id(variable), variable)
 
     def __delete__(self, layer: Any) -> None:
         del layer.__dict__[self._key]
@@ -69,9 +69,9 @@ def _weights_of(block: tf.Module) -> list[tf.Variable]:
     return list(variables.values())
 
 
-@tf.autograph.experimental.do_not_convert  # which takes seconds for these loops over attributes
-def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., Any]:
-    """Returns a function `apply(block, x, *others)` that computes `block(x, *others)`.
+@tf.autograph.experimental.do_not_convert  # conversion takes seconds for these loops
+def apply_repeatedly(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., Any]:
+    """Returns a function `apply(block, x, **others)` that computes `block(x, **others)`.
 
     Args:
         blocks: Keras layers, each as often as it will be applied. They have no randomness besides
@@ -85,14 +85,14 @@ def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., A
     """
     variables = {id(block): _weights_of(block) for block in blocks}
     uses = collections.Counter(id(x) for block in blocks for x in variables[id(block)])
-    shared = {id(variable): variable for own in variables.values() for variable in own}
-    copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in shared.items()}
+    weights = {id(variable): variable for own in variables.values() for variable in own}
+    copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in weights.items()}
     calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
 
     @tf.autograph.experimental.do_not_convert
-    def apply(block: Any, x: tf.Tensor, *others: Any) -> Any:
+    def apply(block: Any, x: tf.Tensor, **others: Any) -> Any:
         weights = [next(copies[id(variable)]) for variable in variables[id(block)]]
-        return calls[id(block)](x, weights, *others)
+        return calls[id(block)](x, weights, **others)
 
     return apply
 
@@ -100,13 +100,13 @@ def share(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., A
 def _call(block: Any, variables: list[tf.Variable], is_recomputed: bool) -> Callable[..., Any]:
     """Returns `block` as a function of `x`, its weights and the other arguments."""
 
-    def compute(x, weights, *others):
+    def compute(x, weights, **others):
         pairs = zip(variables, weights, strict=True)
-        token = _shared.set({id(variable): tensor for variable, tensor in pairs})
+        token = _cast_weights.set({id(variable): tensor for variable, tensor in pairs})
         try:
-            return block(x, *others)
+            return block(x, **others)
         finally:
-            _shared.reset(token)
+            _cast_weights.reset(token)
 
     # XLA needs the values of some inputs when it compiles, such as the permutation of a transpose.
     # If the gradient of a function receives one from the function itself, XLA takes all inputs of
@@ -139,20 +139,20 @@ def _fork(x):
 # Used instead of `tf.recompute_grad`, which makes all inputs including the weights depend on `dy`:
 # that needs the same memory and 3 % more CPU time.
 def _recomputed(function):
-    def call(x, weights, *others):
+    def call(x, weights, **others):
         @tf.custom_gradient
         def run(x, *weights):
             def gradient(*dy, variables=()):
-                again = ops.after(x, dy[0])
+                again = ops.depend_on(x, dy[0])
                 sources = [again, *weights, *variables]  # variables of other libraries' layers
                 with tf.GradientTape() as tape:
                     tape.watch(sources)
-                    y = tf.nest.flatten(function(again, list(weights), *others))
+                    y = tf.nest.flatten(function(again, list(weights), **others))
                 gradients = tape.gradient(y, sources, list(dy), unconnected_gradients="zero")
                 count = 1 + len(weights)
                 return (gradients[:count], gradients[count:]) if variables else gradients
 
-            return function(x, list(weights), *others), gradient
+            return function(x, list(weights), **others), gradient
 
         return run(x, *weights)
 

@@ -60,7 +60,7 @@ def as_google(share: str, num_layers: int, num_groups: int) -> tuple[str, int]:
         ValueError: the name is unknown, or does not use `num_groups`.
     """
     if share not in NAMES:
-        raise ValueError(f"share={files.shown(share)}: expected one of {', '.join(NAMES)}")
+        raise ValueError(f"share={files.quote(share)}: expected one of {', '.join(NAMES)}")
     if share == GROUPS:
         return GROUPS, num_groups
     if num_groups != 1:

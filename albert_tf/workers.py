@@ -17,6 +17,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -54,11 +55,11 @@ def _cpu_quota() -> float:
                 continue
             names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
             folder, parts = _ROOT / "sys/fs/cgroup" / controllers, path.strip("/").split("/")
-            # Those of all parents apply, too. In a container, only its own group may be there, as
-            # the root.
+            # The quotas of all parent groups apply, too. In a container, its own group may be the
+            # root, and the only one there.
             for depth in range(len(parts) + 1):
                 files = [folder.joinpath(*parts[:depth], name) for name in names]
-                with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                with contextlib.suppress(OSError, ValueError):  # the quota may be "max"
                     quota, period = map(int, " ".join(map(Path.read_text, files)).split())
                     quotas.append(quota / period if quota > 0 else math.inf)
     return min(quotas)
@@ -173,9 +174,10 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
 def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[Any, ...]) -> None:
     """Processes tasks in a worker process until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # removes half-written files
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
-        return  # it was killed while this process started, perhaps after sending a task
+        return  # the parent was killed while this process started
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # parent gone
         try:

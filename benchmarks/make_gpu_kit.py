@@ -15,10 +15,10 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     classify albert_base 64x128             the whole step of fine-tuning: AdamW
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
-    attention albert_base 32x512 plain      the same by the formula of `ops.py`
+    attention albert_base 32x512 plain      the same by the operation of `ops.py`
 
-"plain" applies to every task, and means that no form of `fused_xla.py` is used; "plain:gelu" leaves
-out a single one.
+"plain" applies to every task, and means that no kernel of `kernels_xla.py` is used; "plain:gelu"
+leaves out a single one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files, included, ops
-from albert_tf.acceleration import Formula
+from albert_tf.acceleration import Op
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
@@ -77,7 +77,7 @@ DROPOUT = 0.1
 PREDICTIONS = 20  # masked positions per sequence, as in the commands of Google's README
 LEARNING_RATE = 1.76e-3  # the paper's, for LAMB
 FINE_TUNING_RATE = 2e-5
-FORMULAS = {name: value for name, value in vars(ops).items() if isinstance(value, Formula)}
+OPS = {name: value for name, value in vars(ops).items() if isinstance(value, Op)}
 
 NAME = re.compile(
     r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
@@ -103,7 +103,7 @@ class Name:
         config: name of a config of this package.
         rows: sequences in a batch.
         length: tokens per sequence.
-        options: "checkpointing", "plain" or "plain:" and a formula.
+        options: "checkpointing", "plain" or "plain:" and an operation.
     """
 
     task: str
@@ -330,15 +330,15 @@ PEER_TASKS = ("pretrain", "classify", "predict")
 
 
 @contextlib.contextmanager
-def without_forms(options: tuple[str, ...]) -> Iterator[None]:
-    """Context manager in which formulas run as they stand, as the options of a name ask for."""
+def without_kernels(options: tuple[str, ...]) -> Iterator[None]:
+    """Context manager in which operations run without kernels, as the options of a name ask for."""
     names = [option.partition(":")[2] for option in options if option.startswith("plain")]
-    plain = set(FORMULAS) if "" in names else set(names)
-    if unknown := plain - set(FORMULAS):
-        raise ValueError(f"plain:{unknown.pop()}: expected one of {', '.join(FORMULAS)}")
+    plain = set(OPS) if "" in names else set(names)
+    if unknown := plain - set(OPS):
+        raise ValueError(f"plain:{unknown.pop()}: expected one of {', '.join(OPS)}")
     with contextlib.ExitStack() as stack:
-        for formula in plain:
-            stack.enter_context(mock.patch.dict(FORMULAS[formula].forms, clear=True))
+        for name in plain:
+            stack.enter_context(mock.patch.dict(OPS[name].kernels, clear=True))
         yield
 
 
@@ -347,7 +347,7 @@ def write_program(text: str, platform: str, folder: str) -> dict[str, Any]:
     name = Name.parse(text)
     program = MAKERS[name.task](name)
     is_golden = name.task == GOLDEN
-    with without_forms(name.options):
+    with without_kernels(name.options):
         module = lower(
             program.function,
             program.variables,

@@ -255,7 +255,7 @@ def main(argv: list[str]) -> None:
     os.chdir(ROOT)
     start = time.monotonic()
     steps = make_steps(demo_dir, FLAGS.seed)
-    files.make_directory(demo_dir, "--demo_dir")
+    files.ensure_directory(demo_dir, "--demo_dir")
     progress = Progress(demo_dir, fingerprint_of(steps))
     try:
         run_steps(steps, progress)

@@ -206,7 +206,7 @@ def _without_repeated(documents: Iterable[Document]) -> Iterator[Document]:
 
 def write_corpus(corpus: Corpus, corpus_dir: str) -> None:
     """Writes train.txt and held_out.txt."""
-    files.make_directory(corpus_dir, "--corpus_dir")
+    files.ensure_directory(corpus_dir, "--corpus_dir")
     for name, documents in (("train", corpus.train), ("held_out", corpus.held_out)):
         path = os.path.join(corpus_dir, f"{name}.txt")
         with files.write_atomically(path) as stream:
@@ -239,7 +239,7 @@ def collect_task(
 
 def write_task(task_dir: str, documents: Iterable[Document], dev_one_in: int = DEV_ONE_IN) -> None:
     """Writes train.tsv and dev.tsv; for the arguments, see `collect_task`."""
-    files.make_directory(task_dir, "--task_dir")
+    files.ensure_directory(task_dir, "--task_dir")
     for name, rows in zip(("train", "dev"), collect_task(documents, dev_one_in), strict=True):
         path = os.path.join(task_dir, f"{name}.tsv")
         with files.write_atomically(path) as stream:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from albert_tf import tasks
 from albert_tf.cli.programs import fine_tune
-from albert_tf.finetuning import tables
+from albert_tf.finetuning.rows import BadRowError, text_cell
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
@@ -41,9 +41,9 @@ class MultiLabel(FineTuningTask):
         self.labels, self.outputs = settings.labels, {"probabilities": 0.0}
 
     def parse(self, row):
-        labels = tables.text_cell(row, "labels").split() if "labels" in row else []
+        labels = text_cell(row, "labels").split() if "labels" in row else []
         if not set(labels) <= set(self.labels):
-            raise tables.BadRowError(f"labels {labels}: expected some of {self.labels}")
+            raise BadRowError(f"labels {labels}: expected some of {self.labels}")
         return reading.parse_text(row), [label in labels for label in self.labels]
 
     def read(self, split):

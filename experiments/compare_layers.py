@@ -86,7 +86,7 @@ def run(settings: Settings) -> str:
     configs = read_configs(settings.model_dir, settings.max_seq_length)
     outputs = [os.path.join(settings.output_dir, name) for name in (TABLE, *PLOTS)]
     files.check_outputs({"--output_dir": outputs}, {"--input_file": settings.input_file})
-    files.make_directory(settings.output_dir, "--output_dir")
+    files.ensure_directory(settings.output_dir, "--output_dir")
 
     measured = {}
     for path, name in zip(settings.model_dir, configs, strict=True):

@@ -121,7 +121,7 @@ def train(
     """Pre-trains one model, or resumes its run."""
     from albert_tf import pretraining
 
-    files.make_directory(model_dir, "--output_dir")
+    files.ensure_directory(model_dir, "--output_dir")
     config_file = f"{model_dir}.json"
     files.write_json(config_file, config)
     steps = training["num_train_steps"]
@@ -175,7 +175,7 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    chosen = record_files.find_record_files([records])
+    chosen = record_files.find_record_files([records], judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {
@@ -246,7 +246,7 @@ def run_all(settings: Settings, table: Table, folder: str, constants: dict[str, 
 def start(settings: Settings, folder: str, row: str, seed: int) -> None:
     """Does one run in a process of its own, with a log in its folder."""
     place = folder_of(folder, row, seed)
-    files.make_directory(place, "--output_dir")
+    files.ensure_directory(place, "--output_dir")
     arguments = {"output_dir": settings.output_dir, "scale": settings.scale}
     arguments |= {"threads": settings.threads, "row": row, "seed": seed}
     command = [sys.executable, os.path.abspath(__file__), settings.table]
@@ -268,7 +268,7 @@ def run(settings: Settings) -> str:
     if settings.row:
         run_row(settings, table, folder_of(folder, settings.row, settings.seed))
         return ""
-    files.make_directory(folder, "--output_dir")
+    files.ensure_directory(folder, "--output_dir")
     shared = {
         "config": CONFIG | table.config,
         "training": TRAINING | table.training,

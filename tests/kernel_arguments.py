@@ -1,4 +1,4 @@
-"""Arguments for the accelerated forms and their formulas, drawn at random.
+"""Arguments for kernels and their operations, drawn at random.
 
 Sizes that no loop is made for, masks with and without padding, with and without dropout.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import ops, optimization
-from albert_tf.acceleration import Formula
+from albert_tf.acceleration import Op
 
 HIDDEN = 12
 
@@ -40,7 +40,7 @@ def seed_of(random: np.random.Generator) -> tf.Tensor:
 
 
 def dropout(random: np.random.Generator) -> tuple[float, tf.Tensor | None]:
-    """Returns a rate, 0 in half of the cases, and a seed, None as outside training in half."""
+    """Draws a dropout rate, 0 or 0.3, and a seed, None as in evaluation or two integers."""
     seed = seed_of(random) if random.random() < 0.5 else None
     return float(random.choice((0.0, 0.3))), seed
 
@@ -94,16 +94,17 @@ def of_project_heads(random):
     return queries, x, kernels, [normal(random, A * D) for _ in range(3)], A
 
 
-def of_updated(random):
+def of_adam_update(random):
     gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
     decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
     rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
     corrections = tuple(tf.unstack(tf.constant((5.3, 501.0)))) if random.random() < 0.5 else None
-    return gradient, m, tf.square(v), weight, *rates, 1e-6, decay_rate, adapts, corrections
+    by = optimization.AdamCoefficients(*rates, 1e-6, decay_rate, adapts, corrections)
+    return gradient, m, tf.square(v), weight, by
 
 
-# Formula → a function that draws its arguments, float32 tensors among them.
-ARGUMENTS: dict[Formula, Callable[[np.random.Generator], tuple[Any, ...]]] = {
+# Operation → a function that draws its arguments, float32 tensors among them.
+ARGUMENTS: dict[Op, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     ops.keep_mask: of_keep_mask,
     ops.gelu: of_gelu,
     ops.feed_forward: of_feed_forward,
@@ -112,5 +113,5 @@ ARGUMENTS: dict[Formula, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     ops.attention: of_attention,
     ops.cross_entropy: of_cross_entropy,
     ops.project_heads: of_project_heads,
-    optimization.updated: of_updated,
+    optimization.adam_update: of_adam_update,
 }

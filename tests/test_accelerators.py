@@ -19,7 +19,8 @@ from albert_tf.classification.tasks import TASKS
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.task import MultipleChoice
 from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.task import Tags, TokenClassifier
+from albert_tf.token_classification.tags import Tags
+from albert_tf.token_classification.task import TokenClassifier
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT, TINY_SHAPE

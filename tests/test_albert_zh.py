@@ -46,8 +46,8 @@ def test_names_and_shapes_match_its_checkpoints(tiny_config, ln_type):
 def test_one_matrix_projects_words_to_the_hidden_size_and_back(tiny_config, tiny_batch):
     layer = modeling.Embeddings(zh_config(tiny_config, "postln"))
     ids = tiny_batch["input_ids"]
-    words, projection = layer.words.numpy(), layer.projection.numpy()
-    others = layer.positions[:11] + layer.segments[0]
+    words, projection = layer.word_table.numpy(), layer.projection.numpy()
+    others = layer.position_table[:11] + layer.segment_table[0]
     expected = layer.norm(words[ids] @ projection + others)
     np.testing.assert_allclose(layer(ids), expected, atol=1e-5)
     x = np.random.default_rng(3).normal(size=(5, 7, 12)).astype(np.float32)
@@ -65,8 +65,8 @@ def test_the_gradient_of_the_segments_is_dense_and_summed_in_float32(tiny_config
     layer = SegmentLookup(zh_config(tiny_config, "postln"), dtype=policy)
     with tf.GradientTape() as tape:
         found = layer(tf.ones((8, 500), tf.int32))
-    np.testing.assert_array_equal(found[3, 7], tf.cast(layer.segments[1], found.dtype))
-    gradient = tape.gradient(found, layer.segments)
+    np.testing.assert_array_equal(found[3, 7], tf.cast(layer.segment_table[1], found.dtype))
+    gradient = tape.gradient(found, layer.segment_table)
     assert isinstance(gradient, tf.Tensor)
     np.testing.assert_array_equal(gradient, np.outer([0, 4000, 0], np.ones(12)))
 
@@ -87,7 +87,7 @@ def test_pre_ln_can_be_computed_at_given_positions_only(tiny_config, tiny_batch)
     config = zh_config(tiny_config, "preln")
     encoder, positions = AlbertEncoder(config), tiny_batch["masked_lm_positions"]
     everywhere = encoder(tiny_batch)
-    there = encoder(tiny_batch, positions=positions)
+    there = encoder(tiny_batch, output_positions=positions)
     np.testing.assert_allclose(there["pooled_output"], everywhere["pooled_output"], atol=1e-6)
     expected = tf.gather(everywhere["sequence_output"], positions, batch_dims=1)
     np.testing.assert_allclose(there["position_output"], expected, atol=1e-6)

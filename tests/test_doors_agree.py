@@ -25,18 +25,13 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification, ops, race, squad, token_classification
+from albert_tf import classification, ops, race, squad, tasks, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.classification.program import make_task as make_classifier
 from albert_tf.cli import convert_checkpoint
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.splits import Split
 from albert_tf.race.reading import parse_question
-from albert_tf.race.task import MultipleChoice
-from albert_tf.squad.program import read_data
-from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.program import make_task as make_token_classifier
 from albert_tf.tokenization import FullTokenizer, find_words
 from tests.checkpoints import test_huggingface
 from tests.checkpoints.checkpoint_samples import random_arrays
@@ -111,10 +106,6 @@ class Kind(abc.ABC):
         """Writes the same examples for training, evaluation and prediction; returns settings."""
 
     @abc.abstractmethod
-    def make_task(self, settings: Any, tokenizer: FullTokenizer) -> Any:
-        """Returns the program's task."""
-
-    @abc.abstractmethod
     def head(self, model: NumpyAlbert, x: Any, pooled: Any) -> Any:
         """Returns the model's outputs for the last layer, [B, S, H], and the pooled output."""
 
@@ -158,9 +149,6 @@ class Classifier(Kind):
             write_lines(folder / f"{split}.jsonl", rows)
         return {"data_dir": str(folder)}
 
-    def make_task(self, settings, tokenizer):
-        return make_classifier(settings, CONFIG, tokenizer)
-
     def head(self, model, x, pooled):
         return model.project(pooled, "")
 
@@ -200,9 +188,6 @@ class Tagger(Kind):
         for split in ("train", "dev", "test"):
             (folder / f"{split}.txt").write_text("\n".join(lines))
         return {"data_dir": str(folder)}
-
-    def make_task(self, settings, tokenizer):
-        return make_token_classifier(settings, CONFIG, tokenizer)
 
     def head(self, model, x, pooled):
         return model.project(x, "")
@@ -248,9 +233,6 @@ class Choice(Kind):
             )
         return {"data_dir": str(folder)}
 
-    def make_task(self, settings, tokenizer):
-        return MultipleChoice(settings, CONFIG, tokenizer)
-
     def head(self, model, x, pooled):
         return model.project(pooled, "").T  # [1, C]
 
@@ -269,7 +251,7 @@ class Choice(Kind):
         }
 
     def ask(self, predictor):
-        return predictor.choose([parse_question(row, "test", 1) for row in self.rows])
+        return predictor.choose([parse_question(row, "test") for row in self.rows])
 
 
 class Spans(Kind):
@@ -308,9 +290,6 @@ class Spans(Kind):
         path = folder / "questions.json"
         path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
         return {"train_file": str(path), "predict_file": str(path)}
-
-    def make_task(self, settings, tokenizer):
-        return QuestionAnswering(settings, CONFIG, tokenizer, False, read_data(settings))
 
     def head(self, model, x, pooled):
         start, end = np.moveaxis(model.project(x, "cls/squad/"), -1, 0)
@@ -438,7 +417,8 @@ def train_and_export(kind, folder, vocabulary):
         | kind.settings
         | kind.write_data(data)
     )
-    task = kind.make_task(settings, FullTokenizer(spm_model_file=vocabulary))
+    make = tasks.resolve(tasks.get(kind.task).task).make
+    task = make(settings, CONFIG, FullTokenizer(spm_model_file=vocabulary), None)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)
     examples = task.read("dev")

@@ -1,7 +1,7 @@
-"""Accelerated forms in every mode: with and without dropout, compiled or not, in all precisions.
+"""Kernels in every mode: with and without dropout, compiled or not, in all precisions.
 
-Each accelerated form is held to its formula. A whole model is held to the forward pass in NumPy
-(`numpy_albert`), in training its gradients to those of its plain form. Arguments and models are
+Each kernel is compared with its operation; a whole model with the forward pass in NumPy
+(`numpy_albert`), and in training its gradients with those without kernels. Arguments and models are
 drawn in each mode; `--hypothesis-profile=thorough` draws ten times as many.
 """
 
@@ -17,12 +17,12 @@ import pytest
 import tensorflow as tf
 from hypothesis import settings
 
-from albert_tf import acceleration, fused, ops, optimization
-from albert_tf.acceleration import CPU, TPU
+from albert_tf import acceleration, kernels_cpu, ops, optimization
+from albert_tf.acceleration import CPU, KERNELS, TPU
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
-from tests import kernel_arguments
+from tests import kernel_arguments, numpy_albert
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
 
@@ -34,7 +34,7 @@ class Mode:
     """How TensorFlow runs a function, and on which side of the thresholds on width it is."""
 
     run: str  # "eager", "graph" or "xla"
-    compiled_from: int  # width from which accelerated forms are compiled
+    compiled_from: int  # width from which kernels are compiled
     folded_from: int  # width below which an axis is reduced as it is
     dtype: str
     training: bool  # whether there is dropout
@@ -47,8 +47,8 @@ class Mode:
     @contextlib.contextmanager
     def thresholds(self):
         with (
-            mock.patch.object(fused, "MIN_WIDTH", self.compiled_from),
-            mock.patch.object(fused, "_MIN_FOLDED_WIDTH", self.folded_from),
+            mock.patch.object(kernels_cpu, "MIN_WIDTH", self.compiled_from),
+            mock.patch.object(kernels_cpu, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield
 
@@ -119,39 +119,39 @@ def with_dtype(arguments, dtype):
     return tf.nest.map_structure(cast, arguments)
 
 
-def check_form(form, mode, seeds):
-    """Compares a form's results in a mode with those of the formula, for arguments from seeds."""
-    formula = form.formula
+def check_kernel(kernel, mode, seeds):
+    """Compares a kernel's results in a mode with the operation's, for arguments from seeds."""
+    op = kernel.op
     dropout = RATE, tf.constant(seeds) if mode.training else None
     with mock.patch.object(kernel_arguments, "dropout", return_value=dropout):
-        arguments = kernel_arguments.ARGUMENTS[formula](np.random.default_rng(seeds))
+        arguments = kernel_arguments.ARGUMENTS[op](np.random.default_rng(seeds))
     arguments = with_dtype(arguments, mode.dtype)
-    expected = values_and_gradients(formula, *with_dtype(arguments, tf.float32))
-    plain = values_and_gradients(formula, *arguments)  # eager
-    # The formula itself chooses the form for XLA there, and runs as it is in eager execution.
-    function = form.function if form.target == CPU and mode.run == "graph" else formula
-    with acceleration.for_tpu() if form.target == TPU else contextlib.nullcontext():
+    expected = values_and_gradients(op, *with_dtype(arguments, tf.float32))
+    plain = values_and_gradients(op, *arguments)  # eager
+    # The operation chooses the kernel for XLA itself, and runs as it is in eager execution.
+    function = kernel.function if kernel.target == CPU and mode.run == "graph" else op
+    with acceleration.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
         found = mode(lambda: values_and_gradients(function, *arguments))
     for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype, mode
         assert error(ours, exact) <= mode.rounding + 2 * error(theirs, exact), mode
 
 
-def test_every_accelerated_form_has_arguments():
-    assert {form.formula for form in fused.REGISTERED} == kernel_arguments.ARGUMENTS.keys()
+def test_every_kernel_has_arguments():
+    assert {kernel.op for kernel in KERNELS} == kernel_arguments.ARGUMENTS.keys()
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 @pytest.mark.parametrize(
-    "form", fused.REGISTERED, ids=lambda form: f"{form.target} {form.formula.__name__}"
+    "kernel", KERNELS, ids=lambda kernel: f"{kernel.target} {kernel.op.__name__}"
 )
-def test_accelerated_forms_equal_their_formula(form, seed):
-    """In half precision, they are as close to the results in float32 as the formula."""
+def test_kernels_equal_their_operation(kernel, seed):
+    """In half precision, they are as close to the results in float32 as the operation."""
     for number, mode in enumerate(MODES + OTHER_SIDES):
-        if form.formula is optimization.updated and mode.dtype != "float32":
+        if kernel.op is optimization.adam_update and mode.dtype != "float32":
             continue  # optimizers compute in float32
-        if form.target == CPU or mode.run == "xla":
-            check_form(form, mode, (seed, number))
+        if kernel.target == CPU or mode.run == "xla":
+            check_kernel(kernel, mode, (seed, number))
 
 
 def draw_config(draws, layers, is_released):
@@ -164,7 +164,7 @@ def draw_config(draws, layers, is_released):
     }
     if is_released:
         return AlbertConfig(**TINY_SHAPE | changes)
-    changes["hidden_act"] = draws.choice(ACTIVATIONS)
+    changes["hidden_act"] = draws.choice(list(ACTIVATIONS))
     changes["layout"] = draws.choice(("google", "albert_zh"))
     if changes["layout"] == "albert_zh":
         changes["ln_type"] = draws.choice(("postln", "preln"))
@@ -218,13 +218,17 @@ def numpy_outputs(model, inputs, keeps):
     )
 
 
+def test_numpy_computes_every_activation():
+    assert numpy_albert.ACTIVATIONS.keys() == ops.ACTIVATIONS.keys() == ACTIVATIONS.keys()
+
+
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
 @pytest.mark.parametrize(
     "mode",
     [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run == "xla")) for mode in MODES],
     ids=str,
 )
-def test_models_equal_numpy_and_their_plain_form(tiny_batch, mode, seed):
+def test_models_equal_numpy_and_themselves_without_kernels(tiny_batch, mode, seed):
     draws = random.Random(f"{mode} {seed}")
     layers = 1 if mode.run == "xla" else draws.randint(1, 2)  # XLA takes seconds for a block
     is_released = seed == FIRST_SEED and mode.training and mode.dtype == "float32"

@@ -38,7 +38,7 @@ def test_an_output_that_is_an_input_is_rejected_under_each_of_its_names(tmp_path
 
 def test_each_file_of_a_folder_is_an_input_but_new_ones_are_not(tmp_path):
     for folder in (f"{tmp_path}/model",):
-        files.make_directory(f"{folder}/variables", "--model_dir")
+        files.ensure_directory(f"{folder}/variables", "--model_dir")
         for name in ("vocab.txt", "variables/index"):
             with files.write_atomically(f"{folder}/{name}") as stream:
                 stream.write("of weeks")
@@ -147,30 +147,25 @@ def test_an_empty_list_of_patterns_is_rejected(nothing):
 
 def test_a_directory_is_created_empty_with_its_parents(tmp_path):
     path = tmp_path / "a" / "b"
-    files.make_directory(str(path), "--output_dir")
-    files.make_directory(str(path), "--output_dir")
+    files.ensure_directory(str(path), "--output_dir")
+    files.ensure_directory(str(path))
     assert path.is_dir()
     assert not list(path.iterdir())
-
-
-def test_a_directory_is_created_without_checking_it(tmp_path):
-    path = tmp_path / "a" / "b"
-    files.create_directory(str(path))
-    files.create_directory(str(path))
-    assert path.is_dir()
-    files.create_directory("")  # the current one
+    files.ensure_directory("")  # the current one
 
 
 def test_an_existing_directory_keeps_its_files(tmp_path):
     make(tmp_path, "mine.txt")
-    files.make_directory(str(tmp_path), "--output_dir")
+    files.ensure_directory(str(tmp_path), "--output_dir")
     assert (tmp_path / "mine.txt").read_text() == "mine.txt"
 
 
 def test_the_error_for_a_directory_that_cannot_be_created_names_its_flag(tmp_path):
     (a,) = make(tmp_path, "a")
     with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/a/b'"):
-        files.make_directory(f"{a}/b", "--output_dir")
+        files.ensure_directory(f"{a}/b", "--output_dir")
+    with pytest.raises(NotADirectoryError):
+        files.ensure_directory(f"{a}/b")
 
 
 def test_a_directory_without_write_permission_is_rejected(tmp_path):
@@ -178,7 +173,7 @@ def test_a_directory_without_write_permission_is_rejected(tmp_path):
         pytest.skip("root may write anywhere")
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     with pytest.raises(ValueError, match=r"--output_dir: cannot write to .*[Pp]ermission"):
-        files.make_directory(str(tmp_path), "--output_dir")
+        files.ensure_directory(str(tmp_path), "--output_dir")
 
 
 @pytest.mark.parametrize(("mode", "content"), [("w", "河流\n"), ("wb", b"\x00\xff")])
@@ -271,12 +266,12 @@ def test_an_output_folder_is_checked_without_creating_it(tmp_path, monkeypatch):
 def remote(tmp_path):
     """A folder in the file system of fsspec that needs no network and keeps its files."""
     folder = f"file://{tmp_path}"
-    files.make_directory(folder, "--output_dir")
+    files.ensure_directory(folder, "--output_dir")
     return folder
 
 
 def test_remote_folders_are_created_empty(remote):
-    files.make_directory(f"{remote}/a/b", "--output_dir")
+    files.ensure_directory(f"{remote}/a/b", "--output_dir")
     assert files.list_directory(remote) == ["a"]
     assert files.list_directory(f"{remote}/a/b") == []
     assert files.is_directory(f"{remote}/a")
@@ -316,7 +311,7 @@ def test_remote_files_are_renamed_copied_and_removed(remote):
     assert files.list_directory(remote) == ["b", "c"]
     assert files.read_text(f"{remote}/b") == files.read_text(f"{remote}/c") == "one"
     files.remove(f"{remote}/b")
-    files.make_directory(f"{remote}/d/e", "--output_dir")
+    files.ensure_directory(f"{remote}/d/e", "--output_dir")
     files.remove_tree(f"{remote}/d")
     assert files.list_directory(remote) == ["c"]
 
@@ -352,7 +347,7 @@ def test_the_error_for_a_missing_remote_file_names_it(remote):
     "use",
     [
         files.check_writable,
-        files.make_directory,
+        files.ensure_directory,
         lambda path, what: write(path, what),
     ],
 )
@@ -364,7 +359,7 @@ def test_a_tilde_that_the_shell_left_in_a_path_is_refused(tmp_path, monkeypatch,
     with pytest.raises(ValueError, match=message):
         use("~/zz", "--name")
     assert os.listdir() == ["a.txt"]
-    files.make_directory("./~/zz", "--name")
+    files.ensure_directory("./~/zz", "--name")
     write("~no-such-user", "")
     assert {"~", "~no-such-user"} <= set(os.listdir())
 
@@ -505,7 +500,7 @@ def test_a_kill_while_a_folder_is_checked_leaves_nothing(tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
     for place in folders_at_each_event(
-        folder, tmp_path / "at", lambda: files.make_directory(str(folder), "--output_dir")
+        folder, tmp_path / "at", lambda: files.ensure_directory(str(folder), "--output_dir")
     ):
         assert not list(place.iterdir())
 
@@ -514,5 +509,5 @@ def test_what_a_kill_left_of_a_file_is_removed(tmp_path):
     left = ["a.npy.0a1b2c3d.tmp", "a.npy", "a.npy.tmp", "b.npy.0a1b2c3d.tmp"]
     for name in left:
         (tmp_path / name).write_text("x")
-    files.remove_half_written(str(tmp_path / "a.npy"))
+    files.remove_half_written([str(tmp_path / "a.npy")])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(left[1:])

@@ -46,8 +46,6 @@ from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.data import (
     corpus,
-    record_checksums,
-    record_index,
     records,
     tfrecord,
     work_directory,
@@ -57,12 +55,13 @@ from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import results
 from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
-from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
 from albert_tf.squad.reading import read_squad
 from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
+from albert_tf.token_classification.reading import read_sentences
 from albert_tf.tokenization import FullTokenizer
 from albert_tf.training import evaluation
 from tests import huggingface_folders
@@ -300,41 +299,6 @@ def write_compressed_records(folder):
     return path
 
 
-def write_index(folder):
-    contents = list(records.read_records(str(write_record_file(folder))))
-    with records.open_output(str(folder / "train.tfrecord"), "") as write:
-        write(tfrecord.frame_records(contents))
-    return Path(record_index.path_of(str(folder / "train.tfrecord")))
-
-
-def damage_index(data: bytes, rng: random.Random) -> bytes:
-    """Damages bytes; or replaces, removes, doubles or swaps offsets."""
-    if not rng.randrange(3):
-        return damage_bits(data, rng)
-    offsets = np.frombuffer(data, "<i8")
-    number = rng.randrange(len(offsets))
-    other = rng.choice([0, 1, -1, 2**40, -(2**63), int(rng.choice(offsets))])
-    actions = [
-        lambda: np.delete(offsets, number),
-        lambda: np.insert(offsets, number, other),
-        lambda: np.where(np.arange(len(offsets)) == number, other, offsets),
-        lambda: offsets[rng.sample(range(len(offsets)), len(offsets))],
-    ]
-    return rng.choice(actions)().astype("<i8").tobytes()
-
-
-def write_record_checksum(folder):
-    write_index(folder)
-    return Path(record_checksums.path_of(str(folder / "train.tfrecord")))
-
-
-def write_run_checksums(folder):
-    path = write_record_file(folder)
-    entry = record_checksums.describe(str(path), "00ff")
-    (folder / "record_checksums.json").write_text(json.dumps({"files": {str(path): entry}}))
-    return folder / "record_checksums.json"
-
-
 def write_record_metadata(folder):
     path = write_record_file(folder)
     entry = {"name": path.name, "instances": NUM_RECORDS, "bytes": path.stat().st_size}
@@ -368,22 +332,6 @@ def rows_of(found):
 @kind("records with valid checksums", write_record_file, damage_record)
 def read_record_file(path):
     return rows_of(record_task().find_records(str(path), "input_file"))
-
-
-@kind("record index", write_index, damage_index, has_checksum=True)
-def read_by_index(path):
-    record_file = str(path.parents[1] / path.name)
-    places = list(records.find_places(record_file))
-    return records.read_places(record_file, places[::2]), records.read_places(record_file, places)
-
-
-@kind("checksum of records", write_record_checksum, damage_json)
-@kind("checksums of records of a run", write_run_checksums, damage_json)
-def read_checksums(path):
-    is_of_run = path.name == record_files.CHECKSUMS_FILE
-    folder = path.parent if is_of_run else path.parents[1]
-    checksums = record_files.Checksums(str(folder))
-    return checksums.of([record_files.RecordFile(str(folder / "train.tfrecord"), NUM_RECORDS)])
 
 
 @kind("record metadata", write_record_metadata, damage_json)
@@ -562,7 +510,7 @@ def read_choices(path):
 def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
-    found = tokens.read_sentences(settings, "train", tags.labels)
+    found = read_sentences(settings, "train", tags.labels)
     return dataclasses.astuple(tags), [dataclasses.astuple(s) for s in found.examples]
 
 
@@ -704,23 +652,31 @@ def read_text(path):
 
 def write_work_directory(name):
     def write(folder):
-        with work_directory.open_work_directory(str(folder / "work"), {"seed": 5}) as work:
-            block = folder / "work" / "chunk-000000-000000000000-000.spill"
-            block.write_bytes(b"x")
-            work.finish_chunk((0, 0), "ab" * 16, [str(block)], {"instances": 4})
-            work.finish_output(0, "out.tfrecord", 4, 100)
+        path = str(folder / "work")
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            work_directory.open_work_directory(path, {}) as work,
+        ):
+            work.finish_chunk(work_directory.FinishedChunk((0, 0), "c0ffee", [], {"instances": 4}))
+            work.finish_output(0, "beef", 4)
+            raise KeyboardInterrupt
         return folder / "work" / name
 
     return write
 
 
 @kind("work directory, run.json", write_work_directory("run.json"), damage_json)
-@kind("work directory, chunk", write_work_directory("chunk-000000-000000000000.json"), damage_json)
+@kind(
+    "work directory, chunk",
+    write_work_directory("chunk-000000-000000000000-c0ffee.json"),
+    damage_json,
+)
 @kind("work directory, output", write_work_directory("output-00000.json"), damage_json)
 def read_work_directory(path):
-    with work_directory.open_work_directory(str(path.parent), {"seed": 5}) as work:
-        checksum, blocks = work.chunk_checksum((0, 0)), work.blocks()
-        return checksum, blocks, sorted(work.counts().items()), work.finished_outputs()
+    work = work_directory.WorkDirectory(str(path.parent))
+    work_directory._resume_or_start(work, {})
+    chunk = work.find_chunk((0, 0), "c0ffee")
+    return chunk and len(chunk.blocks), work.finished_outputs("beef")
 
 
 # All kinds of files

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging as python_logging
 import os
 import shutil
@@ -14,10 +13,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
 from albert_tf.cli import convert_checkpoint
-from albert_tf.finetuning import model_files
 from albert_tf.finetuning.run import read_tokenizer
 from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.tokenization import FullTokenizer
@@ -26,7 +26,7 @@ from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_w
 from tests.test_huggingface_tokenizer import PAIR, UNIGRAM, UNIGRAM_ACCENTS
 
 CONFIG = dataclasses.replace(SHARED, max_position_embeddings=47, type_vocab_size=2)
-TASK = {"task_name": "tsv", "folder": "", "labels": ["no", "yes"], "is_regression": False}
+TASK = {"name": "classification", "labels": ["no", "yes"]}
 TEXTS = [PAIR, ("the  café", ""), ("Müller said", "1999, in")]
 
 
@@ -68,13 +68,18 @@ def settings(folder, tmp_path):
     )
 
 
+def tokenizer_of(settings):
+    """Returns the tokenizer of a program that starts with the model."""
+    completed = settings.completed()
+    return read_tokenizer(completed, CONFIG, finding.records_of(completed.model_folder))
+
+
 def tokenizers(folder, settings):
     """Door → the tokenizer that it reads from a folder."""
-    completed = model_files.find_model_files(settings)
     return {
         "from_pretrained": albert_tf.from_pretrained(str(folder))[1],
         "load_predictor": albert_tf.load_predictor(str(folder), "classification").tokenizer,
-        "programs": read_tokenizer(completed, CONFIG),
+        "programs": tokenizer_of(settings),
     }
 
 
@@ -100,7 +105,7 @@ def test_every_door_has_the_case_of_a_folder_of_version_4(folder, settings, writ
 def test_programs_refuse_a_flag_that_contradicts_the_folder(folder, settings):
     contradicting = dataclasses.replace(settings, do_lower_case=False)
     with pytest.raises(ValueError, match="do_lower_case=False"):
-        read_tokenizer(model_files.find_model_files(contradicting), CONFIG)
+        tokenizer_of(contradicting)
     with pytest.raises(ValueError, match="do_lower_case=False"):
         albert_tf.load_predictor(str(folder), do_lower_case=False)
 
@@ -119,7 +124,7 @@ def test_a_vocabulary_beside_the_tokenizer_is_only_used_if_it_is_given(
     assert any("tokenizer.json" in message for message in caplog.messages)
     caplog.clear()
     with caplog.at_level(python_logging.WARNING, logger="absl"):
-        model_files.find_model_files(dataclasses.replace(settings, spm_model_file=path))
+        dataclasses.replace(settings, spm_model_file=path).completed()
     assert any("tokenizer.json" in message for message in caplog.messages)
 
 
@@ -129,11 +134,10 @@ def test_case_is_that_of_the_weights_unless_it_is_given(
     """With a vocabulary of its own, which does not know the case of the model."""
     folders.write_config(folder, {"do_lower_case": False})
     given = dataclasses.replace(settings, spm_model_file=toy_spm_model)
-    assert not read_tokenizer(model_files.find_model_files(given), CONFIG).do_lower_case
+    assert not tokenizer_of(given).do_lower_case
     assert not any("do_lower_case=" in message for message in caplog.messages)
     with caplog.at_level(python_logging.WARNING, logger="absl"):
-        other = model_files.find_model_files(dataclasses.replace(given, do_lower_case=True))
-        assert read_tokenizer(other, CONFIG).do_lower_case
+        assert tokenizer_of(dataclasses.replace(given, do_lower_case=True)).do_lower_case
     assert any("do_lower_case=True" in message for message in caplog.messages)
 
 
@@ -201,9 +205,10 @@ def test_a_run_and_its_export_keep_the_tokenizer(settings, folder, tmp_path, cap
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (run / name).read_bytes() == (folder / name).read_bytes()
     tokenizer = load_tokenizer(str(folder / "tokenizer.json"))
-    identity = json.loads((run / "run.json").read_text())["identity"]
-    fingerprint = run_record.describe_vocabulary(tokenizer.vocab_size, tokenizer.checksum)
-    assert identity["vocabulary"] == fingerprint
+    recorded = RunFolder(str(run)).record.files[VOCABULARY]
+    assert recorded == FileRecord.of_vocabulary(
+        tokenizer.vocab_size, tokenizer.checksum, f"{folder}/tokenizer.json"
+    )
 
     shutil.rmtree(folder)  # the run is complete without it
     predictor = albert_tf.load_predictor(str(run))

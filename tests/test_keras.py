@@ -258,7 +258,9 @@ def test_models_return_the_attentions_of_their_encoder(name, tiny_batch):
     inputs = {key: features[key] for key in INPUTS}
     if name == "choice":
         inputs = {key: tf.reshape(value, (-1, 11)) for key, value in inputs.items()}
-    expected = model.encoder(inputs, positions=positions, output_attentions=True)["attentions"]
+    expected = model.encoder(inputs, output_positions=positions, output_attentions=True)[
+        "attentions"
+    ]
     outputs = model(features, output_attentions=True)
     found = outputs.pop("attentions")
     rows, queries = 10 if name == "choice" else 5, 8 if name == "pretraining" else 11
@@ -272,9 +274,9 @@ def test_models_return_the_attentions_of_their_encoder(name, tiny_batch):
 def test_eager_calls_compute_no_block_twice(tiny_batch, monkeypatch):
     calls, original = [], modeling.TransformerBlock.call
 
-    def count(self, *arguments):
+    def count(self, *arguments, **options):
         calls.append(self.name)
-        return original(self, *arguments)
+        return original(self, *arguments, **options)
 
     monkeypatch.setattr(modeling.TransformerBlock, "call", count)
     for name, make in MODELS.items():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import fused, ops
+from albert_tf import kernels_cpu, ops
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
@@ -231,7 +231,7 @@ def test_sequences_longer_than_the_position_embeddings_are_rejected(tiny_model):
 def test_kernels_are_initialized_with_different_truncated_normals():
     config = AlbertConfig(1009, embedding_size=96, hidden_size=96, num_attention_heads=4)
     encoder = AlbertEncoder(config)
-    words = encoder.embeddings.words.numpy()
+    words = encoder.embeddings.word_table.numpy()
     assert np.abs(words).max() <= 0.04  # truncated at two standard deviations of 0.02
     assert abs(words.std() - 0.8796 * 0.02) < 0.0002
     attention = encoder.blocks[0].attention
@@ -244,7 +244,7 @@ def test_kernels_are_initialized_with_different_truncated_normals():
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch, is_compiled):
     changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}
     model = AlbertForPretraining(dataclasses.replace(tiny_config, **changes))
-    monkeypatch.setattr(fused, "MIN_WIDTH", 1 if is_compiled else 10**9)
+    monkeypatch.setattr(kernels_cpu, "MIN_WIDTH", 1 if is_compiled else 10**9)
     signature = {
         name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()
     }
@@ -264,7 +264,7 @@ def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypa
 
 def test_the_last_layer_can_be_computed_at_given_positions_only(tiny_model, tiny_batch):
     expected = tiny_model.encoder(tiny_batch)
-    outputs = tiny_model.encoder(tiny_batch, positions=tiny_batch["masked_lm_positions"])
+    outputs = tiny_model.encoder(tiny_batch, output_positions=tiny_batch["masked_lm_positions"])
     assert set(outputs) == {"pooled_output", "position_output"}
     x = expected["sequence_output"]
     np.testing.assert_allclose(

@@ -11,7 +11,7 @@ import pytest
 
 import albert_tf
 from albert_tf import config, tokenization
-from albert_tf.data import corpus, records
+from albert_tf.data import corpus
 from tests.conftest import ROOT
 
 
@@ -133,7 +133,6 @@ def test_yaml_is_read(path):
 def test_security_names_the_limits_of_the_code():
     text = read(".github/SECURITY.md")
     for limit in (
-        records.MAX_RECORD_BYTES,
         corpus.MAX_SENTENCE_CHARS,
         config._LARGEST_SIZE,
         tokenization.MAX_INPUT_CHARS_PER_WORD,

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import ops
-from albert_tf.repeated import Weight, share
+from albert_tf.repeated import Weight, apply_repeatedly
 
 N, H = 55, 12
 
@@ -52,16 +52,16 @@ def test_shared_layers_compute_the_same_with_and_without_gradient_checkpointing(
         with tf.GradientTape() as tape:
             tape.watch(x)
             apply = make_apply()
-            y = apply(layer, apply(layer, x, seeds[0]), seeds[1])
+            y = apply(layer, apply(layer, x, seed=seeds[0]), seed=seeds[1])
             loss = tf.reduce_sum(tf.sin(y))
         gradients = tape.gradient(loss, [x, *layer.trainable_variables])
         return y, *map(tf.convert_to_tensor, gradients)
 
-    expected = run(lambda: lambda layer, *arguments: layer(*arguments))
+    expected = run(lambda: lambda layer, x, seed: layer(x, seed))
     assert len(expected) == 6
     for is_recomputed in (False, True):
         for wrap in (tf.function, lambda function: function):
-            found = wrap(lambda flag=is_recomputed: run(lambda: share([layer, layer], flag)))()
+            found = wrap(lambda f=is_recomputed: run(lambda: apply_repeatedly([layer] * 2, f)))()
             for ours, theirs in zip(found, expected, strict=True):
                 np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
 
@@ -69,9 +69,9 @@ def test_shared_layers_compute_the_same_with_and_without_gradient_checkpointing(
 def test_a_shared_layer_is_traced_once_and_its_weights_are_read_once(layer, x):
     @tf.function
     def run(x):
-        apply = share([layer] * 5)
+        apply = apply_repeatedly([layer] * 5)
         for _ in range(5):
-            x = apply(layer, x, tf.constant((1, 2)))
+            x = apply(layer, x, seed=tf.constant((1, 2)))
         return x
 
     operations = run.get_concrete_function(x).graph.get_operations()
@@ -87,9 +87,9 @@ def test_the_gradients_of_a_shared_kernel_are_added_up_one_call_at_a_time(layer,
     @tf.function
     def run(x):
         with tf.GradientTape() as tape:
-            apply = share([layer] * 5, is_recomputed)
+            apply = apply_repeatedly([layer] * 5, is_recomputed)
             for _ in range(5):
-                x = apply(layer, x, tf.constant((1, 2)))
+                x = apply(layer, x, seed=tf.constant((1, 2)))
         return tape.gradient(x, [type(layer).kernel.variable(layer), *layer.foreign.variables])
 
     operations = run.get_concrete_function(x).graph.get_operations()

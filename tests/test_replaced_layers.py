@@ -179,7 +179,7 @@ def test_a_frozen_encoder_stays_as_it_is_in_fit(inputs):
 def test_word_embeddings_can_be_given_instead_of_ids(inputs, layout):
     encoder = seeded(modeling.AlbertEncoder, layout=layout)
     others = {name: inputs[name] for name in ("input_mask", "segment_ids")}
-    words = tf.gather(encoder.embeddings.words, inputs["input_ids"])  # [B, S, E]
+    words = tf.gather(encoder.embeddings.word_table, inputs["input_ids"])  # [B, S, E]
     found = encoder({"inputs_embeds": words, **others})
     expected = encoder(inputs)
     assert found.keys() == expected.keys()

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.cli.flags import parse
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, free_ports
+from tests.script_runner import tensors
 from tests.training.test_loop import write_records
 
 ROWS = 4
@@ -66,20 +67,15 @@ def finish(process, status=0):
     return output
 
 
-def weights_of(output_dir, step):
-    reader = containers.open_checkpoint(f"{output_dir}/model.ckpt-{step}")
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-
-
 @pytest.mark.ci
 def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tmp_path):
     flags = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
     output = finish(start(folder, tmp_path / "model", *flags))
     assert "device    one CPU, float32: --precision=float32" in output
     run = json.loads((tmp_path / "model" / "run.json").read_text())
-    assert run["flags"]["num_train_steps"] == 1
+    assert run["settings"]["num_train_steps"] == 1
     assert run["config"]["hidden_size"] == 12
-    assert run["device"] == {"devices": "one CPU", "precision": "float32"}
+    assert run["start"]["device"] == {"devices": "one CPU", "precision": "float32"}
 
 
 @pytest.mark.ci
@@ -108,22 +104,23 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(folder, tmp_path
     output = finish(process, EXIT_STATUS)
     assert "SIGTERM: saving after this step" in output
     assert "as requested, and saved it" in output.splitlines()[-1]
-    assert list(store.list_checkpoints(str(tmp_path / "stopped"))) == [0]
-    assert len(store.list_resumable(str(tmp_path / "stopped"))) == 2
+    stopped = RunFolder(str(tmp_path / "stopped"))
+    assert (list(stopped.checkpoints()), len(stopped.resumable())) == ([0], 2)
     finish(start(folder, tmp_path / "stopped", *flags))
-    through = weights_of(tmp_path / "through", 400)
-    for name, value in weights_of(tmp_path / "stopped", 400).items():
+    through = tensors(tmp_path / "through" / "model.ckpt-400")
+    for name, value in tensors(tmp_path / "stopped" / "model.ckpt-400").items():
         assert (value == through[name]).all(), name
 
 
 @pytest.mark.ci
-def test_a_second_process_on_the_same_folder_is_refused(folder, tmp_path):
+def test_a_second_process_on_the_same_folder_is_refused_until_the_first_is_killed(folder, tmp_path):
     first = start(folder, tmp_path / "model", "--num_train_steps=100000")
     wait_for(tmp_path / "model" / "model.ckpt-0.index", first)
-    output = finish(start(folder, tmp_path / "model"), 1)
+    output = finish(start(folder, tmp_path / "model", "--do_train=False", "--do_eval"), 1)
     assert "is in use by another process" in output.splitlines()[-1]
     first.kill()
     first.communicate()
+    finish(start(folder, tmp_path / "model"))
 
 
 def tf_configs(count=2):
@@ -179,8 +176,8 @@ def start_race(tmp_path, vocabulary, output_dir, *flags, **environment):
 
 
 def assert_same(output_dir, other, step):
-    expected = weights_of(other, step)
-    for name, value in weights_of(output_dir, step).items():
+    expected = tensors(other / f"model.ckpt-{step}")
+    for name, value in tensors(output_dir / f"model.ckpt-{step}").items():
         np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-5, err_msg=name)
 
 
@@ -227,8 +224,8 @@ def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(fol
     assert "another worker was lost" in finish(first, EXIT_STATUS).splitlines()[-1]
     for process in start_workers(partial(start, folder, tmp_path / "killed", *flags)):
         finish(process)
-    through = weights_of(tmp_path / "through", 200)
-    for name, value in weights_of(tmp_path / "killed", 200).items():
+    through = tensors(tmp_path / "through" / "model.ckpt-200")
+    for name, value in tensors(tmp_path / "killed" / "model.ckpt-200").items():
         assert (value == through[name]).all(), name
 
 

@@ -17,7 +17,7 @@ from albert_tf.inference.predictors import TextPredictor
 from albert_tf.settings import describe
 from albert_tf.tasks import TaskSpec
 
-SPEC = TaskSpec("poetry", FineTuningSettings, len, FineTuningTask)
+SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, len)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def test_every_row_refers_to_what_exists(spec):
     settings_class, head = tasks.resolve(spec.settings), tasks.resolve(spec.head)
     assert issubclass(settings_class, FineTuningSettings)
     assert issubclass(tasks.resolve(spec.predictor), TextPredictor)
-    assert callable(tasks.resolve(spec.make_task or len))
+    assert spec.task is None or issubclass(tasks.resolve(spec.task), FineTuningTask)
     assert set(spec.head_settings) <= {field.name for field in describe(settings_class)}
     arguments = set(inspect.signature(head.__init__).parameters)
     assert {*spec.head_settings, *spec.head_arguments} <= arguments

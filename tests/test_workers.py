@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from albert_tf import workers
+from albert_tf import files, workers
 from tests.conftest import ROOT
 
 
@@ -81,6 +81,24 @@ def test_users_errors_are_raised_unchanged(num_workers, error):
 def test_other_errors_are_raised_with_their_traceback():
     with pytest.raises(RuntimeError, match=r"in work\n(.|\n)*KeyError: 'x'"):
         list(workers.run(make_failing, (KeyError("x"),), range(9), 2))
+
+
+def make_writers(folder):
+    def work(fails):
+        if fails:
+            while not os.listdir(folder):  # until the other process writes
+                time.sleep(0.01)
+            raise ValueError("no disk")
+        with files.write_atomically(os.path.join(folder, "text")):
+            yield from iter(lambda: time.sleep(0.01), 5)
+
+    return work
+
+
+def test_after_an_error_the_other_processes_leave_no_half_written_files(tmp_path):
+    with pytest.raises(ValueError, match="no disk"):
+        list(workers.run(make_writers, (str(tmp_path),), [False, True], 2))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])

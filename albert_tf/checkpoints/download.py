@@ -57,7 +57,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
     folder = os.path.join(cache, release.name)
     if os.path.isdir(folder):
         return folder
-    files.make_directory(os.path.dirname(folder), "cache_dir")
+    files.ensure_directory(os.path.dirname(folder), "cache_dir")
     with tempfile.TemporaryDirectory(prefix=".download-", dir=cache) as temporary:
         archive = _fetch(release.url, temporary)
         unpacked = os.path.join(temporary, "unpacked")

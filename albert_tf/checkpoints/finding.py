@@ -19,7 +19,6 @@ from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import releases, replacing, run_record
 from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.data import record_index
 from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
 
@@ -149,8 +148,7 @@ def _of_run(folder: str, candidates: list[str]) -> list[str]:
 
 
 def _candidates(folder: str) -> list[str]:
-    ignored = (".", record_index.FOLDER)  # hidden files, and the indexes of records
-    names = [name for name in files.list_directory(folder) if not name.startswith(ignored)]
+    names = [name for name in files.list_directory(folder) if not name.startswith(".")]
     prefixes = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:
         prefixes.append(_VARIABLES)

@@ -18,7 +18,7 @@ from albert_tf import files
 from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
-from albert_tf.config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
 
@@ -46,13 +46,17 @@ def config_to_hugging_face(
         task: the entry `task` of a run's `run.json`, with its name and labels.
 
     Raises:
-        ValueError: task and head differ in their number of labels.
+        ValueError: Hugging Face does not have the activation, or task and head differ in their
+            number of labels.
     """
+    activations = ACTIVATIONS[config.hidden_act]
+    if not activations:
+        raise ValueError(f"Hugging Face's ALBERT does not have hidden_act={config.hidden_act!r}")
     heads = (architecture for name, architecture in _ARCHITECTURES if name in tensors)
     values = config.to_dict() | {
         "model_type": "albert",
         "architectures": [next(heads, "AlbertModel")],
-        "hidden_act": HUGGING_FACE_ACTIVATIONS[config.hidden_act],
+        "hidden_act": activations[0],
         "layer_norm_eps": LAYER_NORM_EPSILON,
         "pad_token_id": 0,
     }

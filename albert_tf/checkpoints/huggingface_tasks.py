@@ -33,7 +33,7 @@ _PROBLEM_TYPES = {
     "regression": REGRESSION,
 }
 _DEFAULT_LABEL = "LABEL_{}"
-_DEFAULT_COUNT = 2  # of labels, which transformers does not write
+_DEFAULT_COUNT = 2  # transformers does not write this number of labels
 
 
 def read_task(values: Mapping[str, Any]) -> dict[str, Any]:

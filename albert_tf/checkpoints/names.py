@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from albert_tf.optimizers import OPTIMIZERS
 from albert_tf.sentence_objectives import SCOPE
 
 BEST = "model.ckpt-best"  # the best checkpoint of a run
@@ -104,8 +105,9 @@ FAMILY_NAMES = {
 # Names of optimizers' and programs' variables besides weights. Hugging Face stores some weights
 # twice (the decoder is the word embeddings) and the position ids 0 to 511; TF-Hub modules have a
 # variable for do_lower_case.
+_SLOTS = "|".join(slot for spec in OPTIMIZERS.values() for slot in spec.slots)
 _BOOKKEEPING = re.compile(
-    r"(^|/)(adam_m|adam_v|lamb_m|lamb_v)$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
+    rf"(^|/)({_SLOTS})$|(^|/)(AdamWeightDecayOptimizer|LAMBOptimizer)"
     r"|^(Adam|AdamW|Lamb|LAMB)/"
     r"|^(global_step|save_counter|_CHECKPOINTABLE_OBJECT_GRAPH|do_lower_case|Variable)$"
     r"|embeddings\.(position_ids|token_type_ids)$|predictions\.decoder\.(weight|bias)$"

@@ -34,7 +34,7 @@ def replacing(folder: str) -> Iterator[str]:
     for hidden in _list_hidden(folder):  # of a process that was killed before it was complete
         files.remove_tree(hidden)
     hidden = os.path.join(folder, _HIDDEN.format(uuid.uuid4().hex[:8]))
-    files.create_directory(hidden)
+    files.ensure_directory(hidden)
     try:
         yield hidden
         with files.write_atomically(os.path.join(hidden, _COMPLETE)):

@@ -7,7 +7,6 @@ lines. Columns are found by name or index, and labels are read from the training
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,13 +26,12 @@ from albert_tf.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning import tables
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
 from albert_tf.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
-MAX_LABELS = 1000  # more indicate a wrong column
 
 
 def labels_of(train: Examples[Example]) -> tuple[str, ...]:
@@ -45,20 +43,16 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """
     lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
     labels = sorted(lines)
-    advice = "Is --label_column right?"
-    if not 2 <= len(labels) <= MAX_LABELS:
-        raise ValueError(
-            f"{train.path}: {len(train)} examples with {len(labels)} different labels "
-            f"({tables.few(labels)}), expected 2 to {MAX_LABELS}. {advice}"
-        )
+    rows.check_number_of_labels(labels, train.path)
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
-            f"{train.path}, line {lines[fraction]}: label {files.shown(fraction)} is a fraction. "
+            f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
             "To predict numbers, pass --is_regression; to predict one of these classes, pass "
-            f"--labels={','.join(sorted(labels, key=_as_number)[: tables.MAX_NAMED])}. {advice}"
+            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. Is "
+            "--label_column right?"
         )
-    tables.check_case(lines, train.path, "or list both in --labels")
+    rows.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
@@ -70,22 +64,21 @@ def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[
         _parse_column(options.text_b_column),
         _parse_label_column(options),
     )
-    splits: dict[str, tuple[Source, ...]] = {}
-    is_empty = True
-    for split in ("train", "dev", "test"):
-        names = [split + extension for extension in EXTENSIONS]
-        existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-        if len(existing) > 1:
-            raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
-        is_empty = is_empty and not existing
-        splits[split] = tuple(
-            Source(name, columns, options.has_header, is_custom=True) for name in existing or names
-        )
-    if is_empty:
+    names = {
+        split: rows.existing_files(data_dir, split, EXTENSIONS)
+        for split in ("train", "dev", "test")
+    }
+    if not any(names.values()):
         raise FileNotFoundError(
             f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
         )
-    return splits
+    return {
+        split: tuple(
+            Source(name, columns, options.has_header, is_custom=True)
+            for name in existing or [split + extension for extension in EXTENSIONS]
+        )
+        for split, existing in names.items()
+    }
 
 
 def _parse_column(text: str | None) -> Column | None:
@@ -190,7 +183,7 @@ def find_task(
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
     labels = options.labels or (recorded_labels(trained.record) if trained is not None else ())
     for label in labels:
-        tables.check_name(label, f"a label of --labels or {run_record.FILE}")
+        rows.check_name(label, f"a label of --labels or {run_record.FILE}")
     task = _make_task(data_dir, options, labels)
     if task.is_regression or task.labels:
         return task

@@ -6,16 +6,16 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning import tables
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.tables import BadRowError, Column, Row, RowReports, ShortRowError
+from albert_tf.finetuning.rows import BadRowError, Column, Row, RowReports, ShortRowError
 from albert_tf.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
@@ -25,6 +25,7 @@ USUAL_NAMES = {
     "label": ("label", "labels"),
     "guid": ("guid", "id", "index", "qid"),
 }
+ALL_NAMES = frozenset().union(*USUAL_NAMES.values())
 
 
 # Cells of a column that belongs to a label, in lower case.
@@ -77,22 +78,24 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
         value = str(value).lower()
     if isinstance(value, list) and not task.is_multi_label:
         raise BadRowError(
-            f"the label is {files.shown(value)}. If texts have any number of labels, pass "
+            f"the label is {files.quote(value)}. If texts have any number of labels, pass "
             "--is_multi_label"
         )
     if not isinstance(value, (str, int, float)) or value == "":
-        raise BadRowError(f"the label is {files.shown(value)}")
-    label = tables.check_name(value, "the label")
+        raise BadRowError(f"the label is {files.quote(value)}")
+    label = rows.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
         if not is_number(label):
-            raise BadRowError(f"label {files.shown(label)}: expected a number")
+            raise BadRowError(f"label {files.quote(label)}: expected a number")
         return label
     if not task.labels or label in task.labels or label in task.unlabeled:
         return label
     if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
         return label.lower()
-    raise BadRowError(f"unknown label {files.shown(label)}; expected {tables.few(task.labels)}")
+    raise BadRowError(
+        f"unknown label {files.quote(label)}; expected {rows.abbreviate(task.labels)}"
+    )
 
 
 def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
@@ -103,13 +106,13 @@ def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     """
     if not isinstance(value, list):
         raise BadRowError(
-            f"the labels are {files.shown(value)}, expected a list of labels in a line of JSON. If "
+            f"the labels are {files.quote(value)}, expected a list of labels in a line of JSON. If "
             "each label has a column with 0 or 1, name all of them in --label_column"
         )
     labels = tuple(parse_label(label, task) for label in value)
     if len(set(labels)) < len(labels):
         raise BadRowError(
-            f"the labels {files.shown(value)} have one of them twice: expected the names of the "
+            f"the labels {files.quote(value)} have one of them twice: expected the names of the "
             "labels, not 0 or 1 for each"
         )
     return labels
@@ -119,7 +122,7 @@ def _is_true(value: Any, column: Column) -> bool:
     """Returns whether the cell of a label is 1."""
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:
-        raise BadRowError(f"column {column!r} is {files.shown(value)}, expected 0 or 1")
+        raise BadRowError(f"column {column!r} is {files.quote(value)}, expected 0 or 1")
     return text in _TRUE
 
 
@@ -132,58 +135,73 @@ def is_number(text: str) -> bool:
 
 
 @dataclasses.dataclass
-class _File:
-    """A file that is being read, and the ids of its examples so far."""
+class _Parser:
+    """Converts the rows of a file to examples.
+
+    Attributes:
+        task: the task.
+        split: the split.
+        source: the file and its columns in the settings.
+        columns: the columns as indices, or as keys of JSON objects.
+        reports: where remarks go.
+        width: the number of columns in the header, if rows may not have more.
+        num_rows: the number of rows before this one, including the header.
+        line_of_guid: id → line of its first example.
+    """
 
     task: ClassificationTask
     split: str
     source: Source
     columns: Columns
     reports: RowReports
-    header: Sequence[str] | None = None
+    width: int | None
+    num_rows: int
     line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def examples(self, numbered: Iterator[tuple[int, tuple[int, Any]]]) -> Iterator[Example]:
-        """Yields the examples in rows given as (row index, (line number, row))."""
-        for index, (line, row) in numbered:
-            try:
-                yield from self._examples_of_row(row, index, line)
-            except (KeyError, TypeError, ValueError) as error:  # `Source.expand` raises others, too
-                self._refuse(line, error)
-
-    def _refuse(self, line: int, error: Exception) -> None:
-        reason = f"no key {error}" if isinstance(error, KeyError) else str(error)
-        is_skipped = self.task.skips_short_rows and isinstance(error, ShortRowError)
-        if is_skipped and self.split != "test":
+    def parse(self, row: Row, line: int) -> list[Example]:
+        """Returns the examples in the next row."""
+        index = self.num_rows
+        self.num_rows += 1
+        try:
+            parts = self._parts(row)
+            examples = [
+                self._example(part, f"{self.split}-{index * len(parts) + number}", line)
+                for number, part in enumerate(parts)
+            ]
+        except ShortRowError:
+            if not self.task.skips_short_rows or self.split == "test":
+                raise
             self.reports.note(line, "too few columns, skipped as in Google's program")
-        else:
-            self.reports.bad(line, reason)
+            return []
+        return list(filter(None, examples))
 
-    def _examples_of_row(self, row: Row | BadRowError, index: int, line: int) -> Iterator[Example]:
-        if isinstance(row, BadRowError):
-            raise row
-        # Only in custom tasks, because Google's program ignores further cells in its tasks.
-        if self.source.is_custom and self.header and len(row) > len(self.header):
-            expected = f"expected {len(self.header)} columns, as in the header, got {len(row)}"
-            raise BadRowError(expected)
-        if self.source.only and tables.cell(row, self.source.only[0]) != self.source.only[1]:
-            return
-        parts: Sequence[Row] = [row]
-        if self.source.expand and isinstance(row, dict):
-            parts = self.source.expand(row)
-        for number, part in enumerate(parts):
-            # Texts first, so that a row without its last column, the label, is reported as short.
-            text_a, text_b = self._texts(part, line)
-            label = self._label(part, line)
-            if label is not None and label in self.task.unlabeled:
-                self.reports.note(line, f"label {label!r}, skipped")
-                continue
-            guid = self._guid(part, f"{self.split}-{index * len(parts) + number}", line)
-            yield Example(guid, text_a, text_b, label, line)
+    def _parts(self, row: Row) -> Sequence[Row]:
+        """Returns the rows that a row of the file stands for."""
+        if self.width is not None and len(row) > self.width:
+            raise BadRowError(f"expected {self.width} columns, as in the header, got {len(row)}")
+        if self.source.only and rows.cell(row, self.source.only[0]) != self.source.only[1]:
+            return []
+        if self.source.expand is None or not isinstance(row, dict):
+            return [row]
+        try:
+            return self.source.expand(row)
+        except KeyError as error:
+            raise BadRowError(f"no key {error}") from None
+        except (TypeError, ValueError) as error:
+            raise BadRowError(str(error)) from None
+
+    def _example(self, row: Row, default_guid: str, line: int) -> Example | None:
+        # Texts first, so that a row without its last column, the label, is reported as short.
+        text_a, text_b = self._texts(row, line)
+        label = self._label(row, line)
+        if label is not None and label in self.task.unlabeled:
+            self.reports.note(line, f"label {label!r}, skipped")
+            return None
+        return Example(self._guid(row, default_guid, line), text_a, text_b, label, line)
 
     def _texts(self, row: Row, line: int) -> tuple[str, str]:
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
-        texts = [tables.text_cell(row, column) for column in columns]
+        texts = [rows.text_cell(row, column) for column in columns]
         for text, column in zip(texts, columns, strict=True):
             if not text.strip():
                 if self.split != "test" and not self.task.skips_short_rows:
@@ -192,16 +210,10 @@ class _File:
         return texts[0], "".join(texts[1:])
 
     def _label(self, row: Row, line: int) -> str | tuple[str, ...] | None:
-        column = self.columns.label
-        if column is None:
+        if self.columns.label is None:
             return None
         try:
-            if isinstance(column, tuple):
-                return self._labels_of_columns(row, column)
-            value = tables.cell(row, column)
-            if self.task.is_multi_label:
-                return parse_labels(value, self.task)
-            label = parse_label(value, self.task)
+            label = self._known_label(row, self.columns.label)
             return None if self.split == "test" and label in self.task.unlabeled else label
         except BadRowError:
             if self.split != "test":
@@ -210,9 +222,13 @@ class _File:
             self.reports.note(line, "no known label, so the test split is not evaluated")
             return None
 
-    def _labels_of_columns(self, row: Row, columns: Sequence[Column]) -> tuple[str, ...]:
-        names = cast(Sequence[str], self.source.columns.label)
-        cells = [tables.cell(row, column) for column in columns]
+    def _known_label(self, row: Row, column: Column | tuple[Column, ...]) -> str | tuple[str, ...]:
+        if not isinstance(column, tuple):
+            value = rows.cell(row, column)
+            parse = parse_labels if self.task.is_multi_label else parse_label
+            return parse(value, self.task)
+        names = _as_tuple(self.source.columns.label)
+        cells = [rows.cell(row, place) for place in column]
         pairs = zip(names, cells, strict=True)
         return tuple(parse_label(name, self.task) for name, cell in pairs if _is_true(cell, name))
 
@@ -220,11 +236,11 @@ class _File:
         column = self.columns.guid
         if column is None or (isinstance(row, dict) and column not in row):
             return default
-        guid = " ".join(tables.check_text(str(tables.cell(row, column)), repr(column)).split())
+        guid = " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
         first = self.line_of_guid.setdefault(guid, line)
         if first != line:
             if self.split == "test":
-                raise BadRowError(f"the id {files.shown(guid)} also occurs in line {first}")
+                raise BadRowError(f"the id {files.quote(guid)} also occurs in line {first}")
             self.reports.note(line, "duplicate id")
         return guid
 
@@ -235,159 +251,140 @@ def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str
         return False
     if source.has_header is not None:
         return source.has_header
-    columns = dataclasses.astuple(source.columns)
-    asked = itertools.chain.from_iterable(x if isinstance(x, tuple) else [x] for x in columns)
-    names = {name.lower() for name in asked if isinstance(name, str)}.union(*USUAL_NAMES.values())
-    return bool(tables.find_header(row, names))
+    asked = [name for x in dataclasses.astuple(source.columns) for name in _as_tuple(x)]
+    names = {name.lower() for name in asked if isinstance(name, str)}
+    return bool(rows.find_header(row, names | ALL_NAMES))
 
 
-def _refuse_example(
-    header: Sequence[str], columns: Columns, task: ClassificationTask, path: str
-) -> None:
-    """Raises a ValueError if the header looks like an example: its label column has a label."""
-    if isinstance(columns.label, tuple) or columns.label is None:
-        return
-    if not (task.labels or task.is_regression):
+def _refuse_example(header: Sequence[str], column: Any, task: ClassificationTask) -> None:
+    """Raises BadRowError if the header looks like an example: its label column has a label."""
+    if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
         return
     try:
-        parse_label(tables.cell(header, columns.label), task)
+        parse_label(rows.cell(header, column), task)
     except BadRowError:
         return
-    raise ValueError(
-        f"{path}, line 1: expected a header, but this looks like an example. It would be skipped "
-        "as a header: add a header line before it."
+    raise BadRowError(
+        "expected a header, but this looks like an example. It would be skipped as a header: add a "
+        "header line before it."
     )
 
 
-def _columns_of(
-    source: Source,
-    path: str,
-    line: int,
-    row: Row | BadRowError,
-    header: Sequence[str] | None,
-    is_test: bool,
-) -> Columns:
-    """Returns the columns of a file, given its first row and that row again if it is a header.
-
-    Raises:
-        ValueError: a column of a custom task does not exist, or the header is ambiguous.
-    """
-    if not source.is_custom:
-        by_name = header is not None and source.has_header is None
-        return _columns_of_header(source.columns, header, path) if by_name else source.columns
-    if isinstance(row, BadRowError):
-        raise ValueError(f"{path}, line {line}: {row}")
-    return _find_columns(source.columns, row, header, path, is_test)
-
-
 def _find_columns(
-    asked: Columns, row: Row, header: Sequence[str] | None, path: str, is_test: bool
+    source: Source, row: Row | BadRowError, header: Sequence[str] | None, is_test: bool
 ) -> Columns:
-    """Returns the columns of a custom task, as indices or as keys of JSON objects.
+    """Returns the columns of a file, as indices or as keys of JSON objects.
+
+    Those of a custom task have the names in the settings, or else usual names. Those of other tasks
+    are where the table of tasks says; where files exist with several headers and without one, they
+    are where the header has their usual names.
 
     Args:
-        asked: the columns in the settings.
+        source: the columns in the settings or in the table.
         row: the first row.
         header: the first row if it is a header, else None.
-        path: the file, for error messages.
-        is_test: whether the label column may be missing.
+        is_test: whether the label column of a custom task may be missing.
 
     Raises:
-        ValueError: a column does not exist.
+        BadRowError: a column of a custom task does not exist, or two columns would be the same.
     """
+    if isinstance(row, BadRowError):
+        if source.is_custom:
+            raise row
+        return source.columns
+    names: Iterable[str] = row if isinstance(row, dict) else header or ()
+    if not source.is_custom and source.has_header is not None:
+        names = ()
+    keys: Iterable[Column] = names if isinstance(row, dict) else itertools.count()
     places: dict[str, Column] = {}
-    if isinstance(row, dict):
-        places = dict(zip(tables.normalized(row), row, strict=True))
-    elif header:
-        places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
-    columns: dict[str, Any] = {}
-    for field, usual in USUAL_NAMES.items():
-        column: Column | tuple[Column, ...] | None = getattr(asked, field)
-        wanted = column if isinstance(column, tuple) else (column,)
-        found = [_place_of(usual if name is None else (name,), places) for name in wanted]
-        is_optional = is_test if field == "label" else column is None and field != "text_a"
-        if None in found and not is_optional:
-            name = wanted[found.index(None)]
-            names = usual if name is None else (name,)
-            raise ValueError(
-                f"{path}, line 1: no column {' or '.join(map(repr, names))} among "
-                f"{files.listed(row)}. Set --{field}_column to its name, or to its index, "
-                "starting at 0."
-            )
-        is_one = not isinstance(column, tuple)
-        columns[field] = found[0] if is_one else None if None in found else tuple(found)
-    return Columns(**columns)
-
-
-def _place_of(names: Sequence[Column], places: Mapping[str, Column]) -> Column | None:
-    """Returns where the first existing column of some names is, or an index itself."""
-    if isinstance(names[0], int):
-        return names[0]
-    return next((places[n] for n in tables.normalized(map(str, names)) if n in places), None)
-
-
-def _columns_of_header(columns: Columns, header: Sequence[str] | None, path: str) -> Columns:
-    """Returns the columns of a task whose files exist with several headers and without one.
-
-    Columns that the header names as usual are where it says, others where the task has them.
-
-    Raises:
-        ValueError: two columns would be the same.
-    """
-    header = header or ()
-    places = {name: place for place, name in reversed([*enumerate(tables.normalized(header))])}
+    for name, key in zip(rows.normalized(names), keys, strict=False):
+        places.setdefault(name, key)
     found: dict[str, Any] = {}
     for field, usual in USUAL_NAMES.items():
-        place, default = _place_of(usual, places), getattr(columns, field)
-        found[field] = default if place is None or default is None else place
+        asked = getattr(source.columns, field)
+        if source.is_custom:
+            is_optional = is_test if field == "label" else asked is None and field != "text_a"
+            found[field] = _custom_column(field, asked, places, is_optional, row)
+        else:
+            place = _place_of(usual, places)
+            found[field] = asked if place is None or asked is None else place
     used = [place for place in found.values() if place is not None]
-    if len(set(used)) < len(used):
-        raise ValueError(
-            f"{path}, line 1: the header {files.listed(header)} does not tell which columns have "
-            "the texts and the label. Name them text_a, text_b and label"
+    if not source.is_custom and len(set(used)) < len(used):
+        raise BadRowError(
+            f"the header {files.quote_all(row)} does not tell which columns have the texts and the "
+            "label. Name them text_a, text_b and label"
         )
     return Columns(**found)
 
 
-def _warn_of_unread_text(
-    path: str, asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
-) -> None:
-    """Logs a warning if a single text is read and another column of the row has text, too.
+def _custom_column(
+    field: str, asked: Any, places: dict[str, Column], is_optional: bool, row: Row
+) -> Any:
+    """Returns the place of a column, or of each column in a tuple; None if there is none."""
+    wanted: list[tuple[Any, ...]] = [(name,) for name in _as_tuple(asked)]
+    if asked is None:
+        wanted = [USUAL_NAMES[field]]
+    found = [_place_of(names, places) for names in wanted]
+    if None not in found:
+        return tuple(found) if isinstance(asked, tuple) else found[0]
+    if is_optional:
+        return None
+    names = " or ".join(map(repr, wanted[found.index(None)]))
+    raise BadRowError(
+        f"no column {names} among {files.quote_all(row)}. "
+        f"Set --{field}_column to its name, or to its index, starting at 0."
+    )
+
+
+def _as_tuple(columns: Any) -> tuple[Any, ...]:
+    """Returns a column or a tuple of columns as a tuple; () for None."""
+    return columns if isinstance(columns, tuple) else tuple(c for c in [columns] if c is not None)
+
+
+def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | None:
+    """Returns where the first existing column of some names is, or an index itself."""
+    if isinstance(names[0], int):
+        return names[0]
+    return next((places[n] for n in rows.normalized(map(str, names)) if n in places), None)
+
+
+def warn_of_unread_text(path: str, cells: Iterable[tuple[Any, Any]]) -> None:
+    """Logs a warning if cells that are not read have several words.
 
     Args:
         path: the file.
+        cells: the (name of the column, cell) pairs that are not read, of a row with a single text.
+    """
+    unread = [name for name, cell in cells if isinstance(cell, str) and len(find_words(cell)) > 1]
+    if unread:
+        logging.warning(
+            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
+            "texts, call the second column text_b, or train with --text_b_column=%s",
+            path,
+            files.quote_all(unread),
+            unread[0],
+        )
+
+
+def _unread_cells(
+    asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
+) -> Iterable[tuple[Any, Any]]:
+    """Yields (name, cell) of what is not read of a row, if a single text is.
+
+    Args:
         asked: the columns in the settings; whoever names a text knows the columns.
         columns: the columns that are read.
         header: the header, or None.
         row: the first row, or an error.
     """
-    is_asked = any(column is not None for column in (asked.text_a, asked.text_b))
-    if isinstance(row, BadRowError) or columns.text_b is not None or is_asked:
+    if isinstance(row, BadRowError) or any(
+        column is not None for column in (columns.text_b, asked.text_a, asked.text_b)
+    ):
         return
-    named = row if isinstance(row, dict) else dict(enumerate(row))
-    read = {columns.text_a, columns.guid}
-    read |= set(columns.label) if isinstance(columns.label, tuple) else {columns.label}
-    unread = [
-        name if header is None or not isinstance(name, int) else header[name]
-        for name in unread_texts(named, read)
-    ]
-    if unread:
-        logging.warning(
-            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
-            "texts, pass --text_b_column=%s",
-            path,
-            files.listed(unread),
-            unread[0],
-        )
-
-
-def unread_texts(row: Mapping[Any, Any], read: Collection[Any]) -> list[Any]:
-    """Returns the columns of a row that have several words and are not among those in `read`."""
-    return [
-        name
-        for name, cell in row.items()
-        if name not in read and isinstance(cell, str) and len(find_words(cell)) > 1
-    ]
+    named = row if isinstance(row, dict) else dict(enumerate(row[: len(header or row)]))
+    for place, cell in named.items():
+        if place not in (columns.text_a, columns.guid, *_as_tuple(columns.label)):
+            yield place if header is None else header[place], cell
 
 
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
@@ -425,7 +422,7 @@ def read_examples(
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
         is_logged: whether remarks about rows are logged.
-        quoting: see `tables.read_rows`.
+        quoting: see `rows.read`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -435,25 +432,25 @@ def read_examples(
     """
     source, path = find_file(task, data_dir, split)
     reports = RowReports(path)
-    numbered = enumerate(tables.read_rows(path, quoting))
+    numbered = rows.read(path, quoting=quoting)
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: the file is empty")
-    _, (line, row) = first
+    line, row = first
     header = row if _is_header(row, source) else None
-    columns = _columns_of(source, path, line, row, header, split == "test")
-    if header:
-        _refuse_example(header, columns, task, path)
+    with reports.row(line):
+        columns = _find_columns(source, row, header, split == "test")
+        if header:
+            _refuse_example(header, columns.label, task)
+    reports.check()
     head = [*itertools.islice(numbered, 1)] if header else [first]
     if source.is_custom and is_logged:
         logging.info("%s: reading the columns %s", path, columns)
-        for _, (_, row) in head:
-            _warn_of_unread_text(path, source.columns, columns, header, row)
-    rows = itertools.chain(head, numbered)
-    examples = list(_File(task, split, source, columns, reports, header).examples(rows))
-    reports.check()
-    if is_logged:
-        reports.log()
-    if not examples:
-        raise ValueError(f"{path}: contains no usable example")
-    return Examples(path, split, examples, task)
+        for _, row in head:
+            warn_of_unread_text(path, _unread_cells(source.columns, columns, header, row))
+    # Only in custom tasks, because Google's program ignores further cells in its tasks.
+    width = len(header) if source.is_custom and header else None
+    parser = _Parser(task, split, source, columns, reports, width, num_rows=int(bool(header)))
+    parsed = reports.parsed(itertools.chain(head, numbered), parser.parse)
+    examples = [example for _, found in parsed for example in found]
+    return reports.examples(split, examples, "example", task, is_logged)

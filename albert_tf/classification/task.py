@@ -496,7 +496,7 @@ def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, 
         if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
             raise ValueError(
                 f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
-                f"labels in columns 3 and 4; got {files.listed(row)}"
+                f"labels in columns 3 and 4; got {files.quote_all(row)}"
             )
         pairs.append((row[2], row[3]))
     return labels, pairs

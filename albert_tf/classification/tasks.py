@@ -157,7 +157,7 @@ def _mark_spans(row: JsonRow) -> list[JsonRow]:
     for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
         start, span = target[f"span{number}_index"], target[f"span{number}_text"]
         if text[start : start + len(span)] != span:
-            raise ValueError(f"the text does not have {files.shown(span)} at character {start}")
+            raise ValueError(f"the text does not have {files.quote(span)} at character {start}")
         spans.append((start, start + len(span), marks))
     for start, end, (left, right) in sorted(spans, reverse=True):
         text = text[:start] + left + text[start:end] + right + text[end:]
@@ -171,7 +171,7 @@ def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
         texts = [row["premise"], row[f"choice{number}"]]
         if row["question"] not in ("cause", "effect"):
             raise ValueError(
-                f"question {files.shown(row['question'])}: expected 'cause' or 'effect'"
+                f"question {files.quote(row['question'])}: expected 'cause' or 'effect'"
             )
         first, second = texts if row["question"] == "effect" else texts[::-1]
         pair = {"text_a": first, "text_b": second}

@@ -193,7 +193,7 @@ def check_new_folder(path: str) -> None:
     files.check_path(path, "--output")
     if files.is_file(path) or (files.is_directory(path) and files.list_directory(path)):
         raise ValueError(f"--output={path} already exists. Name a new folder.")
-    files.make_directory(os.path.dirname(files.real_path(path)), "--output")
+    files.ensure_directory(os.path.dirname(files.real_path(path)), "--output")
 
 
 def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
@@ -227,7 +227,9 @@ def find_task(source: ModelSource) -> dict[str, Any]:
         ValueError: one of these files is damaged.
     """
     from albert_tf.classification import tasks as classification_tasks
-    from albert_tf.token_classification.task import OUTSIDE, RAW, details_of, guess_tags
+    from albert_tf.token_classification.settings import RAW
+    from albert_tf.token_classification.tags import OUTSIDE, guess_tags
+    from albert_tf.token_classification.task import details_of
 
     task = dict(source.run.record.task)
     labels = task.get("labels") or finding.read_labels(source.folder)
@@ -260,7 +262,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     record = _record(settings, source)
     output = files.real_path(settings.output or "")
-    with files.new_directory(output, "--output") as temporary:
+    with files.publish_directory(output, "--output") as temporary:
         if record != RunRecord():
             RunFolder(temporary).write_record(record)
         _WRITERS[settings.output_format](temporary, tensors, target, settings)

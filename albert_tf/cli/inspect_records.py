@@ -5,8 +5,7 @@ r"""Prints the content of pre-training records: instances as text, and counts.
 
 prints the first instances, with the tokens to predict in brackets, and then statistics of all
 records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. Records
-created by Google's and albert_zh's programs can be read as well; --write_index adds the index that
-they lack, with which every process reads only its own records of remote files.
+created by Google's and albert_zh's programs can be read as well.
 """
 
 from __future__ import annotations
@@ -233,10 +232,6 @@ class Settings(InputSettings):
         "", "File (.png, .pdf or .svg) to plot histograms to; if empty, only counts are printed."
     )
 
-    write_index: bool = setting(
-        False, "Also write an index of the records of each file, to records.index beside it."
-    )
-
     def __post_init__(self) -> None:
         """Checks the name of the plot."""
         super().__post_init__()
@@ -278,7 +273,7 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 def run(settings: Settings) -> None:
     """Prints instances and statistics of the records, and plots histograms if asked to."""
-    paths = records.exclude_own_files(files.expand_patterns(settings.input_file, "--input_file"))
+    paths = records.exclude_metadata(files.expand_patterns(settings.input_file, "--input_file"))
     if settings.plot:
         named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
         files.check_outputs({"--plot": settings.plot}, {"--input_file": paths, **named})
@@ -297,5 +292,3 @@ def run(settings: Settings) -> None:
         print(f"\n{statistics.summary(objective)}")
     if settings.plot:
         plot_statistics(statistics, settings.plot)
-    for path in paths if settings.write_index else ():
-        records.write_index(path)

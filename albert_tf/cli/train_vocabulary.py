@@ -53,7 +53,7 @@ TOO_SMALL = (
 )
 OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
 MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample this few or fewer
-CHUNK_BYTES = 1 << 20  # text in memory at a time
+CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
 SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
 
@@ -160,7 +160,7 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
         try:
             yield from lines
         except Exception as error:
-            reading_errors.append(error)  # SentencePiece raises a RuntimeError in its place
+            reading_errors.append(error)  # SentencePiece replaces it with a RuntimeError
             raise
 
     try:
@@ -177,7 +177,7 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
             num_threads=TRAINING_THREADS,
             pad_id=0,
             unk_id=1,
-            bos_id=-1,  # none
+            bos_id=-1,  # no such symbol
             eos_id=-1,
             control_symbols=list(SPECIAL_TOKENS),
             user_defined_symbols=list(settings.user_defined_symbols),
@@ -214,8 +214,8 @@ def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     Raises:
         ValueError: `vocab_size` is too small for the characters.
     """
-    # Imported late: needs TensorFlow. Not `bert_vocab_from_dataset`, because its words differ from
-    # those that `FullTokenizer` splits.
+    # Unlike the words of `bert_vocab_from_dataset`, those of `BasicTokenizer` are what
+    # `FullTokenizer` splits.
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
 
     vocabulary: list[str] = wordpiece_tokenizer_learner_lib.learn(
@@ -303,7 +303,7 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
                 f"{path} already exists, and records and models created with it depend on it. "
                 "Choose another --output_prefix, or pass --overwrite to replace it."
             )
-    files.make_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
+    files.ensure_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 
 
 def run(settings: Settings) -> None:

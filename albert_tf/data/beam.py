@@ -2,7 +2,7 @@
 
     plan → read chunks → encode each (`encoding`) → group by output → shuffle and write
 
-Files are divided into tasks by their sizes alone (`corpus`), and all workers read and encode tasks
+Files are divided into jobs by their sizes alone (`corpus`), and all workers read and encode jobs
 in parallel. With the same seed and chunk size, each output has the same bytes as that of `create`
 if it fits into one shuffle group there. The records of one output are shuffled in the memory of one
 worker: use so many outputs (`name@4096`) that each fits.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import collections
 import functools
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -32,10 +31,10 @@ from albert_tf.data.records import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.sources import Source
 
-COUNTS = -1  # key of the counts; those of the records are the outputs, from 0
+COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
-FRAMES_AT_ONCE = 1000  # written
-MAX_SHARES = 4096  # elements that the pipeline starts with; a share of the tasks is planned in each
+FRAMES_AT_ONCE = 1000  # records per write
+MAX_SHARES = 4096  # elements at the start of the pipeline; each plans its share of the jobs
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
 # Short names that Beam does not know.
@@ -61,11 +60,11 @@ def _pieces(
         yield output, (chunk.position, number, slots, frames)
 
 
-def _tasks(
+def _jobs(
     share: int, shares: int, sources: list[Source], chunk_bytes: int, input_format: str
-) -> list[corpus.Task]:
-    """Returns a share of the tasks. The plan is made again, because it is larger than the files."""
-    return corpus.plan_tasks(sources, chunk_bytes, input_format)[share::shares]
+) -> list[corpus.ReadJob]:
+    """Returns a share of the jobs. The plan is made again, because it is larger than the files."""
+    return corpus.plan_jobs(sources, chunk_bytes, input_format)[share::shares]
 
 
 def _encode(
@@ -122,11 +121,7 @@ def _write_output(
         order = shuffling.random_order(len(made), random_seed, output)
         for first in range(0, len(order), FRAMES_AT_ONCE):
             write([made[at][2] for at in order[first : first + FRAMES_AT_ONCE]])
-    return {
-        "name": os.path.basename(path),
-        "instances": len(made),
-        "bytes": files.file_size(path),
-    }
+    return create.describe_output(path, len(made))
 
 
 def _finish(
@@ -169,14 +164,14 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     """Adds the steps to the pipeline."""
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
-    shares = min(MAX_SHARES, len(corpus.plan_tasks(job.sources, *text)))
+    shares = min(MAX_SHARES, len(corpus.plan_jobs(job.sources, *text)))
     outputs = job.outputs
     seed = settings.random_seed
     _ = (
         pipeline
         | "shares" >> beam.Create(range(shares))
-        | "plan" >> beam.FlatMap(_tasks, shares, job.sources, *text)
-        | "read chunks" >> beam.FlatMap(corpus.read_task, *text)
+        | "plan" >> beam.FlatMap(_jobs, shares, job.sources, *text)
+        | "read chunks" >> beam.FlatMap(corpus.read_job, *text)
         | "spread" >> beam.Reshuffle()
         | "encode" >> beam.FlatMap(_encode, settings, len(outputs.paths))
         | "by output" >> beam.GroupByKey()
@@ -208,7 +203,7 @@ def _pipeline_options(settings: Settings) -> Any:
     """Returns the options of the pipeline."""
     options = [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options]
     if settings.runner.rpartition(".")[2].lower() == "daskrunner":
-        # The first of two options of the same name is overruled.
+        # Of two options with the same name, the last one, which is the user's, counts.
         options.insert(0, f"--dask_npartitions={DASK_PARTITIONS}")
     return _import_beam().options.pipeline_options.PipelineOptions(options)
 
@@ -235,5 +230,5 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
             return job.metadata
         with beam.Pipeline(runner, options) as pipeline:
             _build(pipeline, job, settings)
-        create.remove_half_written(outputs)  # by workers that were killed
+        files.remove_half_written(outputs.all_files)  # left by killed workers
         return records.load_metadata(outputs.metadata_file)

@@ -5,13 +5,13 @@ between documents. With `input_format="documents"` each file is a document, and 
 line is a JSON object; `text_formats` parses these. With "wikiextractor" a document is between
 `<doc …>` and `</doc>`.
 
-`plan_tasks` divides the files by their sizes alone, without reading them:
+`plan_jobs` divides the files by their sizes alone, without reading them:
 
-* A large file is cut every `chunk_bytes` bytes. A task holds the documents between the first
+* A large file is cut every `chunk_bytes` bytes. A job holds the documents between the first
   document boundary at or after its start and the first one at or after its end. Both neighbors find
-  the same boundary, so that every document is in exactly one task.
+  the same boundary, so that every document is in exactly one job.
 * Small files are packed together.
-* A compressed, Parquet or Arrow file is one task. It is cut in the same places as the text it
+* A compressed, Parquet or Arrow file is one job. It is cut in the same places as the text it
   contains, one chunk after the other.
 
 A chunk is identified by the number of its file and its offset there, from which its random seeds
@@ -32,43 +32,53 @@ from albert_tf import files
 from albert_tf.data import sources
 from albert_tf.data.sources import Source
 
-SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = INPUT_FORMATS = (
-    "sentences",
-    "documents",
-    "jsonl",
-    "wikiextractor",
-)
-
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
-BORROWED_BYTES = 1 << 18  # of another document, for a chunk that has only one
+BORROWED_BYTES = 1 << 18  # how much a chunk with one document may borrow of another one
 COMPRESSION_RATIO = 4  # assumed for small compressed files
 
+
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """How the documents in a text file are separated.
+
+    Attributes:
+        expected: what an error says about the format.
+        end: matches the end of a document.
+        gap: matches the end of one document and the start of the next, in text with Unix line ends.
+    """
+
+    expected: str
+    end: re.Pattern[bytes]
+    gap: re.Pattern[bytes]
+
+
+SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
-_NOWHERE = re.compile(rb"(?!)")
 _END_OF_LINE = re.compile(_LINE_END)
-_END_OF_DOCUMENT = {
-    SENTENCES: re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
-    DOCUMENTS: _NOWHERE,  # only the end of the file
-    JSONL: _END_OF_LINE,
-    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*" + _LINE_END),
+_NOWHERE = re.compile(rb"(?!)")
+_FORMATS = {
+    SENTENCES: _Format(
+        "Expected one sentence per line and a blank line between documents; split the text into "
+        "sentences first.",
+        end=re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
+        gap=re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
+    ),
+    DOCUMENTS: _Format("Expected lines of text.", end=_NOWHERE, gap=_NOWHERE),
+    JSONL: _Format(
+        "Expected one JSON object per line.",
+        end=_END_OF_LINE,
+        gap=re.compile(rb"\S[ \t]*\n\s*\S"),
+    ),
+    WIKIEXTRACTOR: _Format(
+        "Expected the output of WikiExtractor.",
+        end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
+        gap=re.compile(rb"</doc>[ \t]*\n\s*\S"),
+    ),
 }
-# The end of one document and the start of the next, in text with Unix line ends.
-_TWO_DOCUMENTS = {
-    SENTENCES: re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
-    DOCUMENTS: _NOWHERE,
-    JSONL: re.compile(rb"\S[ \t]*\n\s*\S"),
-    WIKIEXTRACTOR: re.compile(rb"</doc>[ \t]*\n\s*\S"),
-}
-_EXPECTED = {
-    SENTENCES: "Expected one sentence per line and a blank line between documents; split the text "
-    "into sentences first.",
-    DOCUMENTS: "Expected lines of text.",
-    JSONL: "Expected one JSON object per line.",
-    WIKIEXTRACTOR: "Expected the output of WikiExtractor.",
-}
+INPUT_FORMATS = tuple(_FORMATS)
 
 # Number of the file and offset in its text.
 Position = tuple[int, int]
@@ -144,24 +154,6 @@ class Chunk:
             digest.update(part.data)
         return digest.hexdigest()
 
-    def lines(self) -> Iterator[list[str]]:
-        """Yields the lines of each part; see `lines_of`."""
-        yield from lines_of(self.parts)
-
-
-def lines_of(parts: Iterable[Part]) -> Iterator[list[str]]:
-    """Yields the lines of each part. A part starts and ends at a document boundary.
-
-    Raises:
-        ValueError: the text is not UTF-8, or a line is too long for a sentence; the message names
-            the file and the line.
-    """
-    for part in parts:
-        lines = part.lines()
-        for number, line in enumerate(lines):
-            part.check_sentence(line, number)
-        yield lines
-
 
 @dataclasses.dataclass(frozen=True)
 class Span:
@@ -184,12 +176,12 @@ class Span:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class ReadJob:
     """What one process reads: a range of a file, or several small files.
 
     Attributes:
         spans: the ranges, of which several are whole files and one chunk.
-        next_file: the file from which a single document of this task may borrow another one.
+        next_file: the file from which a single document of this job may borrow another one.
         is_stream: whether this is a large compressed file: read by one process, encoded by all.
     """
 
@@ -208,8 +200,8 @@ class Task:
         return sum(span.size for span in self.spans)
 
 
-def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[Task]:
-    """Divides files into tasks of about `chunk_bytes` bytes of text, sorted by position.
+def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[ReadJob]:
+    """Divides files into jobs of about `chunk_bytes` bytes of text, sorted by position.
 
     Args:
         source_files: the files; only their sizes and kinds are used.
@@ -227,13 +219,13 @@ def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: s
                 f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
             )
     source_files = [source for source in source_files if source.size]
-    tasks: list[Task] = []
+    jobs: list[ReadJob] = []
     packs: list[list[tuple[Source, str]]] = []
     packed = chunk_bytes  # size of the last pack
     for source, following in zip(source_files, [*source_files[1:], *source_files[:1]], strict=True):
         size = _text_size(source)
         if size >= chunk_bytes:
-            tasks += _tasks_of_file(source, following.path, chunk_bytes, input_format)
+            jobs += _jobs_of_file(source, following.path, chunk_bytes, input_format)
             continue
         if packed >= chunk_bytes:
             packs.append([])
@@ -245,8 +237,8 @@ def plan_tasks(source_files: Sequence[Source], chunk_bytes: int, input_format: s
         packs[-1] += last
     for pack in packs:
         spans = tuple(Span(source) for source, _ in pack)
-        tasks.append(Task(spans, next_file=pack[-1][1]))
-    return sorted(tasks, key=lambda task: task.position)
+        jobs.append(ReadJob(spans, next_file=pack[-1][1]))
+    return sorted(jobs, key=lambda job: job.position)
 
 
 def _text_size(source: Source) -> int:
@@ -254,28 +246,19 @@ def _text_size(source: Source) -> int:
     return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
 
 
-def streams(source_files: Sequence[Source], chunk_bytes: int) -> list[Source]:
-    """Returns the large compressed files, each of which only one process can read."""
-    return [
-        source
-        for source in source_files
-        if not source.is_splittable and _text_size(source) >= chunk_bytes
-    ]
-
-
-def _tasks_of_file(
+def _jobs_of_file(
     source: Source, next_file: str, chunk_bytes: int, input_format: str
-) -> Iterator[Task]:
-    """Yields the tasks of a large file."""
+) -> Iterator[ReadJob]:
+    """Yields the jobs of a large file."""
     if not source.is_splittable:
-        yield Task((Span(source),), next_file, is_stream=True)
+        yield ReadJob((Span(source),), next_file, is_stream=True)
         return
     step, smallest = _steps(chunk_bytes, input_format)
     start = 0
     while source.size >= start + step + smallest:
-        yield Task((Span(source, start, start + step),), next_file)
+        yield ReadJob((Span(source, start, start + step),), next_file)
         start += step
-    yield Task((Span(source, start),), next_file)
+    yield ReadJob((Span(source, start),), next_file)
 
 
 def _document_limit(chunk_bytes: int) -> int:
@@ -302,17 +285,17 @@ def read_chunks(
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: see `read_task`.
+        ValueError: see `read_job`.
     """
-    for task in plan_tasks(sources.find_sources(paths), chunk_bytes, input_format):
-        yield from read_task(task, chunk_bytes, input_format)
+    for job in plan_jobs(sources.find_sources(paths), chunk_bytes, input_format):
+        yield from read_job(job, chunk_bytes, input_format)
 
 
-def read_task(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a task: one, several of a compressed file, or none without text.
+def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a job: one, several of a compressed file, or none without text.
 
     Args:
-        task: planned with the same arguments.
+        job: planned with the same arguments.
         chunk_bytes: target size of a chunk, in bytes of text.
         input_format: one of INPUT_FORMATS.
 
@@ -320,20 +303,20 @@ def read_task(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk
         FileNotFoundError: a file does not exist.
         ValueError: a line is far too long, or a gzip file is corrupt; the message names the file.
     """
-    if len(task.spans) == 1:
-        yield from _read_span(task, chunk_bytes, input_format)
+    if len(job.spans) == 1:
+        yield from _read_span(job, chunk_bytes, input_format)
         return
     parts = []
-    for span in task.spans:
+    for span in job.spans:
         with sources.open_source(span.source.path) as (stream, _):
             parts.append(_make_part(span.source.path, 0, stream.read()))
-    borrowed = _borrow(task, parts, input_format)
-    yield Chunk(task.position, tuple(parts), task.size, borrowed)
+    borrowed = _borrow(job, parts, input_format)
+    yield Chunk(job.position, tuple(parts), job.size, borrowed)
 
 
-def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a task with one span."""
-    (span,) = task.spans
+def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a job with one span."""
+    (span,) = job.spans
     source = span.source
     with sources.open_source(source.path) as (stream, raw):
         if span.start:
@@ -345,8 +328,8 @@ def _read_span(task: Task, chunk_bytes: int, input_format: str) -> Iterator[Chun
             stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
-                consumed = task.size if source.is_splittable else raw.tell()
-                borrowed = _borrow(task, [part], input_format, window, stop)
+                consumed = job.size if source.is_splittable else raw.tell()
+                borrowed = _borrow(job, [part], input_format, window, stop)
                 yield Chunk((source.number, start), (part,), consumed - read_bytes, borrowed)
                 read_bytes = consumed
             begin = stop
@@ -358,7 +341,7 @@ def _cuts(
 ) -> Iterator[tuple[int, int | None]]:
     """Yields the start and the end of each chunk of a span; the end is None at the end of the file.
 
-    The chunks of a stream are those that `plan_tasks` makes of a file whose size is known.
+    The chunks of a stream are those that `plan_jobs` makes of a file whose size is known.
     """
     start = span.start
     if span.end is not None:
@@ -384,7 +367,7 @@ def _unix_line_ends(data: bytes) -> bytes:
 
 
 def _borrow(
-    task: Task,
+    job: ReadJob,
     parts: Sequence[Part],
     input_format: str,
     window: _Window | None = None,
@@ -395,22 +378,21 @@ def _borrow(
     It is the one that follows in the same file, at offset `stop` of the window, or else the first
     one of the next file.
     """
-    if _num_documents(parts, input_format) != 1:
+    if not _has_one_document(parts, input_format):
         return ()
     if window and input_format != DOCUMENTS and (part := window.document(stop)):
         return (part,)
-    if task.next_file == parts[0].path and not parts[0].offset:  # there is only this document
+    if job.next_file == parts[0].path and not parts[0].offset:  # there is only this document
         return ()
-    with sources.open_source(task.next_file) as (stream, _):
-        part = _Window(task.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
+    with sources.open_source(job.next_file) as (stream, _):
+        part = _Window(job.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
     return (part,) if part else ()
 
 
-def _num_documents(parts: Sequence[Part], input_format: str) -> int:
-    """Returns the number of documents, where 2 stands for two or more."""
+def _has_one_document(parts: Sequence[Part], input_format: str) -> bool:
+    """Returns whether the parts contain one document, neither none nor several."""
     with_text = [part.data for part in parts if not part.data.isspace()]
-    has_two = any(map(_TWO_DOCUMENTS[input_format].search, with_text))
-    return 2 if has_two else min(2, len(with_text))
+    return len(with_text) == 1 and not _FORMATS[input_format].gap.search(with_text[0])
 
 
 class _Window:
@@ -480,7 +462,7 @@ class _Window:
         if not offset:
             return 0
         is_document = self._input_format == DOCUMENTS
-        pattern = _END_OF_LINE if is_document else _END_OF_DOCUMENT[self._input_format]
+        pattern = _END_OF_LINE if is_document else _FORMATS[self._input_format].end
         limit = offset + self._limit
         searched = offset
         self.reaches(offset + READ_BYTES)
@@ -524,7 +506,7 @@ class _Window:
         self.reaches(offset + BORROWED_BYTES)
         data = self._data[offset - self._start :][:BORROWED_BYTES]
         begin = len(data) - len(data.lstrip())
-        if match := _END_OF_DOCUMENT[self._input_format].search(data, begin):
+        if match := _FORMATS[self._input_format].end.search(data, begin):
             end = match.end()
         elif self._has_ended and self._end <= offset + BORROWED_BYTES:
             end = len(data)
@@ -551,7 +533,7 @@ def _line_number(path: str, offset: int) -> int:
 def _line_too_long(path: str, line: int, input_format: str) -> ValueError:
     return ValueError(
         f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
-        f"{_EXPECTED[input_format]}"
+        f"{_FORMATS[input_format].expected}"
     )
 
 
@@ -560,7 +542,7 @@ def text_checksum(chunk_checksums: Iterable[str]) -> str:
 
     It is computed from the content, because sizes and modification times are unreliable: a copy of
     the same text has a new time, and `rsync -t` can give a different text of the same size the same
-    time. It costs nothing where the text is read anyway, and about one percent of a full run where
+    time. It costs nothing where the text is read anyway, and a second for each 150 megabytes where
     it is only compared.
     """
     digest = hashlib.blake2b(digest_size=16)

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import SharedDraws, mask_batch, num_to_predict, starts_word
+from albert_tf.data.masking import BatchStream, mask_batch, num_to_predict, starts_word
 from albert_tf.data.settings import (
     DOC_SENTENCES,
     FULL_SENTENCES,
@@ -183,7 +183,7 @@ def _correct_unknown_pieces(
     unknown = np.flatnonzero(ids == tokenizer.unk_id)
     ends = np.cumsum([len(pieces) for pieces in encoded])
     lines = np.searchsorted(ends, unknown, side="right")
-    places = unknown - ends[lines]  # from the end of the line: -1 is its last piece
+    places = unknown - ends[lines]  # counted from the end of the line: -1 is its last piece
     word_starts[unknown] = [
         starts_word(spelled[line][place])
         for line, place in zip(lines.tolist(), places.tolist(), strict=True)
@@ -244,7 +244,9 @@ def _with_separators(documents: Documents, sep_id: int) -> Documents:
 
     A separator is the last token of the sentence before it.
     """
-    firsts = documents.document_starts[1:-1]  # sentences that start a document, without the first
+    firsts = documents.document_starts[
+        1:-1
+    ]  # sentences that start a document, except the first document
     at = [documents.sentence_starts[first] for first in firsts]
     added = np.zeros(len(documents.sentence_starts), np.int64)
     added[firsts] = 1
@@ -360,7 +362,7 @@ def _build_batch(
         settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
-        SharedDraws(rng),
+        BatchStream(rng),
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return masked | {
@@ -432,7 +434,7 @@ def _rows_of_pass(
     if settings.instance_format == FULL_SENTENCES:
         starts = available.sentence_starts
         ends = np.array(starts[1:])
-        ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # without the separators
+        ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # exclude the separators
         yield from _sentences_that_fit(starts[:-1], ends.tolist(), max_tokens)
         return
     for document in range(documents.num_documents):

@@ -30,8 +30,8 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
-class Draws(Protocol):
-    """The random numbers of a batch of instances."""
+class RandomStream(Protocol):
+    """The random numbers for masking a batch; each row is an instance."""
 
     def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
         """Returns the next number in [0, 1) of each row: float64 [n].
@@ -44,8 +44,8 @@ class Draws(Protocol):
         """Returns the next integer in [0, limit) of each row: int32 [n]; `rows` as above."""
 
 
-class SharedDraws:
-    """Draws from one generator: the numbers of a row depend on the other rows of the batch.
+class BatchStream:
+    """One generator for the batch: the numbers of a row depend on the other rows.
 
     Args:
         rng: the generator.
@@ -55,16 +55,16 @@ class SharedDraws:
         self._rng = rng
 
     def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-        """See `Draws`."""
+        """See `RandomStream`."""
         return self._rng.random(len(rows))
 
     def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
-        """See `Draws`."""
+        """See `RandomStream`."""
         return self._rng.integers(0, limit, len(rows), dtype=np.int32)
 
 
-class NumberedDraws:
-    """Draws of numbered instances: their numbers depend only on the seed and the instance's number.
+class PerInstanceStream:
+    """A stream for each numbered instance, which depends only on the seed and that number.
 
     Row n of an endless table of random numbers belongs to instance n. A batch is the same as a part
     of a larger one, whatever process makes it.
@@ -87,23 +87,23 @@ class NumberedDraws:
     ) -> None:
         # Two numbers for each candidate that is tried, and two for each prediction; tokens are
         # chosen twice with `do_permutation`, and permuted.
-        draws = 2 * seq_length * (1 + settings.do_permutation) + 3 * settings.prediction_slots
-        blocks = -(-draws // _PHILOX_BLOCK)
+        numbers = 2 * seq_length * (1 + settings.do_permutation) + 3 * settings.prediction_slots
+        blocks = -(-numbers // _PHILOX_BLOCK)
         bits = np.random.Philox(seed=np.random.SeedSequence(seed)).advance(first * blocks)
         self._table = np.random.Generator(bits).random((count, blocks * _PHILOX_BLOCK))
-        self._used = np.zeros(count, np.int64)  # how many numbers of each row
+        self._used = np.zeros(count, np.int64)  # [N], count of numbers drawn from each row
 
     def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-        """See `Draws`."""
+        """See `RandomStream`."""
         wanted = np.bincount(rows, minlength=len(self._used))  # [N]
-        before = wanted.cumsum() - wanted  # [N], numbers for earlier rows
+        before = wanted.cumsum() - wanted  # [N], count of numbers drawn for earlier rows
         columns = self._used[rows] + np.arange(len(rows)) - before[rows]  # [n]
         self._used += wanted
         drawn: NDArray[np.float64] = self._table[rows, columns]
         return drawn
 
     def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
-        """See `Draws`."""
+        """See `RandomStream`."""
         return (self.uniform(rows) * limit).astype(np.int32)
 
 
@@ -211,7 +211,7 @@ def _choose(
     candidates: _Candidates,
     budget: NDArray[np.int64],
     probabilities: NDArray[np.float64],
-    draws: Draws,
+    stream: RandomStream,
     taken: NDArray[np.bool_],
 ) -> None:
     """Chooses n-grams of candidates until the budgets are spent, and marks them in `taken`.
@@ -224,7 +224,7 @@ def _choose(
         candidates: the candidates.
         budget: int64 [N], maximum number of positions to choose.
         probabilities: float64 [ngram], probability of each n-gram length.
-        draws: the random numbers.
+        stream: the random numbers.
         taken: bool [N, C + ngram + 1], candidates chosen so far; updated in place.
     """
     width = taken.shape[1]
@@ -238,12 +238,12 @@ def _choose(
     while rows.size:
         # Fisher-Yates shuffle: draws the next candidate of a random permutation of each row.
         base = rows * width
-        swap = base + step + (draws.uniform(rows) * (counts[rows] - step)).astype(np.int64)
+        swap = base + step + (stream.uniform(rows) * (counts[rows] - step)).astype(np.int64)
         candidate = order.take(swap)
         order[swap] = order.take(base + step)
 
         at = base + candidate
-        length = 1 + np.searchsorted(thresholds, draws.uniform(rows), side="right")
+        length = 1 + np.searchsorted(thresholds, stream.uniform(rows), side="right")
         begin, remaining = flat_ends.take(at), left.take(rows)
         size = flat_ends.take(at + length) - begin
         for _ in range(len(thresholds)):
@@ -279,7 +279,7 @@ def _replace(
     rows: NDArray[np.int64],
     mask_id: int,
     vocab_size: int,
-    draws: Draws,
+    stream: RandomStream,
 ) -> NDArray[np.int32]:
     """Returns the tokens that replace the chosen ones: [MASK], the original or a random token.
 
@@ -290,21 +290,21 @@ def _replace(
         rows: int64 [n], the instance of each, ascending.
         mask_id: id of [MASK].
         vocab_size: V.
-        draws: the random numbers.
+        stream: the random numbers.
     """
-    draw = draws.uniform(rows)  # [n]
+    draw = stream.uniform(rows)  # [n]
     # Random tokens come from the whole vocabulary, special tokens included, as in Google's program.
-    replaced = draws.integers(rows, vocab_size)  # [n]
+    replaced = stream.integers(rows, vocab_size)  # [n]
     replaced = np.where(draw < MASK_SHARE + KEPT_SHARE, original, replaced)
     return np.where(draw < MASK_SHARE, np.int32(mask_id), replaced)
 
 
 def _permute_within_rows(
-    positions: NDArray[np.int64], seq_length: int, draws: Draws
+    positions: NDArray[np.int64], seq_length: int, stream: RandomStream
 ) -> NDArray[np.int64]:
     """Shuffles ascending flat `positions` within each row of the batch."""
     rows = positions // seq_length
-    return positions[np.lexsort((draws.uniform(rows), rows))]
+    return positions[np.lexsort((stream.uniform(rows), rows))]
 
 
 def _predictions(
@@ -345,7 +345,7 @@ def mask_batch(
     settings: MaskingSettings,
     mask_id: int,
     vocab_size: int,
-    draws: Draws,
+    stream: RandomStream,
     labels: NDArray[np.int32] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Chooses the tokens to predict and masks them, or replaces them with random tokens.
@@ -361,7 +361,7 @@ def mask_batch(
         settings: how tokens are chosen.
         mask_id: id of [MASK].
         vocab_size: V; random tokens are drawn uniformly from the whole vocabulary.
-        draws: the random numbers.
+        stream: the random numbers.
         labels: int32 [N, S], the ids to predict; defaults to `input_ids`.
 
     Returns:
@@ -379,16 +379,16 @@ def mask_batch(
     candidates = _find_candidates(word_starts, maskable, settings)
     taken = np.zeros(candidates.ends.shape, bool)
 
-    _choose(candidates, budget, probabilities, draws, taken)
+    _choose(candidates, budget, probabilities, stream, taken)
     positions = _positions_of(taken, candidates, maskable)
     masked.reshape(-1)[positions] = _replace(
-        input_ids.take(positions), positions // seq_length, mask_id, vocab_size, draws
+        input_ids.take(positions), positions // seq_length, mask_id, vocab_size, stream
     )
     if settings.do_permutation:
-        _choose(candidates, budget, probabilities, draws, taken)
+        _choose(candidates, budget, probabilities, stream, taken)
         both = _positions_of(taken, candidates, maskable)
         moved = np.setdiff1d(both, positions, assume_unique=True)
-        source = _permute_within_rows(moved, seq_length, draws)
+        source = _permute_within_rows(moved, seq_length, stream)
         masked.reshape(-1)[moved] = input_ids.take(source)
         positions = both
     predictions = _predictions(positions, labels, settings.prediction_slots)

@@ -40,8 +40,8 @@ def run(settings: Settings) -> Result:
         metadata = engine.create_pretraining_data(settings)
         outputs = Outputs.parse(settings.output_file, settings.compression)
         tokenizer = load_tokenizer(settings)
-        create.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
-        report.log(metadata, settings)
+        report.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
+        report.log_counts(metadata, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run the same command again to resume") from None
     return Result(metadata)

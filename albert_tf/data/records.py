@@ -10,7 +10,6 @@ any sentence objective (`sentence_objectives`), by default ALBERT's: 0 if the se
 
 from __future__ import annotations
 
-import array
 import contextlib
 import dataclasses
 import glob
@@ -18,22 +17,14 @@ import gzip
 import hashlib
 import itertools
 import json
-import math
 import os
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any
 
 from albert_tf import files
-from albert_tf.data import record_checksums, record_index
-from albert_tf.data.tfrecord import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    checksum,
-    frame_header,
-    has_good_length,
-)
+from albert_tf.data.tfrecord import FOOTER_BYTES, HEADER_BYTES, checksum, has_good_length
 
 # Feature → (dtype on disk, width), where the width is the name of a setting or a number.
 FEATURES: dict[str, tuple[str, str | int]] = {
@@ -47,9 +38,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
-MAX_RECORD_BYTES = 2**31 - 1  # the size limit of protobuf messages
 COMPRESSION_LEVEL = 6
-_PIECE_BYTES = 1 << 20  # bytes per read, so that a corrupt length cannot exhaust memory
 METADATA_SUFFIX = ".records.json"
 _VOCABULARY = {"file": str, "size": int, "checksum": str}  # what metadata say of the vocabulary
 MAX_SHARDS = 100_000  # in one folder; more would take an hour to create
@@ -66,6 +55,7 @@ class RecordFileInfo:
         vocabulary: the vocabulary's `checksum` (SHA-256 of its file), `size` and `file`.
         mask_id: id of [MASK].
         metadata_file: path of the metadata file.
+        checksum: SHA-256 of all metadata, in hexadecimal: text and settings determine the records.
     """
 
     instances: int
@@ -73,6 +63,7 @@ class RecordFileInfo:
     vocabulary: dict[str, Any]
     mask_id: int
     metadata_file: str
+    checksum: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,10 +93,8 @@ class Outputs:
 
     @property
     def all_files(self) -> list[str]:
-        """Paths of the record files, of their indexes and checksums, and of the metadata file."""
-        beside = (record_index.path_of, record_checksums.path_of)
-        others = [of(path) for path in self.paths for of in beside]
-        return [*self.paths, *others, self.metadata_file]
+        """Paths of the record files and of the metadata file."""
+        return [*self.paths, self.metadata_file]
 
     @classmethod
     def parse(cls, pattern: str, compression: str = "") -> Outputs:
@@ -139,9 +128,6 @@ class Outputs:
 def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[bytes]], None]]:
     """Opens a record file for writing; the file appears at `path` only when it is complete.
 
-    The checksum of the file and, if it is not compressed, its index are written as well (see
-    `record_checksums` and `record_index`).
-
     Args:
         path: the file.
         compression: "" or "gzip".
@@ -149,292 +135,86 @@ def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[byte
     Yields:
         A function that writes the frames of some records.
     """
-    offsets = array.array("q", [0])
     with files.write_atomically(path, "wb") as stream:
-        hashed = _HashedStream(stream)
         if compression:
             # Without name and time in the gzip header, equal records result in equal files.
-            with gzip.GzipFile(
-                "", "wb", COMPRESSION_LEVEL, cast(IO[bytes], hashed), mtime=0
-            ) as packed:
+            with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
                 yield packed.writelines
         else:
-
-            def write(frames: Sequence[bytes]) -> None:
-                hashed.write(b"".join(frames))
-                for frame in frames:
-                    offsets.append(offsets[-1] + len(frame))
-
-            yield write
-            record_index.write(path, offsets)
-    record_checksums.write(path, hashed.content.hexdigest())
+            yield stream.writelines
 
 
-class _HashedStream:
-    """A stream for writing that computes the SHA-256 of what is written, in `content`."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.content = hashlib.sha256()
-        self.flush = stream.flush
-
-    def write(self, data: bytes) -> int:
-        self.content.update(data)
-        return self._stream.write(data)
-
-
-def is_gzip(path: str) -> bool:
-    """Returns whether a record file is gzip-compressed."""
-    with files.open_unbuffered(path) as stream:
-        header = stream.read(HEADER_BYTES) or b""
-    # The length of a first record of 560 kB looks like gzip's magic bytes.
-    return header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
-
-
-class Place(NamedTuple):
-    """Where a record is in an uncompressed file.
-
-    Attributes:
-        number: its index, starting at 0.
-        offset: the position of its header, in bytes.
-        size: the size of its content, in bytes.
-    """
-
-    number: int
-    offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        """The position of the next record, in bytes."""
-        return self.offset + HEADER_BYTES + self.size + FOOTER_BYTES
-
-
-def read_records(path: str, start: int = 0) -> Generator[bytes]:
-    """Yields the records of a TFRecord file, gzip-compressed or not.
+@contextlib.contextmanager
+def open_records(path: str) -> Iterator[tuple[Iterator[bytes], bool]]:
+    """Opens a TFRecord file for reading.
 
     Args:
-        path: the file.
-        start: number of records to leave out at the beginning. They are not read, if
-            `has_places(path)`.
+        path: the file, gzip-compressed or not.
 
-    Raises:
-        ValueError: the file is truncated or corrupt; the message names the file and the record
-            number, starting at 1.
+    Yields:
+        Its records, and whether it is gzip-compressed. Reading raises a ValueError that names the
+        file and the number of the record, starting at 1, if the file is truncated or corrupt.
     """
-    first = 0, 0
-    if start and has_places(path):
-        with contextlib.closing(find_places(path, start)) as places:
-            place = next(places, None)
-        if place is None:
-            return
-        first = (place.number, place.offset)
-        start = 0
-    yield from itertools.islice(_read_contents(path, *first), start, None)
+    with files.open_binary(path) as stream:
+        header = stream.read(HEADER_BYTES)
+        stream.seek(0)
+        # The length of a first record of 560 kB looks like gzip's magic bytes.
+        is_gzip = header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
+        contents = gzip.GzipFile(fileobj=stream) if is_gzip else stream
+        yield _read_contents(contents, path), is_gzip
 
 
-def write_index(path: str) -> None:
-    """Writes the index of a file that was created without one, after reading all of its records.
-
-    Raises:
-        ValueError: the file is compressed, truncated or corrupt.
-    """
-    if is_gzip(path):
-        raise ValueError(
-            f"{path}: compressed with gzip, in which records cannot be found by an index. "
-            "Decompress it first: `gzip -dc FILE > NEW_FILE`"
-        )
-    sizes = (HEADER_BYTES + len(record) + FOOTER_BYTES for record in read_records(path))
-    record_index.write(path, list(itertools.accumulate(sizes, initial=0)))
-
-
-def _damaged_content(path: str, number: int) -> ValueError:
-    return ValueError(f"{path}, record {number + 1}: its content is damaged. Create it again.")
-
-
-def has_places(path: str) -> bool:
-    """Returns whether `find_places` can be used: for local files, and remote ones with an index.
-
-    Compressed files have none: there, a record can only be found by decompressing those before it.
-    Remote files without an index are read fastest from start to end: a request for a few bytes
-    takes as long as one for megabytes.
-    """
-    if files.is_remote(path):
-        return record_index.find(path) is not None
-    return not is_gzip(path)
-
-
-def find_places(path: str, start: int = 0) -> Generator[Place]:
-    """Yields where records of an uncompressed file are: from its index, or else from their headers.
-
-    Args:
-        path: the file. Without an index it must be local.
-        start: number of records to leave out at the beginning.
-
-    Raises:
-        ValueError: see `read_records`.
-    """
-    index = record_index.find(path)
-    if index is None:
-        yield from itertools.islice(_places_by_headers(path), start, None)
-        return
-    for number, (offset, end) in enumerate(itertools.pairwise(index.offsets(start)), start):
-        yield Place(number, offset, end - offset - HEADER_BYTES - FOOTER_BYTES)
-
-
-def _places_by_headers(path: str) -> Iterator[Place]:
-    """Yields where the records of a local file are."""
-    end = files.file_size(path)
-    offset = number = 0
-    with files.open_unbuffered(path) as stream:
-        while offset < end:
-            stream.seek(offset)
-            try:
-                size = _content_size(stream.read(HEADER_BYTES) or b"", end - offset)
-            except (EOFError, ValueError) as error:
-                raise _unreadable(path, number, error) from None
-            place = Place(number, offset, size)
-            yield place
-            offset = place.end
-            number += 1
-
-
-def read_places(path: str, places: Sequence[Place]) -> list[bytes]:
-    """Returns the contents of some records; consecutive records are read at once.
-
-    Args:
-        path: the file.
-        places: where the records are, in the order of the file.
-
-    Raises:
-        ValueError: there is no such record, or its content does not match its checksum.
-    """
-    contents: list[bytes] = []
-    runs = list(_adjacent(places))
-    pieces = files.read_ranges(path, [(run[0].offset, run[-1].end) for run in runs])
-    for run, data in zip(runs, pieces, strict=True):
-        for place in run:
-            begin = place.offset - run[0].offset
-            at = begin + HEADER_BYTES
-            end = begin + HEADER_BYTES + place.size
-            content = data[at:end]
-            if data[begin:at] != frame_header(place.size):
-                raise ValueError(
-                    f"{path}, record {place.number + 1}: not where its header or its index says "
-                    f"({record_index.path_of(path)}). Create the file again"
-                )
-            if checksum(content) != data[end : end + FOOTER_BYTES]:
-                raise _damaged_content(path, place.number)
-            contents.append(content)
-    return contents
-
-
-def _adjacent(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Yields the places in lists of neighbors, up to about `_PIECE_BYTES` each."""
-    run: list[Place] = []
-    for place in places:
-        if run and (run[-1].end != place.offset or place.end - run[0].offset > _PIECE_BYTES):
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
-
-
-def _unreadable(path: str, number: int, error: Exception) -> ValueError:
-    """Returns the error about a record, given by its index, that cannot be found or read."""
-    reason = "the file ends early" if isinstance(error, EOFError) else str(error)
-    return ValueError(f"{path}, record {number + 1}: {reason}. Create it again.")
-
-
-def _read_contents(path: str, number: int = 0, offset: int = 0) -> Iterator[bytes]:
-    """Yields the content of each record.
-
-    Args:
-        path: the file.
-        number: index of the first record to read; not 0 only in uncompressed files.
-        offset: the position of its header.
-    """
-    is_compressed = is_gzip(path)
-    # The number of bytes from the next record on.
-    left = math.inf if is_compressed else files.file_size(path) - offset
-    with files.open_binary(path) as raw:
-        if offset:
-            raw.seek(offset)
-        # `read1` returns all data before the point where decompression fails.
-        read = gzip.GzipFile(fileobj=raw).read1 if is_compressed else raw.read
-        data = b""  # a buffer
-        at = 0  # the offset in it of the next record
+def _read_contents(stream: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[bytes]:
+    for number in itertools.count(1):
         try:
-            while True:
-                if len(data) < at + HEADER_BYTES:
-                    data = _extend(data[at:], HEADER_BYTES, read)
-                    at = 0
-                    if not data:
-                        return
-                number += 1
-                begin = at + HEADER_BYTES
-                size = _content_size(data[at:begin], left)
-                end = begin + size
-                at = begin + size + FOOTER_BYTES
-                if len(data) < at:
-                    data = _extend(data[begin:], size + FOOTER_BYTES, read)
-                    begin = 0
-                    end = size
-                    at = size + FOOTER_BYTES
-                    if len(data) < at:
-                        raise EOFError
-                left -= HEADER_BYTES + size + FOOTER_BYTES
-                content = data[begin:end]
-                if checksum(content) != data[end:at]:
-                    raise ValueError("its content is damaged")
-                yield content
+            content = _read_content(stream)
         except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
-            raise _unreadable(path, max(number, 1) - 1, error) from None
+            reason = "the file ends early" if isinstance(error, EOFError) else error
+            raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
+        if content is None:
+            return
+        yield content
 
 
-def _content_size(header: bytes, left: float) -> int:
-    """Returns the size of a record's content in bytes.
-
-    Args:
-        header: the first HEADER_BYTES of the record.
-        left: number of bytes in the file from the header on.
+def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
+    """Returns the content of the next record; None at the end.
 
     Raises:
         EOFError: the record extends past the end of the file.
-        ValueError: the header is corrupt.
+        ValueError: the record is corrupt.
     """
+    header = stream.read(HEADER_BYTES)
+    if not header:
+        return None
     if len(header) < HEADER_BYTES:
         raise EOFError
-    size = int.from_bytes(header[:8], "little")
-    if header != frame_header(size):
+    if not has_good_length(header):
         raise ValueError(
             "the checksum of its length is wrong: the file is corrupt or not a TFRecord file"
         )
-    if size > MAX_RECORD_BYTES:
-        raise ValueError(f"its length is {size} bytes, but a record has at most {MAX_RECORD_BYTES}")
-    if HEADER_BYTES + size + FOOTER_BYTES > left:
+    size = int.from_bytes(header[:8], "little")
+    data = stream.read(size + FOOTER_BYTES)
+    if len(data) < size + FOOTER_BYTES:
         raise EOFError
-    return size
+    content = data[:size]
+    if checksum(content) != data[size:]:
+        raise ValueError("its content is damaged")
+    return content
 
 
-def _extend(data: bytes, count: int, read: Callable[[int], bytes]) -> bytes:
-    """Returns `data` extended to at least `count` bytes, or less at the end of the file."""
-    pieces = [data]
-    length = len(data)
-    while length < count and (piece := read(_PIECE_BYTES)):
-        pieces.append(piece)
-        length += len(piece)
-    return b"".join(pieces)
+def read_records(path: str) -> Iterator[bytes]:
+    """Yields the records of a TFRecord file, gzip-compressed or not.
+
+    Raises:
+        ValueError: see `open_records`.
+    """
+    with open_records(path) as (contents, _):
+        yield from contents
 
 
 def count_records(path: str) -> int:
-    """Returns the number of records in a TFRecord file, gzip-compressed or not.
-
-    Raises:
-        ValueError: see `read_records`.
-    """
-    return sum(1 for _ in _read_contents(path))
+    """Returns the number of records in a TFRecord file; errors as in `read_records`."""
+    return sum(1 for _ in read_records(path))
 
 
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
@@ -467,6 +247,7 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
     for folder, wanted in by_folder.items():
         for metadata_file in _find_metadata(folder):
             metadata = load_metadata(metadata_file)
+            described = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
             for entry in metadata["files"]:
                 path = wanted.get(entry["name"], "")
                 if path and files.file_size(path) == entry["bytes"]:
@@ -476,17 +257,14 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                         vocabulary=metadata["vocabulary"],
                         mask_id=metadata["mask_id"],
                         metadata_file=metadata_file,
+                        checksum=described,
                     )
     return result
 
 
-def exclude_own_files(paths: Sequence[str]) -> list[str]:
-    """Returns the paths without metadata and indexes, which patterns such as `data/*` match too."""
-    return [
-        path
-        for path in paths
-        if not path.endswith(METADATA_SUFFIX) and os.path.basename(path) != record_index.FOLDER
-    ]
+def exclude_metadata(paths: Sequence[str]) -> list[str]:
+    """Returns the paths without metadata files, which patterns such as `data/*` match too."""
+    return [path for path in paths if not path.endswith(METADATA_SUFFIX)]
 
 
 def _is_count(value: Any) -> bool:

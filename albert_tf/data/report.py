@@ -1,4 +1,4 @@
-"""Logs the counts of text and instances at the end of a run, and warns if they look wrong.
+"""Logs some instances and the counts at the end of a run, and warns if the counts look wrong.
 
 Text in the wrong format or language also produces records, but models learn little from them. The
 counts are therefore compared with those of well-formed text.
@@ -7,13 +7,17 @@ counts are therefore compared with those of well-formed text.
 from __future__ import annotations
 
 import collections
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
+from albert_tf.data.records import FEATURES, read_records
 from albert_tf.data.settings import EncodingSettings
+from albert_tf.data.tfrecord import decode_example
+from albert_tf.tokenization import Tokenizer
 
 # In well-formed text, the labels are about equally frequent (of two, 50 to 60 % are 1), and about
 # 0.1 % of the tokens are unknown. The latter rises to 5 % with typographic quotes, which the
@@ -24,12 +28,23 @@ MAX_IMBALANCE = 1 / 6  # deviation of the fraction of instances with a label fro
 MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 
-def log(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
+def log_instances(paths: Sequence[str], tokenizer: Tokenizer, count: int) -> None:
+    """Logs the first instances, cycling through the outputs, as Google's program does."""
+    interleaved = itertools.zip_longest(*map(read_records, paths))
+    present = filter(None, itertools.chain.from_iterable(interleaved))
+    for record in itertools.islice(present, count):
+        features = decode_example(record)
+        ids = features["input_ids"][features["input_mask"] > 0].tolist()
+        logging.info("*** Example ***")
+        logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
+        for name in FEATURES:
+            logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
+
+
+def log_counts(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
     """Logs the counts of a metadata file, with a warning for each likely problem."""
     counts = collections.Counter[str](metadata["counts"])
-    instances = counts["instances"]
-    sentences = counts["sentences"]
-    tokens = counts["tokens"]
+    instances, sentences, tokens = counts["instances"], counts["sentences"], counts["tokens"]
     labels = "".join(
         f", {counts[f'label_{label}'] / instances:.2%} of the instances labeled {label}"
         for label in range(1, settings.objective.num_classes)
@@ -59,32 +74,8 @@ def find_problems(
         settings: the settings the records were created with.
         vocabulary: file name of the vocabulary.
     """
-    problems = _problems_of_text(counts, settings)
-    if problems:
-        problems.append(
-            "Consider --split_sentences if lines are paragraphs, --input_format=documents if "
-            "blank lines do not separate documents, or another --max_seq_length."
-        )
-    if counts["unknown"] > MAX_UNKNOWN * counts["tokens"]:
-        problems.append(
-            f"{counts['unknown'] / counts['tokens']:.0%} of the tokens are not in the vocabulary "
-            f"{vocabulary}. Choose one for the language and the letter case of the text with "
-            f"--spm_model_file or --vocab_file (now --do_lower_case={settings.do_lower_case})."
-        )
-    if not counts["predictions"]:
-        problems.append(
-            f"no token is masked (masked_lm_prob={settings.masked_lm_prob:g}): models can learn "
-            "only the sentence objective from these records. Raise --masked_lm_prob."
-        )
-    return problems
-
-
-def _problems_of_text(counts: collections.Counter[str], settings: EncodingSettings) -> list[str]:
-    """Returns messages about signs that sentences or documents were not split as intended."""
-    objective = settings.objective
-    max_seq_length = settings.max_seq_length
-    instances = counts["instances"]
-    sentences = counts["sentences"]
+    instances, sentences = counts["instances"], counts["sentences"]
+    objective, max_seq_length = settings.objective, settings.max_seq_length
     # At least four standard deviations: by chance, a few instances may all have the same label.
     tolerance = max(MAX_IMBALANCE * instances, 2 * math.sqrt(instances))
     problems = [
@@ -104,5 +95,21 @@ def _problems_of_text(counts: collections.Counter[str], settings: EncodingSettin
         problems.append(
             f"instances have {length:.0f} tokens on average: with max_seq_length={max_seq_length} "
             "most of each sequence is padding, which takes as much time to train on as text."
+        )
+    if problems:
+        problems.append(
+            "Consider --split_sentences if lines are paragraphs, --input_format=documents if "
+            "blank lines do not separate documents, or another --max_seq_length."
+        )
+    if counts["unknown"] > MAX_UNKNOWN * counts["tokens"]:
+        problems.append(
+            f"{counts['unknown'] / counts['tokens']:.0%} of the tokens are not in the vocabulary "
+            f"{vocabulary}. Choose one for the language and the letter case of the text with "
+            f"--spm_model_file or --vocab_file (now --do_lower_case={settings.do_lower_case})."
+        )
+    if not counts["predictions"]:
+        problems.append(
+            f"no token is masked (masked_lm_prob={settings.masked_lm_prob:g}): models can learn "
+            "only the sentence objective from these records. Raise --masked_lm_prob."
         )
     return problems

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 PARQUET_MAGIC = b"PAR1"
 ARROW_MAGIC = b"ARROW1"
-ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # of Hugging Face's datasets; no text starts like this
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # Hugging Face's datasets write streams
 MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
 
 _BATCH_ROWS = 256
@@ -44,7 +44,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _damaged(path: str, error: Exception) -> Exception:
-    if isinstance(error, OSError) and error.errno:  # not about the content
+    if isinstance(error, OSError) and error.errno:  # an error of the system, not of the content
         return error
     return ValueError(f"{path}: corrupt Parquet or Arrow file: {error}")
 

@@ -223,7 +223,7 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         "What is to be learned from segment pairs: whether they are in order or swapped (sop), "
         "whether the second one is random (nsp) or nothing (none); if not given, sop, or none "
         "without pairs.",
-        choices=sentence_objectives.OBJECTIVES.keys(),  # of the moment, with one's own
+        choices=sentence_objectives.OBJECTIVES.keys(),  # a view: includes objectives added later
         decides=MODEL,
     )
     random_next_sentence: bool = setting(
@@ -263,16 +263,17 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
                 f"instance_format={self.instance_format!r} does not have: expected {NONE!r}, or "
                 f"instance_format={' or '.join(PAIR_FORMATS)}"
             )
-        unknown = {
+        unknown_to_albert_zh = {
             f"instance_format={self.instance_format}": self.instance_format != SEGMENT_PAIR,
             "ngram above 1": self.ngram > 1,
             "do_permutation": self.do_permutation,
             f"sentence_objective={self.objective.abbreviation}": self.objective != find(SOP),
         }
-        if self.albert_zh_compat and any(unknown.values()):
-            names = " or ".join(name for name, given in unknown.items() if given)
+        given = [name for name, is_given in unknown_to_albert_zh.items() if is_given]
+        if self.albert_zh_compat and given:
             raise ValueError(
-                f"albert_zh_compat cannot be combined with {names}, which albert_zh does not have"
+                f"albert_zh_compat cannot be combined with {' or '.join(given)}, which albert_zh "
+                "does not have"
             )
 
     @property

@@ -4,21 +4,23 @@ Each record is spilled to disk, to a random slot of its output file. Later, the 
 are read back in groups as large as memory allows, and each group is shuffled. Random slots combined
 with a random order within each group make a uniformly random permutation of all records.
 
-Blocks are written under a temporary name and then renamed, so that a block is either complete or
-does not exist.
+A block is a file of records sorted by slot, written under a temporary name and then renamed, so
+that it is either complete or does not exist. Little-endian integers of 8 bytes precede the records:
+the number of records before each slot and after the last one, and the offset in bytes of each
+record and of the end.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
 
-NUM_SLOTS = 4096  # over all outputs; the slots of an output limit the number of its groups
+NUM_SLOTS = 4096  # in all outputs together; an output has at most as many groups as slots
 SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block
 
 _ORDER = 2  # mixed into the seed, so that this order has a separate random stream
@@ -52,10 +54,10 @@ def draw_slots(
 
 
 class Spill:
-    """Buffers records and writes them to disk in blocks, sorted by slot.
+    """Buffers the records of a chunk and writes them to disk in blocks.
 
     Args:
-        path: path prefix of the blocks, which are named `<path>-000.spill`, …
+        stem: path prefix of the blocks, which are named `<stem>-000.spill`, …
         num_outputs: number of output files.
 
     Attributes:
@@ -63,8 +65,8 @@ class Spill:
         written: size of the records in these blocks, in bytes.
     """
 
-    def __init__(self, path: str, num_outputs: int):
-        self.path = path
+    def __init__(self, stem: str, num_outputs: int):
+        self.stem = stem
         self.num_outputs = num_outputs
         self.blocks: list[str] = []
         self.written = 0
@@ -86,33 +88,30 @@ class Spill:
             return
         slots = np.concatenate(self._slots)
         order = np.argsort(slots, kind="stable")
-        lengths = np.fromiter(map(len, self._records), np.int64, len(slots))[order]
-        bounds = np.arange(_num_slots(self.num_outputs) + 1)
-        records_before = np.searchsorted(slots[order], bounds)
-        bytes_before = np.concatenate(([0], lengths.cumsum()))[records_before]
-        path = f"{self.path}-{len(self.blocks):03d}.spill"
+        records_before = np.searchsorted(slots[order], np.arange(_num_slots(self.num_outputs) + 1))
+        records = [self._records[at] for at in order.tolist()]
+        offsets = np.cumsum([0, *map(len, records)])
+        path = f"{self.stem}-{len(self.blocks):03d}.spill"
         with files.write_atomically(path, "wb") as stream:
-            for header in (records_before, bytes_before, lengths):
-                stream.write(header.astype("<i8").tobytes())
-            stream.writelines(map(self._records.__getitem__, order.tolist()))
+            stream.write(np.concatenate([records_before, offsets]).astype("<i8").tobytes())
+            stream.writelines(records)
         self.blocks.append(path)
         self.written += self._bytes
         self._records, self._slots, self._bytes = [], [], 0
 
 
 def shuffled(
-    blocks: Iterable[str], output: int, num_outputs: int, groups: int, random_seed: int
+    blocks: Sequence[str], output: int, num_outputs: int, groups: int, random_seed: int
 ) -> Iterator[bytes]:
     """Yields the records of an output from all blocks, in random order.
 
     Args:
-        blocks: the spilled blocks. The result depends on their order.
+        blocks: paths of the blocks. The result depends on their order.
         output: index of the output, starting at 0.
         num_outputs: number of outputs.
         groups: number of groups into which the slots are divided; one is in memory at a time.
         random_seed: the run's seed.
     """
-    blocks = list(blocks)
     each = slots_per_output(num_outputs)
     bounds = [output * each + each * group // groups for group in range(groups + 1)]
     for group, (begin, end) in enumerate(itertools.pairwise(bounds)):
@@ -131,7 +130,7 @@ def random_order(count: int, random_seed: int, output: int, group: int = 0) -> l
 
 def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[bytes]:
     """Yields the records of the slots `begin` (inclusive) to `end` (exclusive) of one block."""
-    bounds = _num_slots(num_outputs) + 1
+    num_slots = _num_slots(num_outputs)
     with open(path, "rb") as stream:
 
         def integers(start: int, count: int) -> list[int]:
@@ -139,16 +138,12 @@ def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[b
             found: list[int] = np.frombuffer(stream.read(8 * count), "<i8").tolist()
             return found
 
-        (num_records,) = integers(bounds - 1, 1)
-        (first,), (last,) = integers(begin, 1), integers(end, 1)
-        (offset,) = integers(bounds + begin, 1)
-        lengths = integers(2 * bounds + first, last - first)
-        stream.seek(8 * (2 * bounds + num_records) + offset)
-        data = stream.read(sum(lengths))
-    at = 0
-    for length in lengths:
-        yield data[at : at + length]
-        at += length
+        (first,), (last,), (total,) = (integers(slot, 1) for slot in (begin, end, num_slots))
+        offsets = integers(num_slots + 1 + first, last - first + 1)
+        stream.seek(8 * (num_slots + 1 + total + 1) + offsets[0])
+        data = stream.read(offsets[-1] - offsets[0])
+    for start, stop in itertools.pairwise(offsets):
+        yield data[start - offsets[0] : stop - offsets[0]]
 
 
 def _num_slots(num_outputs: int) -> int:

@@ -27,7 +27,7 @@ try:
 except ImportError:  # the extra `zstd` is not installed
     zstd = None
 
-OPENED_AT_ONCE = 16  # remote files answer slowly
+OPENED_AT_ONCE = 16  # because remote files answer slowly
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ _DECOMPRESSORS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] =
     b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
 }
 _MAGIC_BYTES = 8
-_ZSTANDARD_WINDOW_LOG = 31  # of `zstd --long=31`
+_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
 _DAMAGED = (EOFError, OSError, zlib.error, *((zstd.ZstdError,) if zstd else ()))
 
 
@@ -122,6 +122,8 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         try:
             yield open_compressed(path, raw), raw
         except _DAMAGED as error:
-            if isinstance(error, OSError) and error.errno:  # not about the content
+            if (
+                isinstance(error, OSError) and error.errno
+            ):  # an error of the system, not of the content
                 raise
             raise ValueError(f"{path}: corrupt {name} file: {error}") from None

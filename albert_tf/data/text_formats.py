@@ -38,16 +38,13 @@ def sentences_of(parts: Iterable[corpus.Part], settings: TextSettings) -> Iterat
     """Yields the sentences of each part, with "" between documents.
 
     Args:
-        parts: parts of a chunk read by `corpus.read_task` with `settings.input_format`.
+        parts: parts of a chunk read by `corpus.read_job` with `settings.input_format`.
         settings: how to parse it.
 
     Raises:
         ValueError: the text is not UTF-8 or not JSON, lacks the field, or has a line too long for a
             sentence; the message names the file and the line.
     """
-    if settings.input_format == corpus.SENTENCES and not settings.split_sentences:
-        yield from corpus.lines_of(parts)
-        return
     for part in parts:
         lines: list[str] = []
         for number, paragraph in _paragraphs(part, settings):
@@ -116,7 +113,7 @@ def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> st
         raise error(f"expected a JSON object, found a {type(record).__name__}")
     if field not in record:
         raise error(
-            f"no field {field!r}; its fields: {files.listed(record)}. Set --text_field to "
+            f"no field {field!r}; its fields: {files.quote_all(record)}. Set --text_field to "
             "the one that contains the text."
         )
     text = record[field]

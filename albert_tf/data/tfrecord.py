@@ -25,8 +25,8 @@ _MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # protobuf tags of Features.feature
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # size of a frame before and after the content
-MAX_BITS = 56  # of an integer: a varint of eight bytes has seven bits per byte
-_TABLE_BITS = 16  # of integers whose varints are looked up
+MAX_BITS = 56  # largest integers: a varint of eight bytes has seven bits per byte
+_TABLE_BITS = 16  # smaller integers have their varints looked up in a table
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
-EXAMPLES_AT_ONCE = 256  # in memory for `checksum`
+EXAMPLES_AT_ONCE = 256  # examples that `checksum` holds in memory
 
 Batch = dict[str, NDArray[Any]]
 

@@ -107,7 +107,7 @@ class BatchRunner:
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
         total = -(-count // self.batch_size)
         if self.shows_progress:
-            batches = progress.shown(batches, "predicting", total)
+            batches = progress.with_progress(batches, "predicting", total)
         for numbers, batch in batches:
             for name, values in self._step(batch).items():
                 for number, row in zip(numbers.tolist(), np.asarray(values), strict=True):

@@ -64,7 +64,7 @@ def fine_tune(
     """
     planned = sweeps.plan_runs(settings)
     if settings.export_dir:
-        files.make_directory(settings.export_dir, "--export_dir")
+        files.ensure_directory(settings.export_dir, "--export_dir")
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(devices.open_devices(settings))
         if len(planned) > 1 and devices.is_multi_worker(opened.strategy):

@@ -28,7 +28,8 @@ from albert_tf.tasks import (
     REGRESSION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import Tags, recorded_tags
+from albert_tf.token_classification.tags import Tags
+from albert_tf.token_classification.task import recorded_tags
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
 

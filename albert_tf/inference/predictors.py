@@ -34,8 +34,8 @@ from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prediction import BatchRunner
 from albert_tf.finetuning.results import as_json
+from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.sequences import TokenSequences
-from albert_tf.finetuning.tables import BadRowError, Row
 from albert_tf.finetuning.task import Outputs, Split
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
@@ -48,14 +48,9 @@ from albert_tf.serving.pretrained_model import pool
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.task import (
-    Sentence,
-    TokenClassifier,
-    cut,
-    find_spans,
-    join_tokens,
-    make_features,
-)
+from albert_tf.token_classification.reading import Sentence
+from albert_tf.token_classification.tags import cut, find_spans, join_tokens
+from albert_tf.token_classification.task import TokenClassifier, make_features
 from albert_tf.tokenization import MASK_TOKEN as MASK
 from albert_tf.tokenization import Tokenizer, split_pairs
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.tables import BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.inference import reading
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import (
@@ -199,8 +199,8 @@ def _prepare(path: str, settings: Settings, model_folder: ModelFolder) -> None:
     model = None if path.endswith(NPY) else model_folder.folder
     files.check_outputs({"--embeddings_file": path}, {"--model_dir": model, **settings.input_files})
     if os.path.dirname(path):
-        files.make_directory(os.path.dirname(path), "--embeddings_file")
-    files.remove_half_written(path)
+        files.ensure_directory(os.path.dirname(path), "--embeddings_file")
+    files.remove_half_written([path])
 
 
 def _write(path: str, embed: Any, blocks: Iterator[Block]) -> None:

@@ -6,17 +6,16 @@ Rows from a pipe are yielded as soon as they arrive, so that each line is answer
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, TypeVar
 
-from absl import logging
-
 from albert_tf import files
-from albert_tf.classification.reading import USUAL_NAMES, unread_texts
-from albert_tf.finetuning import tables
-from albert_tf.finetuning.tables import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
+from albert_tf.classification.reading import ALL_NAMES, USUAL_NAMES, warn_of_unread_text
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
 from albert_tf.inference.settings import STANDARD_INPUT
 from albert_tf.race import reading as race
 from albert_tf.race.reading import Question
@@ -62,28 +61,22 @@ class _Lines:
                 encoding = "utf-8"
 
 
-def _rows(lines: _Lines, form: str, path: str) -> Iterator[NumberedRow]:
-    """Yields (line, row), with the line number where the row begins; names columns by a header."""
-    rows = tables.parse_rows((line + "\n" for line in lines), form, path)
-    return _with_names(rows) if form in (TABS, COMMAS) else rows
-
-
-def _with_names(rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
     """Yields rows as name → value if the first row is a header; otherwise, as they are."""
-    header: Sequence[str] = ()
-    for number, (line, row) in enumerate(rows):
-        if isinstance(row, BadRowError):
+    first = next(numbered, None)
+    if first is None:
+        return
+    header = rows.find_header(first[1], _NAMES)
+    if not header:
+        yield first
+    for line, row in numbered:
+        if not header or isinstance(row, BadRowError):
             yield line, row
-            continue
-        if not number and (header := tables.find_header(row, _NAMES)):
-            continue
-        if not header:
-            yield line, row
-        elif len(row) != len(header):
+        elif len(row) == len(header):
+            yield line, dict(zip(header, row, strict=True))
+        else:
             expected = f"expected {len(header)} columns, as in the header, got {len(row)}"
             yield line, BadRowError(expected)
-        else:
-            yield line, dict(zip(header, row, strict=True))
 
 
 def read_blocks(
@@ -103,45 +96,43 @@ def read_blocks(
         ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
     if path == STANDARD_INPUT:
-        reports = RowReports("standard input")
-        yield from _blocks(sys.stdin.buffer, form, parse, reports, waits=True)
+        yield from _blocks(sys.stdin.buffer, form, parse, "standard input", waits=True)
         return
     with files.open_binary(path) as stream:
-        reports = RowReports(path)
-        blocks = list(_blocks(stream, form, parse, reports, waits=False))
+        blocks = list(_blocks(stream, form, parse, path, waits=False))
     yield from blocks
 
 
 def _blocks(
-    stream: IO[bytes],
-    form: str,
-    parse: Callable[[Row], InputType],
-    reports: RowReports,
-    waits: bool,
+    stream: IO[bytes], form: str, parse: Callable[[Row], InputType], path: str, waits: bool
 ) -> Iterator[list[tuple[int, InputType]]]:
     lines = _Lines(stream)
+    numbered = rows.parse_lines((line + "\n" for line in lines), form, path)
+    if form in (TABS, COMMAS):
+        numbered = _with_names(numbered)
+    first = next(numbered, None)
+    if first is None:
+        raise ValueError(f"{path}: contains no input")
+
+    def parse_row(row: Row, line: int) -> InputType:
+        given = parse(row)
+        if line == first[0]:
+            _warn_of_unread_text(row, given, path)
+        return given
+
+    reports = RowReports(path, stops_at_once=waits)
     block: list[tuple[int, InputType]] = []
-    is_empty = True
-    for line, row in _rows(lines, form, reports.path):
-        is_first, is_empty = is_empty, False
-        try:
-            if isinstance(row, BadRowError):
-                raise row
-            block.append((line, parse(row)))
-            if is_first:
-                _warn_of_unread_text(row, block[0][1], reports.path)
-        except BadRowError as error:
-            reports.bad(line, str(error))
-            if waits:
-                if block:
-                    yield block  # answer the rows before the bad one first
-                reports.check()
-        if block and (len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting)):
-            yield block
-            block = []
-    reports.check()
-    if is_empty:
-        raise ValueError(f"{reports.path}: contains no input")
+    try:
+        for place, given in reports.parsed(itertools.chain([first], numbered), parse_row):
+            block.append((place, given))
+            if len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting):
+                yield block
+                block = []
+        reports.check()
+    except ValueError:
+        if block:
+            yield block  # answer the rows before the bad one first
+        raise
     if block:
         yield block
 
@@ -149,19 +140,8 @@ def _blocks(
 def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
     """Logs a warning if one of two texts was found in a row, and there is text in other columns."""
     is_single = isinstance(given, tuple) and given[1:] == ("",)
-    if not isinstance(row, dict) or not is_single:
-        return
-    known = {name for names in USUAL_NAMES.values() for name in names if name in row}
-    if unread := unread_texts(row, known):
-        logging.warning(
-            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
-            "texts, call the second one text_b",
-            path,
-            files.listed(unread),
-        )
-
-
-# Parsers for the inputs of the tasks.
+    if isinstance(row, dict) and is_single:
+        warn_of_unread_text(path, ((name, row[name]) for name in row if name not in ALL_NAMES))
 
 
 def parse_pair(row: Row) -> tuple[str, str]:
@@ -184,7 +164,7 @@ def parse_words(row: Row) -> str | list[str]:
     tokens = row[_TOKENS]
     if not isinstance(tokens, list):
         raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
-    return [tables.check_text(token, "a token") for token in tokens]
+    return [rows.check_text(token, "a token") for token in tokens]
 
 
 def parse_question(row: Row) -> tuple[str, str]:
@@ -193,7 +173,7 @@ def parse_question(row: Row) -> tuple[str, str]:
         texts = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
     else:
         cells = _unnamed(row, 2)
-        texts = tables.text_cell(cells, 0), tables.text_cell(cells, 1)
+        texts = rows.text_cell(cells, 0), rows.text_cell(cells, 1)
     for name, text in zip((_QUESTION, _CONTEXT), texts, strict=True):
         if not text.strip():
             raise BadRowError(f"the {name} is empty")
@@ -204,7 +184,7 @@ def parse_choice(row: Row) -> Question:
     """Returns the multiple-choice question of a row."""
     if not isinstance(row, dict):
         raise BadRowError("expected a JSON object with passage, question and options")
-    return race.parse_question({key: row[key] for key in row if key != "label"}, "test", 1)
+    return race.parse_question({key: row[key] for key in row if key != "label"}, "test")
 
 
 def _unnamed(row: Sequence[str], most: int) -> Sequence[str]:
@@ -219,15 +199,15 @@ def _unnamed(row: Sequence[str], most: int) -> Sequence[str]:
             f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
             "columns in the first line of a .tsv or .csv file"
         )
-    return [tables.check_text(cell, "the text") for cell in row]
+    return [rows.check_text(cell, "the text") for cell in row]
 
 
 def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
     """Returns the text in the column with the first of `names` that the row contains."""
     name = next((name for name in names if name in row), None)
     if name is not None:
-        return tables.text_cell(row, name)
+        return rows.text_cell(row, name)
     if default is None:
         expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.listed(row)}")
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
     return default

@@ -30,7 +30,8 @@ from albert_tf.tasks import (
     TOKEN_CLASSIFICATION,
     TaskSpec,
 )
-from albert_tf.token_classification.task import details_of, guess_tags
+from albert_tf.token_classification.tags import guess_tags
+from albert_tf.token_classification.task import details_of
 from albert_tf.tokenization import Tokenizer
 
 
@@ -74,7 +75,7 @@ def save_pretrained(
     spec = _find_spec(model)
     tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
-    files.make_directory(folder, "folder")
+    files.ensure_directory(folder, "folder")
     if numbered := RunFolder(folder).checkpoints():
         raise ValueError(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "

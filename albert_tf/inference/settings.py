@@ -13,7 +13,7 @@ from albert_tf.data.settings import (
     TextSettings,
     VocabularySettings,
 )
-from albert_tf.finetuning.tables import COMMAS, JSON_LINES, TABS
+from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
 from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tasks import EMBEDDINGS, FILL_MASK

@@ -25,7 +25,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from albert_tf.data import records
-from albert_tf.data.masking import NumberedDraws, mask_batch, num_to_predict
+from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
 from albert_tf.data.settings import MaskingSettings
 
 TOKEN_BOUNDARY = "token_boundary"  # Google's name of the feature that marks where words start
@@ -109,7 +109,7 @@ class DynamicMasking:
         is_special = (input_ids == special[0]) | (input_ids == special[1])  # [B, S]
         count, seq_length = input_ids.shape
         seed = (self.seed, _MASKS)
-        draws = NumberedDraws(seed, int(first), count, self.settings, seq_length)
+        stream = PerInstanceStream(seed, int(first), count, self.settings, seq_length)
         return mask_batch(
             input_ids,
             token_boundary > 0,
@@ -118,7 +118,7 @@ class DynamicMasking:
             self.settings,
             self.mask_id,
             self.vocab_size,
-            draws,
+            stream,
         )
 
 

@@ -24,7 +24,6 @@ from albert_tf.pretraining import dynamic_masking, record_files
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, Records, format_results
 from albert_tf.serving import pretrained_model, saved_model
-from albert_tf.training import devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
@@ -67,8 +66,6 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     with Run.open(settings) as run:
         task = make_task(run)
         run.admit(describe_data(task))
-        if run.is_chief:
-            task.checksums.keep()
         if settings.do_train:
             name_optimizer_of_layout(settings, run.config)
             run.train(task, hooks)
@@ -101,11 +98,7 @@ def make_task(run: Run) -> PretrainingTask:
         eval_records = find_records(settings, task, "eval_input_file")
     if settings.do_train:
         record_files.check_batch_size(train_records.files, settings.train_batch_size)
-        rows = devices.local_rows(run.strategy, settings.train_batch_size)
-        if rows.stop - rows.start < settings.train_batch_size:
-            record_files.warn_of_repeated_reading(train_records.files)
-    checksums = record_files.Checksums(run.folder.path)
-    task.use(train_records, eval_records, checksums, settings)
+    task.use(train_records, eval_records, settings)
     return task
 
 
@@ -154,7 +147,7 @@ def describe_data(task: PretrainingTask) -> RunRecord:
     train_files, eval_files = task.train_records.files, task.eval_records.files
     known = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
-    data = FileRecord.of(task.checksums.of(train_files), path)
+    data = FileRecord.of(record_files.checksum_of(train_files), path)
     return dataclasses.replace(known, files={**known.files, run_record.TRAINING_DATA: data})
 
 

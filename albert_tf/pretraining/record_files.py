@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
+import math
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
@@ -21,7 +19,7 @@ from google.protobuf.message import DecodeError
 from albert_tf import files, huggingface_tokenizer
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data import record_checksums, record_index, records
+from albert_tf.data import records
 from albert_tf.sentence_objectives import OBJECTIVES, SOP
 
 
@@ -50,10 +48,11 @@ Features = dict[str, Feature]  # by name
 # may not be valid text.
 UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
 
-CHECKSUMS_FILE = "record_checksums.json"  # in the folder of a run
-FILES = "files"  # its key
-_READERS = 8  # files read at once for their checksums
-_NO_RECORD = "{}: contains no record. Omit the file, or create it again."
+# Feature → flag that sets its length.
+_FLAG_OF_FEATURE = {
+    name: width for name, (_, width) in records.FEATURES.items() if isinstance(width, str)
+}
+_CREATED = "Was it created by create_pretraining_data.py?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +62,15 @@ class RecordFile:
     Attributes:
         path: path of the file.
         num_records: number of records.
+        checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
+            record, or all records of a file without metadata. It does not depend on the folder.
         is_gzip: whether the file is gzip-compressed.
     """
 
     path: str
     num_records: int
-    is_gzip: bool = False
+    checksum: str
+    is_gzip: bool
 
 
 def list_paths(patterns: str, flag: str) -> list[str]:
@@ -79,97 +81,90 @@ def list_paths(patterns: str, flag: str) -> list[str]:
         flag: the setting that they come from, for error messages.
 
     Raises:
-        ValueError: no file matches.
+        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
     """
-    paths = records.exclude_own_files(files.expand_patterns(patterns, f"--{flag}"))
+    paths = records.exclude_metadata(files.expand_patterns(patterns, f"--{flag}"))
     if not paths:
         raise ValueError(f"--{flag}={patterns}: matches no record file")
+    for path in filter(files.is_remote, paths):
+        if path.partition("://")[0] not in tf.io.gfile.get_registered_schemes():
+            raise ValueError(
+                f"--{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
+                "Copy these, and the metadata beside them, to a local folder first"
+            )
     return paths
 
 
-def find_record_files(paths: Sequence[str]) -> list[RecordFile]:
+def find_record_files(paths: Iterable[str], features: Features) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
-    Raises:
-        ValueError: a file is empty, truncated or not a TFRecord file, or has another number of
-            records than its metadata says; the message names it.
-    """
-    metadata = records.read_metadata(paths)
-    record_files = []
-    for path in paths:
-        if path in metadata:
-            count = _checked_count(path, metadata[path])
-        else:
-            count = records.count_records(path)
-        if not count:
-            raise ValueError(_NO_RECORD.format(path))
-        record_files.append(RecordFile(path, count, records.is_gzip(path)))
-    return record_files
-
-
-def _checked_count(path: str, info: records.RecordFileInfo) -> int:
-    """Returns the number of records of the metadata, compared with the index if there is one."""
-    index = record_index.find(path)
-    if index is not None and index.num_records != info.instances:
-        raise ValueError(
-            f"{info.metadata_file} says that {path} has {info.instances} records, but it has "
-            f"{index.num_records}: one of them was changed. Create the records again"
-        )
-    return info.instances
-
-
-def check_first_record(path: str, features: Features, flag_of: dict[str, str]) -> None:
-    """Checks that the first record of a file has the expected features.
-
     Args:
-        path: the file.
-        features: name → shape and type of each feature.
-        flag_of: feature name → the flag that sets its length, for the error message.
+        paths: the files.
+        features: what the first record of each is expected to contain: name → shape and type.
 
     Raises:
-        ValueError: the record is damaged, or a feature is missing or has a different length; the
-            message names both lengths.
+        ValueError: a file is empty or not a TFRecord file, its first record is damaged or has not
+            the features or other lengths or values, or any record is damaged of a file without
+            metadata. The message names the file, and what was expected and found.
     """
-    created = "Was it created by create_pretraining_data.py?"
+    paths = list(paths)
+    metadata = records.read_metadata(paths)
+    return [_read_file(path, metadata.get(path), features) for path in paths]
+
+
+def _read_file(path: str, info: records.RecordFileInfo | None, features: Features) -> RecordFile:
+    with records.open_records(path) as (contents, is_gzip):
+        first = next(contents, None)
+        if first is None:
+            raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
+        _check_first_record(path, first, features)
+        checksum = hashlib.sha256(first)
+        if info is not None:
+            checksum.update(info.checksum.encode())
+            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip)
+        logging.info("%s: no metadata beside it, so all records are read once", path)
+        num_records = 1
+        for content in contents:
+            num_records += 1
+            checksum.update(content)
+    return RecordFile(path, num_records, checksum.hexdigest(), is_gzip)
+
+
+def _check_first_record(path: str, record: bytes, features: Features) -> None:
+    """Checks that a record has the expected features.
+
+    Raises:
+        ValueError: a feature is missing, or has a different length, or values of another vocabulary
+            or objective. The message names what was expected and found.
+    """
     try:
-        example = tf.train.Example.FromString(next(records.read_records(path), b""))
+        stored = tf.train.Example.FromString(record).features.feature
     except DecodeError:
-        raise ValueError(f"{path}: its records are not tf.train.Examples. {created}") from None
-    stored = example.features.feature
-    for name, feature in features.items() if stored else ():
+        raise ValueError(f"{path}: its records are not tf.train.Examples. {_CREATED}") from None
+    for name, feature in features.items():
         if name not in stored:
             found = ", ".join(sorted(stored))
             raise ValueError(
-                f"{path}: its records have no feature {name!r}, only {found}. {created}"
+                f"{path}: its records have no feature {name!r}, only {found}. {_CREATED}"
             )
-        length = len(stored[name].float_list.value or stored[name].int64_list.value)
-        expected = int(np.prod(feature.shape))
-        if length != expected:
-            flag = flag_of.get(name, name)
+        values = stored[name].float_list.value or stored[name].int64_list.value
+        expected = math.prod(feature.shape)
+        if len(values) != expected:
+            flag = _FLAG_OF_FEATURE.get(name, name)
             raise ValueError(
-                f"{path}: {name} has {length} values, but --{flag}={expected}. Pass "
-                f"--{flag}={length}, or create the records again with --{flag}={expected}."
+                f"{path}: {name} has {len(values)} values, but --{flag}={expected}. Pass "
+                f"--{flag}={len(values)}, or create the records again with --{flag}={expected}."
             )
-
-
-def warn_of_repeated_reading(record_files: Sequence[RecordFile]) -> None:
-    """Logs which files every process of a cluster has to read whole, and what changes that."""
-    compressed = [file.path for file in record_files if file.is_gzip]
-    if compressed:
+        wrong = [value for value in values if feature.limit and not 0 <= value < feature.limit]
+        if wrong:
+            limits = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
+            raise ValueError(f"{path}: {name} contains {wrong[0]}, {limits}")
+    if "masked_lm_weights" in features and not any(stored["masked_lm_weights"].float_list.value):
         logging.warning(
-            "%s: compressed with gzip, so every process reads and decompresses all of it, instead "
-            "of the records of its own rows. Use uncompressed records: `gzip -dc FILE > NEW_FILE`, "
-            "or create_pretraining_data.py without --compression.",
-            name_files(compressed),
-        )
-    others = [file.path for file in record_files if not file.is_gzip]
-    if without := [path for path in others if not records.has_places(path)]:
-        logging.warning(
-            "%s: remote and without an index in %s, so every process reads all of it, instead of "
-            "the records of its own rows. create_pretraining_data.py writes indexes: copy the "
-            "folder with the records, or run albert inspect-records --write_index.",
-            name_files(without),
-            os.path.dirname(record_index.path_of(without[0])),
+            "%s: the first record has no masked tokens (created with --masked_lm_prob=0?): the "
+            "model learns only the sentence objective from such records. Set --dynamic_masking to "
+            "mask tokens during training.",
+            path,
         )
 
 
@@ -210,54 +205,9 @@ def find_objective(patterns: str) -> str:
     return SOP
 
 
-class Checksums:
-    """The checksums of record files, each of which is computed once from all bytes.
-
-    A checksum that the data program stored beside the records is used if it is valid for the file
-    (see `record_checksums`). Other files, such as those of Google's program and copies with a new
-    modification time, are read; a file in the folder of the run keeps their checksums, so that they
-    are not read again when the run is resumed.
-
-    Args:
-        output_dir: folder of the run.
-
-    Raises:
-        ValueError: the file in the folder is damaged.
-    """
-
-    def __init__(self, output_dir: str) -> None:
-        self._path = os.path.join(output_dir, CHECKSUMS_FILE)
-        self._kept: dict[str, dict[str, Any]] = {}  # absolute path → entry
-        if files.exists(self._path):
-            self._kept = files.read_json(self._path, {FILES: dict[str, dict]})[FILES]
-        self._found: dict[str, str] = {}  # path → checksum
-
-    def of(self, record_files: Sequence[RecordFile]) -> str:
-        """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
-        paths = [file.path for file in record_files if file.path not in self._found]
-        with ThreadPoolExecutor(_READERS) as pool:  # hashing releases the lock of the interpreter
-            self._found |= zip(paths, pool.map(self._find, paths), strict=True)
-            missing = [path for path in paths if not self._found[path]]
-            if missing:
-                logging.info("%s: reading all bytes once for a checksum", name_files(missing))
-            for path, checksum in zip(
-                missing, pool.map(record_checksums.compute, missing), strict=True
-            ):
-                self._found[path] = checksum
-                self._kept[run_record.absolute(path)] = record_checksums.describe(path, checksum)
-        listed = " ".join(self._found[file.path] for file in record_files)
-        return hashlib.sha256(listed.encode()).hexdigest()
-
-    def _find(self, path: str) -> str:
-        """Returns the checksum of a file if it is known, or else ""."""
-        recorded = self._kept.get(run_record.absolute(path))
-        kept = record_checksums.valid(path, recorded) if recorded else None
-        return kept or record_checksums.find(path) or ""
-
-    def keep(self) -> None:
-        """Writes the checksums of the files that had to be read to the folder of the run."""
-        if self._kept:
-            files.write_json(self._path, {FILES: self._kept})
+def checksum_of(record_files: Sequence[RecordFile]) -> str:
+    """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
+    return hashlib.sha256(" ".join(file.checksum for file in record_files).encode()).hexdigest()
 
 
 def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
@@ -338,37 +288,13 @@ def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
     Raises:
         tf.errors.InvalidArgumentError: a record is not such an Example, or has values out of range.
     """
-    batch = _parse_example(serialized, features)
+    wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
+    batch = tf.io.parse_example(serialized, wanted)
     tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
     return {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in batch.items()
     }
-
-
-def parse_first(path: str, features: Features, count: int) -> dict[str, tf.Tensor]:
-    """Returns the first records of a file, parsed, or all if there are fewer.
-
-    Raises:
-        ValueError: a record is damaged or has values out of range: of another vocabulary, for
-            example. The message names the file and the value.
-        tf.errors.InvalidArgumentError: a record has not the features.
-    """
-    serialized = list(itertools.islice(records.read_records(path), count))
-    values = _parse_example(serialized, features)
-    for name, feature in features.items():
-        found = values[name].numpy()
-        wrong = found[(found < 0) | (found >= feature.limit)] if feature.limit else found[:0]
-        if wrong.size:
-            expected = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
-            raise ValueError(f"{path}: {name} contains {wrong.flat[0]}, {expected}")
-    return parse(serialized, features)
-
-
-def _parse_example(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
-    wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
-    batch: dict[str, tf.Tensor] = tf.io.parse_example(serialized, wanted)
-    return batch
 
 
 def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.evaluations import Evaluation, digest, heading
@@ -30,14 +29,7 @@ from albert_tf.sentence_objectives import SOP, find
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.task import Batch, Sums, Task
 
-CHECKED_RECORDS = 100
 LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence objective
-# Feature → flag that sets its length.
-FLAG_OF_FEATURE = {
-    name: width
-    for name, (_, width) in records.FEATURES.items()
-    if isinstance(width, str) and name != TOKEN_BOUNDARY
-}
 
 
 class Records(NamedTuple):
@@ -73,7 +65,6 @@ class PretrainingTask(Task):
     official_order = True  # the initial weights show what training gained
     train_records: Records
     eval_records: Records
-    checksums: record_files.Checksums
 
     def __init__(
         self,
@@ -109,7 +100,6 @@ class PretrainingTask(Task):
         self,
         train_records: Records,
         eval_records: Records,
-        checksums: record_files.Checksums,
         settings: Settings,
     ) -> None:
         """Sets the records to train and to evaluate on.
@@ -117,12 +107,10 @@ class PretrainingTask(Task):
         Args:
             train_records: the records to train on.
             eval_records: the records to evaluate on.
-            checksums: of the record files.
             settings: the settings of the run.
         """
         self.train_records = train_records
         self.eval_records = eval_records
-        self.checksums = checksums
         self.init_from_group0 = settings.init_from_group0
         self._settings = settings
         self._evaluator: Evaluator | None = None
@@ -157,23 +145,9 @@ class PretrainingTask(Task):
                 were created for another sentence objective, or its vocabulary is larger than the
                 model's.
         """
-        features = features or self.features
         paths = record_files.list_paths(patterns, flag)
         self._check_metadata(paths)
-        for path in paths:
-            record_files.check_first_record(path, features, FLAG_OF_FEATURE)
-        record_list = record_files.find_record_files(paths)
-        for file in record_list:  # also detects a wrong vocabulary
-            batch = input_pipeline.first_batch(file, features, CHECKED_RECORDS)
-            weights = batch.get("masked_lm_weights")
-            if weights is not None and not tf.reduce_any(weights > 0):
-                logging.warning(
-                    "%s: the first records have no masked tokens (created with "
-                    "--masked_lm_prob=0?): the model learns only the sentence objective from them. "
-                    "Set --dynamic_masking to mask tokens during training.",
-                    file.path,
-                )
-        return record_list
+        return record_files.find_record_files(paths, features or self.features)
 
     def _check_metadata(self, paths: Sequence[str]) -> None:
         """Checks vocabulary and sentence objective of the records that have metadata."""
@@ -270,7 +244,7 @@ class PretrainingTask(Task):
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""
         settings, masking = self._settings, self.eval_records.masking
         return digest(
-            self.checksums.of(self.eval_records.files),
+            record_files.checksum_of(self.eval_records.files),
             settings.eval_batch_size,
             settings.max_eval_steps,
             self.objective.abbreviation,

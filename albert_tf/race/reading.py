@@ -6,23 +6,25 @@ The main functions, `read_race` and `read_questions`, each read a split.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning import tables
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.tables import BadRowError, RowReports
+from albert_tf.finetuning.rows import JSON_LINES, BadRowError, RowReports
 
 LEVELS = ("middle", "high")
 ALL_IN_ONE = "all.txt"
 RACE_OPTIONS = 4
 EXTENSIONS = (".jsonl", ".json")
+_LETTERS = list("ABCD")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,30 +64,37 @@ def num_choices(questions: Sequence[Question]) -> int:
 
 
 def _text(row: dict[str, Any], key: str) -> str:
-    text = tables.text_cell(row, key)
+    text = rows.text_cell(row, key)
     if not text.strip():
         raise BadRowError(f"{key!r} is empty")
     return text
 
 
 def _list(row: dict[str, Any], key: str) -> list[Any]:
-    values = tables.cell(row, key)
+    values = rows.cell(row, key)
     if not isinstance(values, list):
         raise BadRowError(f"{key!r} is {type(values).__name__}, expected a list")
     return values
 
 
-def _options(values: Any) -> tuple[str, ...]:
+def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {files.shown(values)}: expected a list of two or more")
+        raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
     for number, value in enumerate(values, 1):
-        if not tables.check_text(value, f"option {number}").strip():
+        if not rows.check_text(value, f"option {number}").strip():
             raise BadRowError(f"option {number} of {len(values)} is empty")
+    if num_options not in (None, len(values)):
+        raise BadRowError(f"{len(values)} options, expected {num_options}")
     return tuple(values)
 
 
 def _label(value: Any, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given as its index, letter or text."""
+    """Returns the index of the correct option, given as its index, letter or text.
+
+    Raises:
+        BadRowError: there is no such option, or the label is the index or letter of one option, and
+            the text of another.
+    """
     number = value
     if isinstance(value, str):
         if len(value) == 1 and "A" <= value <= "Z":
@@ -98,54 +107,46 @@ def _label(value: Any, options: Sequence[str]) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
         raise BadRowError(
-            f"label {files.shown(value)} for {len(options)} options: expected 0 to "
+            f"label {files.quote(value)} for {len(options)} options: expected 0 to "
             f"{len(options) - 1} or A to {last}"
+        )
+    if isinstance(value, str) and value in options and options[number] != value:
+        raise BadRowError(
+            f"label {files.quote(value)} is the index or letter of option {number}, "
+            f"{files.quote(options[number])}, and the text of option {options.index(value)}. Write "
+            f"the index as a number: {number} or {options.index(value)}"
         )
     return number
 
 
-def _refuse_ambiguous(value: Any, number: int, options: Sequence[str]) -> None:
-    """Raises BadRowError if a label is the index or letter of one option, and the text of another.
-
-    RACE has letters only, so that this is a question for custom tasks.
-    """
-    if isinstance(value, str) and value in options and options[number] != value:
-        raise BadRowError(
-            f"label {files.shown(value)} is the index or letter of option {number}, "
-            f"{files.shown(options[number])}, and the text of option {options.index(value)}. Write "
-            f"the index as a number: {number} or {options.index(value)}"
-        )
-
-
-def _questions_of_article(
-    row: Any, level: str, is_test: bool, place: str, reports: RowReports
-) -> Iterator[Question]:
-    """Yields the questions of an article of RACE, and reports bad ones."""
-    try:
-        if not isinstance(row, dict):
-            raise row if isinstance(row, BadRowError) else BadRowError("not a JSON object")
-        passage = _text(row, "article")
-        texts = _list(row, "questions")
-        options = _list(row, "options")
-        has_answers = "answers" in row or not is_test
-        answers = _list(row, "answers") if has_answers else [None] * len(texts)
-        if not len(texts) == len(options) == len(answers):
-            counts = f"{len(texts)} questions, {len(options)} options, {len(answers)} answers"
-            raise BadRowError(f"{counts}: expected equal numbers")
-        example_id = tables.check_text(str(row.get("id", place)), "'id'")
-    except BadRowError as error:
-        reports.bad(place, str(error))
-        return
-    for number, (text, choices, answer) in enumerate(zip(texts, options, answers, strict=True), 1):
-        try:
-            given = _options(choices)
-            if len(given) != RACE_OPTIONS:
-                raise BadRowError(f"{len(given)} options, expected {RACE_OPTIONS}")
-            label = _label(answer, given) if has_answers else None
-            text = tables.check_text(text, "question")
-            yield Question(example_id, passage, text, given, label, level)
-        except BadRowError as error:
-            reports.bad(f"{place}, question {number} of {example_id}", str(error))
+def _rows_of_article(
+    article: Any, place: str, level: str, is_test: bool
+) -> list[tuple[str, dict[str, Any]]]:
+    """Returns (place, row) of each question of RACE, with the keys of `read_questions`."""
+    if not isinstance(article, dict):
+        raise BadRowError("not a JSON object")
+    passage = _text(article, "article")
+    keys = ["questions", "options", "answers"]
+    if is_test and "answers" not in article:
+        keys.remove("answers")
+    columns = [_list(article, key) for key in keys]
+    if len(set(map(len, columns))) > 1:
+        counts = [f"{len(column)} {key}" for column, key in zip(columns, keys, strict=True)]
+        raise BadRowError(f"{', '.join(counts)}: expected equal numbers")
+    example_id = rows.check_text(str(article.get("id", place)), "'id'")
+    found = []
+    for number, (question, options, *answers) in enumerate(zip(*columns, strict=True), 1):
+        row = {
+            "passage": passage,
+            "question": question,
+            "options": options,
+            # As a number, because a letter may also be the text of an option.
+            "label": next((_LETTERS.index(x) if x in _LETTERS else x for x in answers), None),
+            "id": example_id,
+            "level": level,
+        }
+        found.append((f"{place}, question {number} of {example_id}", row))
+    return found
 
 
 def _text_files(folder: str) -> list[str]:
@@ -155,18 +156,19 @@ def _text_files(folder: str) -> list[str]:
         return []
 
 
-def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
+def _read_articles(folder: str, level: str) -> Iterator[tuple[str, Any]]:
     """Yields (place, JSON object) of each article, from the lines of `all.txt` or from files."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
-        for line, row in tables.read_json_lines(together):
-            yield f"{ALL_IN_ONE}, line {line}", row
+        for line, row in rows.read(together, JSON_LINES):
+            yield f"{level}/{ALL_IN_ONE}, line {line}", row
         return
     for path in _text_files(folder):
+        place = f"{level}/{os.path.basename(path)}"
         try:
-            yield os.path.basename(path), json.loads(files.read_text(path))
+            yield place, json.loads(files.read_text(path))
         except ValueError as error:
-            yield os.path.basename(path), BadRowError(f"expected a JSON object: {error}")
+            yield place, BadRowError(f"expected a JSON object: {error}")
 
 
 def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str, str]:
@@ -205,45 +207,43 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
     folders = _level_folders(data_dir, split, levels)
     reports = RowReports(os.path.dirname(next(iter(folders.values()))))
     for level, folder in folders.items():
-        for place, row in _read_articles(folder):
-            place = f"{level}/{place}"
-            questions += _questions_of_article(row, level, split == "test", place, reports)
-    return _examples("race", split, questions, reports)
+        expand = functools.partial(_rows_of_article, level=level, is_test=split == "test")
+        articles = reports.parsed(_read_articles(folder, level), expand)
+        numbered = (pair for _, pairs in articles for pair in pairs)
+        questions += _questions(numbered, split, reports, RACE_OPTIONS)
+    return reports.examples(split, questions, "question", "race", is_logged=False)
 
 
-def _examples(
-    name: str, split: str, questions: list[Question], reports: RowReports
-) -> Examples[Question]:
-    reports.check()
-    if not questions:
-        raise ValueError(f"{reports.path}: contains no usable question")
-    return Examples(reports.path, split, questions, name)
+def _questions(
+    numbered: Iterable[tuple[str, Any]],
+    split: str,
+    reports: RowReports,
+    num_options: int | None = None,
+) -> Iterator[Question]:
+    parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split, num_options))
+    return (question for _, question in parsed)
 
 
-def parse_question(row: Any, split: str, line: int) -> Question:
+def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
     """Returns the question in a JSON object; see `read_questions`.
 
     Args:
-        row: the object, or the error that occurred when it was read.
+        row: the object.
         split: "train", "dev" or "test".
-        line: line number in the file, starting at 1.
+        num_options: the number of options; None for any.
 
     Raises:
         BadRowError: the object is not a valid question.
     """
-    if isinstance(row, BadRowError):
-        raise row
     passage = _text(row, "passage")
-    options = _options(tables.cell(row, "options"))
-    question = tables.text_cell(row, "question") if "question" in row else ""
-    label = None
-    if split != "test" or row.get("label") is not None:
-        label = _label(tables.cell(row, "label"), options)
-        _refuse_ambiguous(row["label"], label, options)
-    example_id = tables.check_text(str(row.get("id", f"{split}-{line - 1}")), "'id'")
+    options = _options(rows.cell(row, "options"), num_options)
+    question = rows.text_cell(row, "question") if "question" in row else ""
+    is_labeled = split != "test" or row.get("label") is not None
+    label = _label(rows.cell(row, "label"), options) if is_labeled else None
+    example_id = rows.check_text(str(row.get("id", "")), "'id'")
     level = str(row.get("level", ""))
     if level:
-        level = tables.check_name(level, "'level'")
+        level = rows.check_name(level, "'level'")
     return Question(example_id, passage, question, options, label, level)
 
 
@@ -272,11 +272,15 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
     reports = RowReports(path)
-    questions = []
-    for line, row in tables.read_json_lines(path):
-        try:
-            questions.append(parse_question(row, split, line))
-        except BadRowError as error:
-            name = f" ({row['id']})" if isinstance(row, dict) and "id" in row else ""
-            reports.bad(f"line {line}{name}", str(error))
-    return _examples("choice", split, questions, reports)
+    questions = list(_questions(_read_custom(path, split), split, reports))
+    return reports.examples(split, questions, "question", "choice", is_logged=False)
+
+
+def _read_custom(path: str, split: str) -> Iterator[tuple[str, Any]]:
+    """Yields (place, JSON object with an id) of each line."""
+    for line, row in rows.read(path, JSON_LINES):
+        place = f"line {line}"
+        if isinstance(row, dict):
+            place += f" ({row['id']})" if "id" in row else ""
+            row = row | {"id": row.get("id", f"{split}-{line - 1}")}
+        yield place, row

@@ -125,7 +125,7 @@ def export_saved_model(
         ValueError: `export_dir` cannot be written to.
         OSError: the disk is full.
     """
-    files.make_directory(export_dir, "--export_dir")
+    files.ensure_directory(export_dir, "--export_dir")
     root, signatures = _make(model, features, outputs, takes_examples, any_length, texts)
     return _write(export_dir, root, signatures, extra_files or {})
 
@@ -172,13 +172,13 @@ def _write(
 ) -> str:
     """Writes a SavedModel to a new folder, which appears when it is complete; returns its path."""
     target = _name_new_folder(export_dir)
-    with files.new_directory(target, "--export_dir") as temporary:
+    with files.publish_directory(target, "--export_dir") as temporary:
         with _writing(target):
             tf.saved_model.save(root, temporary, signatures=signatures)
             if TENSORS in signatures:
                 _write_tensors(os.path.join(temporary, TENSORS), root, signatures[TENSORS])
         if extra_files:
-            files.make_directory(os.path.join(temporary, EXTRA), "--export_dir")
+            files.ensure_directory(os.path.join(temporary, EXTRA), "--export_dir")
         for name, content in extra_files.items():
             with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
                 stream.write(content)

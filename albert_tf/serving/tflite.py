@@ -48,7 +48,7 @@ def export_tflite(
     Raises:
         ValueError: the folder cannot be written to.
     """
-    files.make_directory(os.path.dirname(path), "--export_dir")
+    files.ensure_directory(os.path.dirname(path), "--export_dir")
     specs = [tf.TensorSpec([1, *form.shape], tf.int32, name) for name, form in features.items()]
 
     @tf.function(input_signature=specs, autograph=False)

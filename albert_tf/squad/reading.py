@@ -20,9 +20,10 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.finetuning.rows import BadRowError, RowReports, abbreviate
 
 SHUFFLE_SEED = 12345  # as in Google's programs
-NAMED_IN_LOG = 5  # maximum number of question ids in a warning
+MAX_NAMED = 5  # question ids in a warning
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
@@ -97,11 +98,11 @@ def read_squad(path: str, is_training: bool) -> SquadData:
             it has duplicate ids.
     """
     text = files.read_text(path)
-    try:
-        root = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
-    questions = list(_questions(_Place(root, path), is_training))
+    reports = RowReports(path)
+    with reports.row():
+        root = _parse_json(text)
+        questions = list(_questions(root, is_training))
+    reports.check()
     if not questions:
         raise ValueError(f"{path}: contains no question")
     examples = [example for example, _ in questions]
@@ -145,67 +146,74 @@ def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
     return result
 
 
-class _Place:
-    """A value in the JSON file, and its path for error messages."""
-
-    def __init__(self, value: Any, name: str):
-        self.value = value
-        self._name = name
-
-    def error(self, expected: str) -> ValueError:
-        got = json.dumps(self.value)
-        shown = got if len(got) <= 40 else f"{got[:40]} …"
-        return ValueError(f"{self._name}: expected {expected}, got {shown}")
-
-    def has(self, key: str) -> bool:
-        return self.value.get(key) is not None
-
-    def get(self, key: str, *kinds: type) -> _Place:
-        """Returns the value of `key`, which must exist and have one of the given types."""
-        if not isinstance(self.value, dict):
-            raise self.error(f'an object with "{key}"')
-        if key not in self.value:
-            keys = ", ".join(map(str, self.value)) or "nothing"
-            raise ValueError(f'{self._name}: "{key}" is missing; found {keys}')
-        place = _Place(self.value[key], f"{self._name}: {key}")
-        # Not isinstance, because bool is a subclass of int.
-        if type(place.value) not in kinds:
-            raise place.error(" or ".join(_KINDS[kind] for kind in kinds))
-        return place
-
-    def items(self, key: str) -> Iterator[_Place]:
-        """Yields the entries of the list `key`."""
-        for number, value in enumerate(self.get(key, list).value):
-            yield _Place(value, f"{self._name}: {key}[{number}]")
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadRowError(f"not JSON: {error}") from None
 
 
-def _questions(root: _Place, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
+def _questions(root: Any, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
     """Yields each question, and whether its answers are known."""
-    for article in root.items("data"):
-        for paragraph in article.items("paragraphs"):
-            context = paragraph.get("context", str).value
-            for place in paragraph.items("qas"):
-                yield _question(place, context, is_training)
+    for place, article in _items(root, "data"):
+        for inner, paragraph in _items(article, "paragraphs", place):
+            context = _value(paragraph, "context", inner, str)
+            for innermost, qa in _items(paragraph, "qas", inner):
+                yield _question(qa, context, innermost, is_training)
 
 
-def _question(place: _Place, context: str, is_training: bool) -> tuple[SquadExample, bool]:
-    qas_id = str(place.get("id", str, int).value)
+def _question(qa: Any, context: str, path: str, is_training: bool) -> tuple[SquadExample, bool]:
+    qas_id = str(_value(qa, "id", path, str, int))
     if _LONE_SURROGATES.search(qas_id):
-        raise place.get("id", str).error("an id without lone surrogates")
-    question = place.get("question", str).value
-    is_impossible = place.has("is_impossible") and place.get("is_impossible", bool).value
-    is_known = is_impossible or place.has("answers")
-    texts: list[str] = []
+        raise _unexpected(qas_id, f"{path}: id", "an id without lone surrogates")
+    question = _value(qa, "question", path, str)
+    is_impossible = qa.get("is_impossible") is not None and _value(qa, "is_impossible", path, bool)
+    has_answers = qa.get("answers") is not None
+    answers = list(_items(qa, "answers", path)) if has_answers else []
+    texts = tuple(_value(answer, "text", place, str) for place, answer in answers)
     start = -1
-    if place.has("answers"):
-        for answer in place.items("answers"):
-            texts.append(answer.get("text", str).value)
-            needs_start = is_training and not is_impossible
-            if len(texts) == 1 and (needs_start or answer.has("answer_start")):
-                start = answer.get("answer_start", int).value
+    for place, answer in answers[:1]:
+        needs_start = is_training and not is_impossible
+        if needs_start or answer.get("answer_start") is not None:
+            start = _value(answer, "answer_start", place, int)
     if is_training and not is_impossible and not texts:
-        raise place.error('an answer or "is_impossible": true for training')
-    return SquadExample(qas_id, question, context, tuple(texts), start, is_impossible), is_known
+        raise _unexpected(qa, path, 'an answer or "is_impossible": true for training')
+    example = SquadExample(qas_id, question, context, texts, start, is_impossible)
+    return example, is_impossible or has_answers
+
+
+def _items(value: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (path in the JSON text, entry) of the list `key`."""
+    for number, item in enumerate(_value(value, key, path, list)):
+        yield _join(path, f"{key}[{number}]"), item
+
+
+def _value(value: Any, key: str, path: str, *kinds: type) -> Any:
+    """Returns the value of `key`, which must exist and have one of the given types.
+
+    Raises:
+        BadRowError: it does not; the message starts with the path of the value.
+    """
+    if not isinstance(value, dict):
+        raise _unexpected(value, path, f'an object with "{key}"')
+    if key not in value:
+        keys = ", ".join(map(str, value)) or "nothing"
+        raise BadRowError(_join(path, f'"{key}" is missing; found {keys}'))
+    # Not isinstance, because bool is a subclass of int.
+    if type(value[key]) not in kinds:
+        expected = " or ".join(_KINDS[kind] for kind in kinds)
+        raise _unexpected(value[key], _join(path, key), expected)
+    return value[key]
+
+
+def _unexpected(value: Any, path: str, expected: str) -> BadRowError:
+    got = json.dumps(value)
+    shown = got if len(got) <= 40 else f"{got[:40]} …"
+    return BadRowError(_join(path, f"expected {expected}, got {shown}"))
+
+
+def _join(*parts: str) -> str:
+    return ": ".join(filter(None, parts))
 
 
 def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
@@ -242,10 +250,14 @@ def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> No
 
 
 def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
-    usable = [e for e in examples if e.is_impossible or e.is_answer_in_place]
-    if len(usable) < len(examples):
-        kept = set(map(id, usable))
-        lost = [example.qas_id for example in examples if id(example) not in kept]
+    usable: list[SquadExample] = []
+    lost = []
+    for example in examples:
+        if example.is_impossible or example.is_answer_in_place:
+            usable.append(example)
+        else:
+            lost.append(example.qas_id)
+    if lost:
         logging.warning("%s: skipped, answer not at answer_start: %s", path, _name(lost))
     if not usable:
         raise ValueError(
@@ -255,5 +267,4 @@ def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
 
 
 def _name(ids: list[str]) -> str:
-    named = ", ".join(ids[:NAMED_IN_LOG]) + (", …" if len(ids) > NAMED_IN_LOG else "")
-    return f"{len(ids)} question{'s' if len(ids) > 1 else ''} ({named})"
+    return f"{len(ids)} question{'s' * (len(ids) > 1)} ({abbreviate(ids, MAX_NAMED)})"

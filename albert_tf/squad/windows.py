@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from albert_tf import workers
+from albert_tf.finetuning.rows import abbreviate
 from albert_tf.squad import alignment
 from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
-from albert_tf.squad.reading import SquadExample
+from albert_tf.squad.reading import MAX_NAMED, SquadExample
 from albert_tf.tokenization import Tokenizer
 
-CONTEXT_WEIGHT = 0.01  # of the window's length, added to the smaller of left and right context
+CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process
 
 
@@ -108,7 +109,7 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
     """Returns the windows over T tokens: start, end, and `is_max_context`, bool [end - start].
 
     The context of a token in a window is the smaller of the numbers of tokens to its left and to
-    its right, plus a small weight times the window's length. A token has its maximum context in the
+    its right, plus CONTEXT_WEIGHT times the window's length. A token has its maximum context in the
     window where this is largest; on ties, in the first one.
     """
     spans = []
@@ -173,8 +174,7 @@ class _Builder:
             length = len(prefix) + end - begin + 1
             first_length = len(prefix) if self._has_segments else length
             place = (number, window, length, len(query), first_length)
-            numbers = (*place, start, stop, int(is_impossible))
-            self._numbers.append(numbers)
+            self._numbers.append((*place, start, stop, int(is_impossible)))
             self._input_ids += [prefix, context.token_ids[begin:end], self._end]
             pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
             self._windows.append(pieces)
@@ -259,14 +259,12 @@ def make_features(
             skipped += without
             bar.update(count)
     if skipped:
-        ids = ", ".join(examples[number].qas_id for number in sorted(skipped)[:5])
         logging.warning(
             "%d of %d questions are skipped, because normalization removes their context or "
-            "answer: %s%s",
+            "answer: %s",
             len(skipped),
             len(examples),
-            ids,
-            ", …" * (len(skipped) > 5),
+            abbreviate([examples[number].qas_id for number in sorted(skipped)], MAX_NAMED),
         )
     if len(skipped) == len(examples):
         raise NoFeaturesError(

@@ -340,7 +340,7 @@ class Evaluator:
         (`tf.metrics.mean` of an Estimator).
         """
         totals: dict[str, list[float]] = {}
-        for batch in progress.shown(self.dataset, "evaluating"):
+        for batch in progress.with_progress(self.dataset, "evaluating"):
             for name, (total, weight) in self._step(batch).items():
                 entry = totals.setdefault(name, [0.0, 0.0])
                 entry[0] += float(total)

@@ -14,7 +14,7 @@ SECONDS = 30.0  # between two lines
 Item = TypeVar("Item")
 
 
-def shown(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+def with_progress(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
     """Yields the batches and shows the progress.
 
     Args:

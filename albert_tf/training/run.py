@@ -101,7 +101,7 @@ class Run:
                 require devices that do not exist.
             InterruptedRunError: another worker was lost.
         """
-        files.make_directory(settings.output_dir, "--output_dir")
+        files.ensure_directory(settings.output_dir, "--output_dir")
         folder = RunFolder(settings.output_dir)
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.optimizers import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
 
 if TYPE_CHECKING:
@@ -176,9 +177,8 @@ class TrainingSettings(SettingsGroup):
     )
     optimizer: str = setting(
         "adamw",
-        "Optimizer: AdamW, LAMB, or albert_zh's LAMB, which also applies the trust ratio to biases "
-        "and LayerNorm.",
-        choices=("adamw", "lamb", "lamb_albert_zh"),
+        "; ".join(f"{name}: {spec.description}" for name, spec in OPTIMIZERS.items()) + ".",
+        choices=tuple(OPTIMIZERS),
         decides=TRAINING,
     )
     weight_decay: float = setting(

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.ops import SEED_ALGORITHM
-from albert_tf.optimization import AdamW
+from albert_tf.optimization import Optimizer
 from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
 from albert_tf.training.task import Batch
@@ -133,7 +133,7 @@ class TrainStep:
         self,
         model: Any,
         task: Any,
-        optimizer: AdamW,
+        optimizer: Optimizer,
         options: StepOptions | None = None,
         strategy: tf.distribute.Strategy | None = None,
         batch_signature: dict[str, tf.TensorSpec] | None = None,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf.cli import program
-from albert_tf.finetuning import tables
+from albert_tf.finetuning.rows import Row, RowReports, read, text_cell
 from albert_tf.settings import SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -116,14 +116,13 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
         FileNotFoundError: the file does not exist.
         ValueError: a line has no second column, or the file is empty.
     """
-    pairs = []
-    for line, row in tables.read_rows(path):
-        try:
-            if isinstance(row, tables.BadRowError):
-                raise row
-            pairs.append((tables.text_cell(row, 0), tables.text_cell(row, 1)))
-        except tables.BadRowError as error:
-            raise ValueError(f"{path}, line {line}: {error}") from None
+
+    def parse(row: Row, line: int) -> tuple[str, str]:
+        return text_cell(row, 0), text_cell(row, 1)
+
+    reports = RowReports(path)
+    pairs = [pair for _, pair in reports.parsed(read(path), parse)]
+    reports.check()
     if not pairs:
         raise ValueError(f"{path}: the file is empty; expected pairs of sentences")
     return pairs

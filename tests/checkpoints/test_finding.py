@@ -77,7 +77,6 @@ def test_safetensors_is_preferred_to_other_formats_of_a_model(tmp_path):
 
 
 def test_the_error_without_a_checkpoint_lists_the_accepted_formats(tmp_path):
-    (tmp_path / "records.index").mkdir()  # is no index of a checkpoint
     with pytest.raises(FileNotFoundError, match=r"contains no checkpoint\. Expected: a TensorFlow"):
         find_checkpoint(str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):

@@ -21,7 +21,7 @@ from albert_tf.checkpoints.huggingface import (
     to_hugging_face,
 )
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
-from albert_tf.config import AlbertConfig
+from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.inference.predictors import load_predictor
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.tokenization import FullTokenizer
@@ -80,6 +80,16 @@ def test_models_not_supported_by_their_albert_are_rejected():
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
     with pytest.raises(ValueError, match="4 layers in 12 groups"):
         to_hugging_face(random_weights(config), config)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_is_written_and_read_or_refused(name, tmp_path, monkeypatch):
+    config = dataclasses.replace(SHARED, hidden_act=name)
+    assert AlbertConfig.from_dict(config_to_hugging_face(config, {})) == config
+    monkeypatch.setitem(ACTIVATIONS, name, ())  # one that Hugging Face does not have
+    with pytest.raises(ValueError, match=f"ALBERT does not have hidden_act='{name}'"):
+        save_hugging_face(str(tmp_path), random_weights(config), config)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

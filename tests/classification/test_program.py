@@ -11,7 +11,6 @@ import tf_keras
 from albert_tf import classification
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.classification.program import make_task
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.script_runner import tensors
@@ -85,13 +84,3 @@ def test_a_frozen_encoder_keeps_its_weights(settings, tmp_path):
     assert {name.split("/adam_")[0].split("/lamb_")[0] for name in changed} == heads
     with pytest.raises(ValueError, match="freeze_encoder"):
         classification.run(dataclasses.replace(settings, freeze_encoder=False, train_step=4))
-
-
-def test_a_custom_task_uses_the_labels_of_the_settings(tmp_path, tiny_config):
-    (tmp_path / "test.tsv").write_text("text\nriver\n")
-    settings = classification.Settings(
-        task_name="tsv", data_dir=str(tmp_path), output_dir="out", labels=("b", "a")
-    )
-    classifier = make_task(settings, tiny_config, None)
-    assert classifier.task.labels == ("b", "a")
-    assert [example.text_a for example in classifier.read("test").examples] == ["river"]

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from absl import logging
 
-from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, parse_label, read_examples
-from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.classification.tasks import TASKS
-from albert_tf.finetuning.tables import BadRowError
+from albert_tf.finetuning.rows import BadRowError
 
 
 @pytest.fixture
@@ -168,16 +166,6 @@ def test_wsc_marks_the_noun_and_the_pronoun(write, spans, expected):
     assert data.examples == [Example("dev-0", expected, "", "true", 1)]
 
 
-def test_wsc_spans_that_are_not_in_the_text_are_bad_rows(write):
-    target = {"span1_text": "x", "span1_index": 0, "span2_text": "b", "span2_index": 1}
-    folder = write("wsc/dev.json", {"text": "abc", "target": target, "label": "true"})
-    with pytest.raises(ValueError, match=r"dev.json, line 1: the text does not have 'x' at char"):
-        read_examples(TASKS["wsc"], folder, "dev")
-    folder = write("wsc/dev.json", {"text": "abc", "label": "true"})
-    with pytest.raises(ValueError, match=r"dev.json, line 1: no key 'target'"):
-        read_examples(TASKS["wsc"], folder, "dev")
-
-
 def test_copa_is_converted_to_two_pairs_cause_first(write):
     rows = [
         {"premise": "p", "choice0": "a", "choice1": "b", "question": "effect", "label": 1},
@@ -211,9 +199,6 @@ def test_lcqmc_is_read_with_and_without_a_header(write):
         data = read_examples(TASKS["lcqmc"], write("train.txt", header, row), "train")
         assert data.examples == [Example("train-1", "一", "二", "1", 2)]
     assert len(read_examples(TASKS["lcqmc"], write("train.txt", row, row), "train")) == 2
-    folder = write("train.txt", ["句一", "句二", "标签"], row)
-    with pytest.raises(ValueError, match=r"train.txt, line 1: unknown label '标签'"):
-        read_examples(TASKS["lcqmc"], folder, "train")
 
 
 @pytest.mark.parametrize(
@@ -229,12 +214,6 @@ def test_chnsenticorp_is_read_by_the_names_in_its_header(write, header, row, exp
     assert data.examples == [Example(*expected)]
 
 
-def test_a_header_that_does_not_tell_the_columns_apart_is_refused(write):
-    folder = write("train.txt", "label\tquery\ttitle", "1\t一\t二")
-    with pytest.raises(ValueError, match=r"line 1: the header 'label', 'query', 'title' does not"):
-        read_examples(TASKS["lcqmc"], folder, "train")
-
-
 def test_quotation_marks_are_ordinary_characters(write):
     folder = write("SST-2/dev.tsv", "sentence\tlabel", '"open\t1', '"closed" once\t0')
     data = read_examples(TASKS["sst-2"], folder, "dev")
@@ -243,112 +222,79 @@ def test_quotation_marks_are_ordinary_characters(write):
 
 HEADER = "index\tsentence1\tsentence2\tlabel"
 GOOD = "5\tone\ttwo\tentailment"
-
-
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ("6\tone", r"expected 3 or more columns, got 2"),
-        ("", r"expected 2 or more columns, got 1"),
-        ("6\tone\ttwo\tyes", r"unknown label 'yes'; expected entailment, not_entailment"),
-        ("6\tone\ttwo\t0.5", r"unknown label '0.5'"),
-        ("6\tone\ttwo\t", r"the label is ''"),
-        ("6\t \ttwo\tentailment", r"the text in column 1 is empty"),
-        ("6\tone\t\tentailment", r"the text in column 2 is empty"),
-        ("6\to\rne\ttwo\tentailment", r"a carriage return"),
-    ],
-)
-def test_a_bad_row_is_an_error_with_its_line(write, row, problem):
-    folder = write("RTE/dev.tsv", HEADER, GOOD, row, GOOD.replace("5", "7"))
-    with pytest.raises(ValueError, match=rf"RTE/dev.tsv, line 3: {problem}"):
-        read_examples(TASKS["rte"], folder, "dev")
-
-
-NEWS = {"sentence": "新闻", "label": "100"}
 TEST_HEADER = "index\tsentence1\tsentence2"
+QQP_HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+NEWS = {"sentence": "新闻", "label": "100"}
+SPANS = {"span1_text": "x", "span1_index": 0, "span2_text": "b", "span2_index": 1}
+
+# A file, its lines, and what is said of it.
+REFUSED = [
+    *(
+        ("RTE/dev.tsv", [HEADER, GOOD, row, GOOD.replace("5", "7")], f"line 3: {problem}")
+        for row, problem in [
+            ("6\tone", "expected 3 or more columns, got 2"),
+            ("", "expected 2 or more columns, got 1"),
+            ("6\tone\ttwo\tyes", "unknown label 'yes'; expected entailment, not_entailment"),
+            ("6\tone\ttwo\t0.5", "unknown label '0.5'"),
+            ("6\tone\ttwo\t", "the label is ''"),
+            ("6\t \ttwo\tentailment", "the text in column 1 is empty"),
+            ("6\tone\t\tentailment", "the text in column 2 is empty"),
+            ("6\to\rne\ttwo\tentailment", "a carriage return"),
+        ]
+    ),
+    ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
+    ("RTE/dev.tsv", [row.replace("\t", ",") for row in (HEADER, GOOD)], "line 2: .* got 1 "),
+    ("RTE/dev.tsv", [GOOD, GOOD], "line 1: expected a header"),
+    ("RTE/dev.tsv", [""], "empty"),
+    ("RTE/dev.tsv", [HEADER], "no usable example"),
+    ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
+    (
+        "RTE/test.tsv",
+        [TEST_HEADER, "0\ta\tb", "1\ta\tb", "0\tc\td"],
+        "line 4: the id '0' also occurs in line 2",
+    ),
+    ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
+    ("QQP/train.tsv", [QQP_HEADER, "1\t2\t3\thow\twhy\tmaybe"], "line 2: unknown label 'maybe'"),
+    (
+        "LCQMC/train.txt",
+        ["句一\t句二\t标签", "一\t二\t1"],
+        "line 1: unknown label '标签'",
+    ),
+    (
+        "LCQMC/train.txt",
+        ["label\tquery\ttitle", "1\t一\t二"],
+        "line 1: the header 'label', 'query', 'title' does not tell",
+    ),
+    ("tnews/dev.json", [NEWS, "{"], "line 2: "),
+    ("tnews/test.json", [{"sentence": "新闻", "id": "\ud800"}], "line 1: 'id' .*surrogate"),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": "105"}], "line 2: .*'105'"),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": None}], "line 2: the label is None"),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": [1]}], r"line 2: the label is \[1\]"),
+    ("tnews/dev.json", [NEWS, NEWS | {"sentence": 5}], "line 2: 'sentence' is 5"),
+    (
+        "wsc/dev.json",
+        [{"text": "abc", "target": SPANS, "label": "true"}],
+        "line 1: the text does not have 'x' at char",
+    ),
+    ("wsc/dev.json", [{"text": "abc", "label": "true"}], "line 1: no key 'target'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("file", "rows", "named"),
-    [
-        ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
-        (
-            "RTE/dev.tsv",
-            [HEADER.replace("\t", ","), GOOD.replace("\t", ",")],
-            "line 2: .* got 1 ",
-        ),
-        ("RTE/dev.tsv", [GOOD, GOOD], r"line 1: expected a header"),
-        ("RTE/dev.tsv", [""], "empty"),
-        ("RTE/dev.tsv", [HEADER], "no usable example"),
-        ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
-        ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
-        ("tnews/dev.json", [NEWS, "{"], "line 2: "),
-        ("tnews/test.json", [{"sentence": "新闻", "id": "\ud800"}], "line 1: 'id' .*surrogate"),
-    ],
-)
-def test_an_error_names_file_and_line(write, file, rows, named):
+@pytest.mark.parametrize(("file", "lines", "problem"), REFUSED)
+def test_what_is_wrong_in_a_file_is_named(write, file, lines, problem):
     task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
-    with pytest.raises(ValueError, match=rf"{file}.*{named}"):
-        read_examples(TASKS[task], write(file, *rows), split)
-
-
-@pytest.mark.parametrize(
-    ("changes", "value"),
-    [
-        ({"label": "105"}, "'105'"),
-        ({"label": None}, "None"),
-        ({"label": [1]}, r"\[1\]"),
-        ({"sentence": 5}, "'sentence' is 5"),
-    ],
-)
-def test_an_error_names_the_value_of_a_json_row(write, changes, value):
-    with pytest.raises(ValueError, match=rf"tnews/dev\.json, line 2: .*{value}"):
-        read_examples(TASKS["tnews"], write("tnews/dev.json", NEWS, NEWS | changes), "dev")
-
-
-@pytest.mark.parametrize(("name", "separator"), [("train.tsv", "\t"), ("train.csv", ",")])
-def test_a_row_wider_than_the_header_of_a_custom_task_is_bad(write, name, separator):
-    rows = (["text", "label"], ["fine", "good"], ["poor", "bad", "good"], ["dull", "bad"])
-    folder = write(name, *map(separator.join, rows))
-    options = CustomDataSettings(labels=("good", "bad"), label_column="-1")
-    task = custom.find_task("tsv", folder, options)
-    problem = "expected 2 columns, as in the header, got 3"
-    with pytest.raises(ValueError, match=rf"{name}, line 3: {problem}"):
-        read_examples(task, folder, "train")
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        (
-            {"label": "a\tb"},
-            r"the label is \'a.*tb\', expected text without tabs and line breaks",
-        ),
-        ({"label": "a\nb"}, "the label is .*, expected text without tabs and line breaks"),
-        ({"label": "a\u2028b"}, "the label is .*, expected text without tabs and line breaks"),
-        ({"label": "  "}, "the label is ''"),
-        ({"label": "a\ud800"}, "the label contains a lone surrogate"),
-        ({"id": "\ud800"}, "'id' contains a lone surrogate"),
-    ],
-)
-def test_labels_and_ids_that_do_not_fit_in_a_line_are_rejected(write, changes, problem):
-    row = {"text": "x", "label": "a", "id": "1"}
-    folder = write("train.jsonl", row, row | changes)
-    with pytest.raises(ValueError, match=rf"train\.jsonl, line 2: {problem}"):
-        custom.find_task("tsv", folder, CustomDataSettings())
+    with pytest.raises(ValueError, match=f"{file}.*{problem}"):
+        read_examples(TASKS[task], write(file, *lines), split)
 
 
 def test_an_empty_text_of_a_test_file_is_kept_and_reported(write, warnings):
-    folder = write("RTE/test.tsv", "index\tsentence1\tsentence2", "0\tone\t")
+    folder = write("RTE/test.tsv", TEST_HEADER, "0\tone\t")
     data = read_examples(TASKS["rte"], folder, "test")
     assert data.examples == [Example("0", "one", "", None, 2)]
     assert "column 2 is empty, kept (1: line 2)" in warnings[0]
 
 
-def test_duplicate_ids_are_an_error_only_in_test_files(write, warnings):
-    folder = write("RTE/test.tsv", "index\tsentence1\tsentence2", "0\ta\tb", "1\ta\tb", "0\tc\td")
-    with pytest.raises(ValueError, match=r"line 4: the id '0' also occurs in line 2"):
-        read_examples(TASKS["rte"], folder, "test")
+def test_duplicate_ids_are_reported(write, warnings):
     folder = write("RTE/dev.tsv", HEADER, GOOD, GOOD)
     assert len(read_examples(TASKS["rte"], folder, "dev")) == 2
     assert "duplicate id (1: line 3)" in warnings[0]
@@ -366,14 +312,10 @@ def test_labels_of_a_test_file_are_used_if_complete(write, warnings):
 
 def test_qqp_skips_short_rows_and_keeps_empty_texts_and_wide_rows_like_google(write, warnings):
     rows = ["1\t2\t3\thow\twhy", "2\t3\t4\thow\t\t0", "3\t4\t5\thow\twhy\t1\tmore"]
-    folder = write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *rows)
+    folder = write("QQP/train.tsv", QQP_HEADER, *rows)
     data = read_examples(TASKS["qqp"], folder, "train")
     assert [example.guid for example in data.examples] == ["2", "3"]
     assert len(warnings) == 2
-    rows[0] = "1\t2\t3\thow\twhy\tmaybe"
-    folder = write("QQP/train.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", *rows)
-    with pytest.raises(ValueError, match="line 2: unknown label 'maybe'"):
-        read_examples(TASKS["qqp"], folder, "train")
 
 
 def test_an_error_says_where_missing_data_was_looked_for(write, tmp_path):

@@ -7,12 +7,6 @@ from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.settings import describe
 
 
-def test_the_settings_are_public_and_name_their_task():
-    settings = classification.Settings(task_name="lcqmc", data_dir="data", output_dir="out")
-    assert settings.BATCHES_TO_SORT == 32
-    assert not settings.asks_for_something
-
-
 def test_help_texts_mention_custom_tasks():
     fields = {field.name: field for field in describe(CustomDataSettings)}
     assert set(fields) == {
@@ -22,9 +16,14 @@ def test_help_texts_mention_custom_tasks():
     assert all("custom task" in field.help for field in fields.values())
 
 
-def test_a_tflite_file_requires_export_dir():
-    settings = classification.Settings(
-        task_name="lcqmc", data_dir="data", output_dir="out", tflite_quantization="int8"
-    )
-    with pytest.raises(ValueError, match=r"tflite_quantization=int8 .* --export_dir"):
-        settings.check_paths()
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"tflite_quantization": "int8"}, r"tflite_quantization=int8 .* --export_dir"),
+        ({"task_name": "colla", "do_train": True}, "'cola'"),  # before TensorFlow is imported
+    ],
+)
+def test_values_are_checked_with_the_paths(tmp_path, values, problem):
+    data = {"task_name": "lcqmc", "data_dir": str(tmp_path), "output_dir": str(tmp_path)}
+    with pytest.raises(ValueError, match=problem):
+        classification.Settings(**data | values).check_paths()

@@ -6,13 +6,13 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification import task as classification
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS, ClassificationTask
-from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.splits import Split
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import BATCH_SIZE
 
@@ -25,6 +25,11 @@ def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
     path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     return FullTokenizer(vocab_file=str(path))
+
+
+@pytest.fixture(name="folder")
+def make_folder(tmp_path):
+    return RunFolder(str(tmp_path))
 
 
 def make_set(*examples, task="rte", split="train"):
@@ -136,7 +141,8 @@ def test_a_checkpoint_is_evaluated_again_if_the_head_or_the_order_of_labels_chan
         data = make_set(("0", "a b", "P", None))
         data = dataclasses.replace(data, task=classifier.task)
         split = Split("dev", data, classification.make_features(data, tokenizer, 9))
-        return classifier.measured_on(split, 3, Padding(9))
+        classifier.use({"dev": split}, tf.distribute.get_strategy())
+        return classifier.measured_on()
 
     names = [name(), name(("not_entailment", "entailment")), name(use_pooled_output=False)]
     assert len(set(names)) == len(names)
@@ -203,10 +209,10 @@ def test_results_follow_the_definitions():
     )
 
 
-def test_predictions_are_written_in_googles_format(tmp_path):
+def test_predictions_are_written_in_googles_format(folder, tmp_path):
     data = make_set(("7", "a", "b"), ("9", "c", "d"), task="rte", split="test")
     probabilities = np.array([[0.1, 0.9], [0.75, 0.25]], np.float32)
-    paths = classification.write_predictions(str(tmp_path), data, probabilities)
+    paths = classification.write_predictions(folder, data, probabilities)
     assert [path.rsplit("/", 1)[1] for path in paths] == [
         "test_results.tsv",
         "submit_results.tsv",
@@ -218,9 +224,9 @@ def test_predictions_are_written_in_googles_format(tmp_path):
     assert (tmp_path / "RTE.tsv").read_text() == submission
 
 
-def test_scores_are_written_unchanged(tmp_path):
+def test_scores_are_written_unchanged(folder, tmp_path):
     data = make_set(("0", "a", "b"), ("1", "c", "d"), task="sts-b", split="test")
-    classification.write_predictions(str(tmp_path), data, np.array([[5.1], [-0.3]], np.float32))
+    classification.write_predictions(folder, data, np.array([[5.1], [-0.3]], np.float32))
     assert (tmp_path / "test_results.tsv").read_text() == "5.1\n-0.3\n"
     assert (tmp_path / "STS-B.tsv").read_text() == "index\tprediction\n0\t5.1\n1\t-0.3\n"
 
@@ -229,10 +235,10 @@ def read_json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_clue_predictions_have_ids_and_labels(tmp_path):
+def test_clue_predictions_have_ids_and_labels(folder, tmp_path):
     data = make_set(("3", "a"), ("test-1", "b"), task="tnews", split="test")
     probabilities = np.eye(15, dtype=np.float32)[[5, 14]]
-    classification.write_predictions(str(tmp_path), data, probabilities)
+    classification.write_predictions(folder, data, probabilities)
     assert read_json_lines(tmp_path / "tnews_predict.json") == [
         {"id": 3, "label": "106", "label_desc": ""},
         {"id": 1, "label": "116", "label_desc": ""},
@@ -240,29 +246,29 @@ def test_clue_predictions_have_ids_and_labels(tmp_path):
     assert not list(tmp_path.glob("*.tsv.*"))
 
 
-def test_copa_predicts_the_more_probable_choice(tmp_path):
+def test_copa_predicts_the_more_probable_choice(folder, tmp_path):
     data = make_set(*((f"test-{n}", "p", "q") for n in range(4)), task="copa", split="test")
     right = np.array([0.6, 0.7, 0.4, 0.1], np.float32)
-    classification.write_predictions(str(tmp_path), data, np.stack([1 - right, right], axis=1))
+    classification.write_predictions(folder, data, np.stack([1 - right, right], axis=1))
     assert read_json_lines(tmp_path / "copa_predict.json") == [
         {"id": 0, "label": "1"},
         {"id": 1, "label": "0"},
     ]
 
 
-def test_predictions_of_other_examples_are_rejected(tmp_path):
+def test_predictions_of_other_examples_are_rejected(folder, tmp_path):
     with pytest.raises(ValueError, match="longer than"):
-        classification.write_predictions(str(tmp_path), make_set(("0", "a")), np.zeros((3, 2)))
+        classification.write_predictions(folder, make_set(("0", "a")), np.zeros((3, 2)))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_custom_task_works_like_any_other(tokenizer, tmp_path):
+def test_a_custom_task_works_like_any_other(tokenizer, folder, tmp_path):
     task = ClassificationTask("tsv", "", {}, labels=("x", "y", "z"))
     data = Examples("memory", "test", [Example("test-0", "a")], task)
     assert classification.make_features(data, tokenizer, 9).input_ids.tolist() == ids(
         "[CLS] a [SEP]"
     )
-    classification.write_predictions(str(tmp_path), data, np.array([[0.0, 0.25, 0.75]]))
+    classification.write_predictions(folder, data, np.array([[0.0, 0.25, 0.75]]))
     assert (tmp_path / "submit_results.tsv").read_text() == "index\tprediction\ntest-0\tz\n"
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -275,11 +281,11 @@ def test_an_export_takes_texts_and_returns_labels(tiny_config, tokenizer, tmp_pa
     )
     task = classification.Classifier(TASKS["mnli"], values, tiny_config, tokenizer)
     model = task.build_model()
-    task.export(model, str(tmp_path), max_seq_length=9, extra_files={}, output_dir="")
-    (folder,) = tmp_path.iterdir()
+    task.export(model, str(tmp_path), max_seq_length=9, extra_files={}, folder=RunFolder(""))
+    (path,) = tmp_path.iterdir()
     rows = [("a b c d e f", "P q r s"), ("e", ""), ("", "")]
     texts, others = (tf.constant(column) for column in zip(*rows, strict=True))
-    served = tf.saved_model.load(str(folder)).signatures["texts"](text_a=texts, text_b=others)
+    served = tf.saved_model.load(str(path)).signatures["texts"](text_a=texts, text_b=others)
 
     padding = "longest" if pooled else "max_length"
     logits = model(tokenizer(rows, max_length=9, padding=padding))

@@ -1,6 +1,5 @@
 import pytest
 
-from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ALIASES, TASKS, find_task
 from albert_tf.finetuning import metrics
 
@@ -72,11 +71,3 @@ def test_an_unknown_task_is_an_error_that_lists_the_known_ones():
         ValueError, match=r"Task not found: colla\. .*'cola'.*afqmc, ax, .*tsv for a custom"
     ):
         find_task("colla")
-
-
-def test_the_name_of_the_task_is_checked_with_the_paths(tmp_path):
-    """That is before TensorFlow is imported."""
-    folder = str(tmp_path)
-    settings = Settings(task_name="colla", data_dir=folder, output_dir=folder, do_train=True)
-    with pytest.raises(ValueError, match="'cola'"):
-        settings.check_paths()

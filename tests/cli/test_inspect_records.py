@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import subprocess
 import sys
 
@@ -12,7 +11,6 @@ import pytest
 from albert_tf.cli import inspect_records
 from albert_tf.cli.flags import parse
 from albert_tf.cli.inspect_records import Statistics, render
-from albert_tf.data import record_index, records
 from albert_tf.data.records import write_metadata
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.tokenization import FullTokenizer
@@ -190,21 +188,6 @@ def test_other_records_and_none_are_errors(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"no records in .*other"):
         show(f"--input_file={path}")
-
-
-def test_an_index_is_added_to_records_of_other_programs(tmp_path, capsys):
-    path = write_records(tmp_path / "a.tfrecord", EXAMPLES)
-    expected = list(records.find_places(path))
-    inspect_records.run(parse(inspect_records.Settings, [f"--input_file={path}", "--write_index"]))
-    assert "label" in capsys.readouterr().out
-    index = record_index.find(path)
-    assert index.num_records == len(EXAMPLES)
-    assert index.record_bytes == (tmp_path / "a.tfrecord").stat().st_size
-    assert list(records.find_places(path)) == expected
-    compressed = tmp_path / "b.tfrecord"
-    compressed.write_bytes(gzip.compress((tmp_path / "a.tfrecord").read_bytes()))
-    with pytest.raises(ValueError, match=r"b\.tfrecord: compressed with gzip"):
-        records.write_index(str(compressed))
 
 
 def test_a_closed_pipe_ends_the_program_quietly(tmp_path, vocab_file):

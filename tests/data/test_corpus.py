@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.data import corpus
-from albert_tf.data.corpus import plan_tasks, read_chunks, read_task
+from albert_tf.data.corpus import plan_jobs, read_chunks, read_job
 from albert_tf.data.sources import Source, find_sources
 
 
@@ -21,15 +21,15 @@ def write(path, data):
 
 
 def lines_of(chunks):
-    return [line for chunk in chunks for lines in chunk.lines() for line in lines]
+    return [line for chunk in chunks for part in chunk.parts for line in part.lines()]
 
 
 def documents_of(chunks):
     """Returns lists of lines, split at blank lines and at the ends of parts."""
     found = [[]]
     for chunk in chunks:
-        for lines in chunk.lines():
-            for line in [*lines, ""]:
+        for part in chunk.parts:
+            for line in [*part.lines(), ""]:
                 if line.strip():
                     found[-1].append(line)
                 else:
@@ -109,7 +109,7 @@ def test_an_error_in_borrowed_text_names_its_line(tmp_path):
     other = write(tmp_path / "other.txt", b"\n\r\n\ngood\n\xe9\n" + b"good\n" * 200)
     chunk, _ = read_chunks([one, other], 300)
     with pytest.raises(ValueError, match=r"other\.txt, line 5: not UTF-8"):
-        list(corpus.lines_of(chunk.borrowed))
+        chunk.borrowed[0].lines()
 
 
 def test_the_end_of_a_file_ends_a_document(tmp_path):
@@ -135,32 +135,32 @@ def test_the_plan_covers_every_byte_of_every_file_once():
     rng = random.Random(5)
     sizes = [rng.choice([0, 7, 40, 99, 100, 149, 150, 151, 1234, 10_000]) for _ in range(200)]
     found = [source(number, size) for number, size in enumerate(sizes)]
-    tasks = plan_tasks(found, 100, corpus.SENTENCES)
-    assert [task.position for task in tasks] == sorted(task.position for task in tasks)
-    assert sum(task.size for task in tasks) == sum(sizes)
+    jobs = plan_jobs(found, 100, corpus.SENTENCES)
+    assert [job.position for job in jobs] == sorted(job.position for job in jobs)
+    assert sum(job.size for job in jobs) == sum(sizes)
     spans = sorted(
         (span.source.number, span.start, span.source.size if span.end is None else span.end)
-        for task in tasks
-        for span in task.spans
+        for job in jobs
+        for span in job.spans
     )
     for number, size in enumerate(sizes):
         ends = [0, *(end for its, _, end in spans if its == number)]
         assert [start for its, start, _ in spans if its == number] == ends[:-1]
         assert ends[-1] == size
-    assert all(50 <= task.size < 250 for task in tasks)
-    assert all(task.size < 200 or len(task.spans) > 1 for task in tasks)
+    assert all(50 <= job.size < 250 for job in jobs)
+    assert all(job.size < 200 or len(job.spans) > 1 for job in jobs)
 
 
-def test_many_small_files_are_few_tasks_and_a_file_of_any_size_is_planned_unread():
+def test_many_small_files_are_few_jobs_and_a_file_of_any_size_is_planned_unread():
     small = [source(number, 10_000) for number in range(10_000)]
-    tasks = plan_tasks(small, 1 << 20, corpus.SENTENCES)
-    assert len(tasks) == 95
-    assert max(len(task.spans) for task in tasks) <= 158
-    assert len(plan_tasks([source(0, 10**10)], 1 << 20, "sentences")) == round(10**10 / 2**20)
-    assert len(plan_tasks([source(0, 10**11)], 1 << 20, "documents")) == -(-(10**11) // 2**24)
+    jobs = plan_jobs(small, 1 << 20, corpus.SENTENCES)
+    assert len(jobs) == 95
+    assert max(len(job.spans) for job in jobs) <= 158
+    assert len(plan_jobs([source(0, 10**10)], 1 << 20, "sentences")) == round(10**10 / 2**20)
+    assert len(plan_jobs([source(0, 10**11)], 1 << 20, "documents")) == -(-(10**11) // 2**24)
 
 
-def test_a_task_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, monkeypatch):
+def test_a_job_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, monkeypatch):
     """The file is sparse; its middle has 6 MB of text."""
     path, start, step = tmp_path / "text.txt", 50_000 << 20, 1 << 20
     try:
@@ -170,15 +170,15 @@ def test_a_task_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, mon
             stream.write(b"a sentence\n\n" * (6 * step // 12))
     except OSError as error:
         pytest.skip(f"no sparse files here: {error}")
-    tasks = plan_tasks(find_sources([str(path)]), step, corpus.SENTENCES)
-    (task,) = [task for task in tasks if task.position == (0, start + step)]
+    jobs = plan_jobs(find_sources([str(path)]), step, corpus.SENTENCES)
+    (job,) = [job for job in jobs if job.position == (0, start + step)]
     opened = []
     real = corpus.sources.open_source
     monkeypatch.setattr(
         corpus.sources, "open_source", lambda path, part=None: opened.append(path) or real(path)
     )
     tracemalloc.start()
-    (chunk,) = read_task(task, step, corpus.SENTENCES)
+    (chunk,) = read_job(job, step, corpus.SENTENCES)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert opened == [str(path)]
@@ -186,18 +186,18 @@ def test_a_task_in_a_file_of_100_gb_holds_and_reads_only_its_chunk(tmp_path, mon
     assert peak < 4 * step
 
 
-def test_large_compressed_files_are_streams_and_small_ones_share_a_task():
+def test_large_compressed_files_are_streams_and_small_ones_share_a_job():
     found = [source(number, 100 + number, is_splittable=False) for number in range(9)]
-    assert {task.is_stream for task in plan_tasks(found, 400, corpus.SENTENCES)} == {True}
-    (task,) = plan_tasks(found, 1 << 20, corpus.SENTENCES)
-    assert not task.is_stream
-    assert len(task.spans) == 9
+    assert {job.is_stream for job in plan_jobs(found, 400, corpus.SENTENCES)} == {True}
+    (job,) = plan_jobs(found, 1 << 20, corpus.SENTENCES)
+    assert not job.is_stream
+    assert len(job.spans) == 9
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("input_format", corpus.INPUT_FORMATS)
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 29])
-def test_tasks_read_in_any_order_hold_every_line_once(
+def test_jobs_read_in_any_order_hold_every_line_once(
     tmp_path, monkeypatch, input_format, chunk_bytes
 ):
     """Files of random bytes with every kind of line end, cut at every possible place."""
@@ -207,9 +207,9 @@ def test_tasks_read_in_any_order_hold_every_line_once(
     pieces = ["\n", "\n", "\r\n", "\r", " ", "\t", "a", "bc", "字", "\n\n", "\r\n\r\n"]
     texts = ["".join(rng.choices(pieces, k=rng.randint(1, 150))) for _ in range(5)]
     paths = [write(tmp_path / f"{name}.txt", text.encode()) for name, text in enumerate(texts)]
-    tasks = plan_tasks(find_sources(paths), chunk_bytes, input_format)
-    rng.shuffle(tasks)
-    chunks = [chunk for task in tasks for chunk in read_task(task, chunk_bytes, input_format)]
+    jobs = plan_jobs(find_sources(paths), chunk_bytes, input_format)
+    rng.shuffle(jobs)
+    chunks = [chunk for job in jobs for chunk in read_job(job, chunk_bytes, input_format)]
     chunks.sort(key=lambda chunk: chunk.position)
     assert len({chunk.position for chunk in chunks}) == len(chunks)
     found = {path: b"" for path in paths}
@@ -294,13 +294,6 @@ def test_an_error_names_the_line_that_is_not_utf_8(tmp_path):
     path = write(tmp_path / "text.txt", data)
     with pytest.raises(ValueError, match=r"text\.txt, line 124: not UTF-8 \(byte 0xe9"):
         lines_of(read_chunks([path], 100))
-
-
-def test_an_error_names_the_line_that_is_too_long_for_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_SENTENCE_CHARS", 50)
-    path = write(tmp_path / "text.txt", "short\n\n" + "long " * 11 + "\n")
-    with pytest.raises(ValueError, match=r"text\.txt, line 3: longer than 50 characters"):
-        lines_of(read_chunks([path], 1 << 20))
 
 
 def test_an_endless_line_is_rejected_before_it_is_read(tmp_path, monkeypatch):

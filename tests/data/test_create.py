@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from albert_tf import files
-from albert_tf.data import corpus, create, record_checksums, shuffling
-from albert_tf.data.create import create_pretraining_data, log_instances
+from albert_tf.data import corpus, create, report, shuffling
+from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import (
     FEATURES,
     Outputs,
     count_records,
-    exclude_own_files,
+    exclude_metadata,
     read_metadata,
     read_records,
 )
@@ -73,14 +73,13 @@ def make(tmp_path, corpus_file, toy_spm_model):
 
 
 def contents(folder):
-    """Returns the content of all files but those that say when a file was written."""
+    """Returns the content of all files."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    paths = [path for path in paths if path.suffix != record_checksums.SUFFIX]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def all_records(folder):
-    paths = exclude_own_files(map(str, sorted(folder.iterdir())))
+    paths = exclude_metadata(map(str, sorted(folder.iterdir())))
     return [record for path in paths for record in read_records(path)]
 
 
@@ -227,7 +226,6 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, mixed_inputs):
     assert contents(tmp_path / "out") == expected
     assert set(expected) == {
         *(f"train-{shard:05d}-of-00003" for shard in range(3)),
-        *(f"records.index/train-{shard:05d}-of-00003" for shard in range(3)),
         "train.records.json",
     }
 
@@ -296,15 +294,15 @@ def test_another_input_format_is_a_different_run(tmp_path, make, monkeypatch):
 
 def test_remote_files_are_read_and_written(tmp_path, make, corpus_file):
     store = f"file://{tmp_path}"
-    files.make_directory(f"{store}/in", "--input_file")
+    files.ensure_directory(f"{store}/in", "--input_file")
     files.copy(corpus_file, f"{store}/in/corpus.txt")
     expected = make("local/train@2")
     remote = {"inputs": [f"{store}/in/corpus.txt"], "output_file": f"{store}/out/train@2"}
     metadata = make(**remote, work_dir=str(tmp_path / "work"))
     assert metadata == expected
     names = ["train-00000-of-00002", "train-00001-of-00002", "train.records.json"]
-    assert files.list_directory(f"{store}/out") == ["records.index", *names]
-    for name in [*names, "records.index/train-00001-of-00002"]:
+    assert files.list_directory(f"{store}/out") == names
+    for name in names:
         with files.open_binary(f"{store}/out/{name}") as stream:
             assert stream.read() == (tmp_path / "local" / name).read_bytes()
     again = make(**remote, work_dir="/proc/nowhere", resume=True)
@@ -451,14 +449,12 @@ def test_a_warning_names_leftover_files_of_an_earlier_run(tmp_path, make, caplog
     assert first.exists()
 
 
-def test_compressed_text_makes_the_same_records(tmp_path, make, corpus_file, caplog):
+def test_compressed_text_makes_the_same_records(tmp_path, make, corpus_file):
     changes = {"chunk_megabytes": 1000 / MEGABYTE}
     make("plain/train", **changes)
     copy = tmp_path / "copy.txt.gz"
     copy.write_bytes(gzip.compress(Path(corpus_file).read_bytes()))
-    with caplog.at_level("INFO", logger="absl"):
-        made = make("packed/train", inputs=[str(copy)], **changes)
-    assert caplog.text.count("copy.txt.gz: compressed, so each file is read by one process") == 1
+    made = make("packed/train", inputs=[str(copy)], **changes)
     assert contents(tmp_path / "plain") == contents(tmp_path / "packed")
     assert made["counts"]["documents"] == 120
 
@@ -530,9 +526,7 @@ def test_an_output_that_is_an_input_is_rejected(tmp_path, make, corpus_file, toy
         ("link.txt", "link.txt", "--input_file", corpus_file),
         ("v.model", "v.model", "--spm_model_file", toy_spm_model),
         ("train", "train.records.json", "--input_file", corpus_file),
-        ("other", "records.index/other.sha256", "--input_file", corpus_file),
     ]
-    (tmp_path / "records.index").mkdir()
     for output, name, flag, source in named:
         (tmp_path / name).symlink_to(source)
         with pytest.raises(ValueError, match=rf"--output_file: .*{name} is an input, {flag}"):
@@ -617,7 +611,7 @@ def test_the_first_instances_are_logged(tmp_path, make, toy_tokenizer, caplog):
     make("out/train@2")
     paths = Outputs.parse(str(tmp_path / "out" / "train@2")).paths
     with caplog.at_level("INFO", logger="absl"):
-        log_instances(paths, toy_tokenizer, 3)
+        report.log_instances(paths, toy_tokenizer, 3)
     messages = [record.getMessage() for record in caplog.records]
     assert messages.count("*** Example ***") == 3
     tokens = [message for message in messages if message.startswith("tokens: [CLS]")]
@@ -753,7 +747,7 @@ def test_a_full_disk_is_an_error_and_the_run_can_be_resumed(
     assert "Traceback" not in done.stderr
     names = {path.name for path in disk.iterdir()}
     assert "train.records.json" not in names
-    names -= {"train.work", "records.index"}
+    names -= {"train.work"}
     for name in names:  # every file with its final name is complete
         assert (disk / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
     enlarge()

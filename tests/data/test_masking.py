@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from albert_tf.data.masking import (
-    NumberedDraws,
-    SharedDraws,
+    BatchStream,
+    PerInstanceStream,
     mask_batch,
     ngram_probabilities,
     num_to_predict,
@@ -41,11 +41,11 @@ def mask(rows, budget, settings=None, seed=5, seq_length=11, labels=None, number
     settings = settings or MaskingSettings(max_predictions_per_seq=7)
     budgets = np.broadcast_to(np.asarray(budget), len(rows)).astype(np.int64)
     if numbered:
-        draws = NumberedDraws((seed,), 3, len(rows), settings, seq_length)
+        stream = PerInstanceStream((seed,), 3, len(rows), settings, seq_length)
     else:
-        draws = SharedDraws(np.random.default_rng(seed))
+        stream = BatchStream(np.random.default_rng(seed))
     batch = mask_batch(
-        input_ids, starts, maskable, budgets, settings, MASK, VOCAB_SIZE, draws, labels
+        input_ids, starts, maskable, budgets, settings, MASK, VOCAB_SIZE, stream, labels
     )
     return input_ids, batch
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
-import resource
 
-import numpy as np
 import pytest
 
-from albert_tf import files
-from albert_tf.data import records
 from albert_tf.data.records import (
     FEATURES,
     METADATA_SUFFIX,
@@ -22,7 +17,7 @@ from albert_tf.data.records import (
     read_records,
     write_metadata,
 )
-from albert_tf.data.tfrecord import HEADER_BYTES, frame_header, frame_records
+from albert_tf.data.tfrecord import frame_records
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]
 
@@ -121,46 +116,6 @@ def test_an_error_names_the_record_with_a_wrong_length(tmp_path):
     path = write(tmp_path / "bad.tfrecord", b"".join(frames))
     with pytest.raises(ValueError, match=r"bad\.tfrecord, record 3: the checksum of its length"):
         count_records(path)
-
-
-def frame_of_length(length):
-    """Returns a frame whose length is wrong but matches its checksum."""
-    (frame,) = frame_records([b"some content"])
-    return frame_header(length) + frame[HEADER_BYTES:]
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-@pytest.mark.parametrize(
-    ("length", "reason"),
-    [
-        (
-            2**64 - 1,
-            "its length is 18446744073709551615 bytes, but a record has at most 2147483647",
-        ),
-        (10**12, "its length is 1000000000000 bytes"),
-        (2**31 - 1, "the file ends early"),
-        (13, "the file ends early"),
-    ],
-)
-def test_a_length_beyond_the_file_allocates_no_memory(tmp_path, compress, length, reason):
-    frames = b"".join(frame_records(CONTENTS)) + frame_of_length(length)
-    path = write(tmp_path / "giant", compress(frames))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match=rf"giant, record 6: {reason}"):
-        count_records(path)
-    found = []
-    with pytest.raises(ValueError, match="record 6"):
-        found.extend(read_records(path))
-    assert found == CONTENTS
-    kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert kibibytes < 100_000
-
-
-def test_a_record_larger_than_a_read_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "_PIECE_BYTES", 7)
-    frames = b"".join(frame_records(CONTENTS))
-    for name, content in (("plain", frames), ("packed", gzip.compress(frames))):
-        assert list(read_records(write(tmp_path / name, content))) == CONTENTS
 
 
 def test_a_corrupt_record_is_reported(tmp_path):
@@ -273,85 +228,3 @@ def test_metadata_is_readable_json(tmp_path):
     assert json.loads(text) == content
     assert "字" in text
     assert text.endswith("}\n")
-
-
-def test_cached_lengths_are_still_checked_against_the_end(tmp_path):
-    rng = np.random.default_rng(5)
-    frames = b"".join(frame_records([rng.bytes(40) for _ in range(9)]))
-    path = write(tmp_path / "cut", frames[:-56])
-    with open(path, "ab") as stream:
-        stream.write(frames[:20])
-    with pytest.raises(ValueError, match="record 9: the file ends early"):
-        count_records(path)
-
-
-def count_bytes(monkeypatch):
-    """Returns a list that grows by the size of every read of an unbuffered file."""
-    sizes = []
-
-    class Counted(io.FileIO):
-        def read(self, size=-1):
-            content = super().read(size)
-            sizes.append(len(content))
-            return content
-
-    monkeypatch.setattr(files, "open_unbuffered", lambda path: Counted(path, "rb"))
-    return sizes
-
-
-def test_records_are_found_by_their_headers_alone(tmp_path, monkeypatch):
-    path, contents = tmp_path / "a.tfrecord", [bytes([i]) * (100 + i) for i in range(20)]
-    path.write_bytes(b"".join(frame_records(contents)))
-    sizes = count_bytes(monkeypatch)
-    places = list(records.find_places(str(path)))
-    assert sizes == [HEADER_BYTES] * 20
-    assert [place.number for place in places] == list(range(20))
-    assert places[-1].end == path.stat().st_size
-    chosen = [places[i] for i in (4, 5, 6, 11)]
-    assert records.read_places(str(path), chosen) == [contents[i] for i in (4, 5, 6, 11)]
-    assert len(sizes) == 20 + 2  # neighbors are read at once
-
-
-def test_a_place_with_damaged_content_names_the_record(tmp_path):
-    path = tmp_path / "a.tfrecord"
-    content = bytearray(b"".join(frame_records([b"a" * 50, b"b" * 50])))
-    content[80] ^= 1
-    path.write_bytes(content)
-    first, second = records.find_places(str(path))
-    assert records.read_places(str(path), [first]) == [b"a" * 50]
-    with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: its content is damaged"):
-        records.read_places(str(path), [second])
-
-
-@pytest.mark.parametrize("kind", ["cut", "length"])
-def test_a_record_that_cannot_be_found_is_named(tmp_path, kind):
-    path = tmp_path / "a.tfrecord"
-    frames = [bytearray(frame) for frame in frame_records([b"a" * 50, b"b" * 50])]
-    if kind == "cut":
-        del frames[1][-1:]
-    else:
-        frames[1][2] ^= 1
-    path.write_bytes(b"".join(frames))
-    places = records.find_places(str(path))
-    assert next(places).number == 0
-    with pytest.raises(ValueError, match=r"a\.tfrecord, record 2: .*Create it again"):
-        next(places)
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-@pytest.mark.parametrize("start", [0, 1, 4, 5, 9])
-def test_reading_starts_at_any_record(tmp_path, compress, start):
-    path, contents = tmp_path / "a.tfrecord", [bytes([i]) * (i + 1) for i in range(6)]
-    path.write_bytes(compress(b"".join(frame_records(contents))))
-    assert list(records.read_records(str(path), start)) == contents[start:]
-
-
-def test_an_error_after_the_start_names_the_record(tmp_path):
-    path = tmp_path / "a.tfrecord"
-    content = bytearray(b"".join(frame_records([b"a" * 50] * 4)))
-    content[-9] ^= 1
-    path.write_bytes(content)
-    following = records.read_records(str(path), start=2)
-    assert next(following) == b"a" * 50
-    with pytest.raises(ValueError, match=r"a\.tfrecord, record 4: its content is damaged"):
-        next(following)

@@ -33,7 +33,7 @@ def problems(changes, **settings):
 
 def test_well_formed_text_is_reported_without_a_warning(caplog):
     with caplog.at_level("INFO", logger="absl"):
-        report.log({"counts": GOOD, "vocabulary": VOCABULARY}, SETTINGS)
+        report.log_counts({"counts": GOOD, "vocabulary": VOCABULARY}, SETTINGS)
     first, second = caplog.messages
     assert first == (
         "40 documents, 2000 sentences, 50000 tokens of text -> 1000 instances of 95.0 tokens on "
@@ -60,7 +60,7 @@ def test_each_problem_is_reported_with_the_flag_that_helps(changes, problem, fla
     found = problems(changes)
     assert found[0].startswith(problem)
     assert flag in found[-1]
-    report.log({"counts": GOOD | changes, "vocabulary": VOCABULARY}, SETTINGS)
+    report.log_counts({"counts": GOOD | changes, "vocabulary": VOCABULARY}, SETTINGS)
     assert [record.getMessage() for record in caplog.records if record.levelno > 20] == found
 
 

@@ -12,14 +12,14 @@ from albert_tf.data import shuffling
 
 
 def test_thousands_of_outputs_share_the_files_of_a_chunk(tmp_path):
-    """A chunk has one file for 32 MB of records, whose index takes 16 bytes for each output."""
+    """A chunk has one file for 32 MB of records, whose index takes 8 bytes for each output."""
     records = [bytes([number % 256]) * 11 for number in range(5000)]
     slots = shuffling.draw_slots(len(records), 0, 4096, np.random.default_rng(5))
     spilled = shuffling.Spill(str(tmp_path / "chunk"), 4096)
     spilled.add(records, slots)
     spilled.flush()
     (block,) = tmp_path.iterdir()
-    assert block.stat().st_size == 16 * 4097 + 5000 * (8 + 11)
+    assert block.stat().st_size == 8 * 4097 + 8 * 5001 + 5000 * 11
     found = [
         record
         for output in range(4096)

@@ -1,4 +1,4 @@
-"""Training datasets, predictions in the order of the file, and the checkpoint to predict with."""
+"""Training datasets, predictions in the order of the file, and weights that lack the head."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.finetuning import prediction
 from albert_tf.finetuning.batching import Padding, TrainingOrder
-from albert_tf.finetuning.prediction import Predictor
+from albert_tf.finetuning.prediction import BatchRunner
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.heads import AlbertForClassification
 
@@ -52,8 +51,8 @@ class CountingModel:
 
 def test_predictions_are_in_the_order_of_the_file(questions):
     model = CountingModel()
-    predictor = Predictor(model, questions, 3, PADDING, {"counts": -1, "ids": 0})
-    outputs = predictor.predict()
+    runner = BatchRunner(model, questions, 3, PADDING, {"counts": -1, "ids": 0})
+    outputs = runner.run()
     assert set(outputs) == {"counts", "ids"}
     assert outputs["ids"].tolist() == list(range(1, 8))
     for row, length, options in zip(outputs["counts"].tolist(), LENGTHS, OPTIONS, strict=True):
@@ -63,16 +62,16 @@ def test_predictions_are_in_the_order_of_the_file(questions):
 
 def test_rows_of_batches_of_different_width_are_padded(questions):
     # The first batch contains only the longest question, with its two options.
-    outputs = Predictor(CountingModel(), questions, 1, PADDING, {"counts": -1}).predict()
+    outputs = BatchRunner(CountingModel(), questions, 1, PADDING, {"counts": -1}).run()
     assert outputs["counts"].shape == (7, 4)
     assert outputs["counts"][5].tolist() == [13, 13, -1, -1]
 
 
 def test_one_trace_serves_all_lengths_and_numbers_of_options(questions):
     model = CountingModel()
-    predictor = Predictor(model, questions, 2, PADDING, {"counts": 0})
-    first = predictor.predict()
-    np.testing.assert_array_equal(predictor.predict()["counts"], first["counts"])
+    runner = BatchRunner(model, questions, 2, PADDING, {"counts": 0})
+    first = runner.run()
+    np.testing.assert_array_equal(runner.run()["counts"], first["counts"])
     assert model.traces == 1
 
 
@@ -82,9 +81,9 @@ def test_the_batch_size_does_not_change_predictions(tiny_config):
     features = TokenSequences.pack(sequences, {"label_ids": np.zeros(7, np.int32)})
     model = AlbertForClassification(tiny_config, 3)
     one, many = (
-        Predictor(
+        BatchRunner(
             model, features, size, padding, {"logits": 0.0}, lambda logits: {"logits": logits}
-        ).predict()["logits"]
+        ).run()["logits"]
         for size, padding in ((1, Padding(13, 1)), (5, Padding(13, 13)))
     )
     assert one.shape == (7, 3)
@@ -151,22 +150,3 @@ def test_a_checkpoint_without_this_head_is_not_evaluated(model, tmp_path, head, 
         loading.load_weights(model, str(tmp_path / "x"))
     for name, value in weights.items():
         np.testing.assert_array_equal(weights_of(model)[name], value, err_msg=name)
-
-
-def test_predictions_use_the_best_or_else_the_latest_checkpoint(tmp_path, monkeypatch):
-    logged = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
-    folder, start = str(tmp_path / "out"), str(tmp_path / "start")
-    with pytest.raises(
-        FileNotFoundError, match=r"out contains no checkpoint to predict with. Train"
-    ):
-        prediction.find_best(folder)
-    (tmp_path / "out").mkdir()
-    store.save_checkpoint(start, {"x": np.zeros(2)})
-    assert prediction.find_best(folder, start) == start
-    for step in (20, 3):
-        store.save_checkpoint(f"{folder}/model.ckpt-{step}", {"x": np.zeros(2)})
-    assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-20"
-    assert f"does not exist: using {folder}/model.ckpt-20" in logged[-1]
-    store.copy_checkpoint(f"{folder}/model.ckpt-3", f"{folder}/model.ckpt-best")
-    assert prediction.find_best(folder, start) == f"{folder}/model.ckpt-best"

@@ -5,16 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
+import pytest
 
-from albert_tf.checkpoints import loading, store
+from albert_tf.checkpoints import containers, store
+from albert_tf.checkpoints.evaluations import Evaluation, heading
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import results
-from albert_tf.training.evaluation import CheckpointEvaluator, Evaluation, heading
 
 METRIC = "eval_accuracy"
 
 
-def test_the_results_file_has_googles_format(tmp_path):
+@pytest.fixture(name="folder")
+def make_folder(tmp_path):
+    return RunFolder(str(tmp_path))
+
+
+def test_the_results_file_has_googles_format(folder, tmp_path):
     """The lines equal those of a run of Google's program, except for its `.meta` files."""
     metrics = {METRIC: 5 / 11, "eval_loss": 0.69354945, "loss": 0.6936371}
     found = [
@@ -22,51 +28,47 @@ def test_the_results_file_has_googles_format(tmp_path):
         Evaluation(3, metrics, "b", "dev"),
         Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev"),
     ]
-    text = results.write_race_results(str(tmp_path), found, METRIC)
+    text = results.write_race_results(folder, found, METRIC)
     same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
-    folder, line = tmp_path, "=" * 50
+    line = "=" * 50
     assert text == (
         f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n"
-        f"saved {folder}/model.ckpt-0.data-00000-of-00001"
-        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {folder}/model.ckpt-0.index to {folder}/model.ckpt-best.index\n{line}\n"
+        f"saved {tmp_path}/model.ckpt-0.data-00000-of-00001"
+        f" to {tmp_path}/model.ckpt-best.data-00000-of-00001\n"
+        f"saved {tmp_path}/model.ckpt-0.index to {tmp_path}/model.ckpt-best.index\n{line}\n"
         f"{same}global_step = 3\nloss = 0.6936371\nbest = 0.4545454680919647\n{line}\n"
         "eval_accuracy = 0.54545456\neval_loss = 0.69354945\nglobal_step = 6\n"
         "loss = 0.6936371\nbest = 0.4545454680919647\n"
-        f"saved {folder}/model.ckpt-6.data-00000-of-00001"
-        f" to {folder}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {folder}/model.ckpt-6.index to {folder}/model.ckpt-best.index\n{line}\n"
+        f"saved {tmp_path}/model.ckpt-6.data-00000-of-00001"
+        f" to {tmp_path}/model.ckpt-best.data-00000-of-00001\n"
+        f"saved {tmp_path}/model.ckpt-6.index to {tmp_path}/model.ckpt-best.index\n{line}\n"
     )
     assert (tmp_path / "eval_results.txt").read_text() == text
     in_bfloat16 = [dataclasses.replace(evaluation, precision="bfloat16") for evaluation in found]
-    results.write_race_results(str(tmp_path), in_bfloat16, METRIC)
+    results.write_race_results(folder, in_bfloat16, METRIC)
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
-def test_test_results_include_the_best_dev_value(tmp_path, monkeypatch):
+def test_test_results_include_the_best_dev_value(folder, tmp_path):
     metrics = {METRIC: 0.25, "global_step": 10}
-    text = results.write_test_results(str(tmp_path), metrics, METRIC)
+    text = results.write_test_results(folder, metrics, METRIC)
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
     assert text == header
-    checkpoint = str(tmp_path / "model.ckpt-10")
-    store.save_checkpoint(checkpoint, {"x": np.float32([0.7]), "global_step": np.int64(10)})
-    monkeypatch.setattr(loading, "load_weights", lambda *_: None)  # "x" is no weight of ALBERT
-    model, value = tf.Module(), float(np.float32(0.7))
-    evaluator = CheckpointEvaluator(
-        str(tmp_path), model, lambda: {METRIC: value}, METRIC, "dev", lambda *_: None
-    )
-    evaluator.evaluate_all()
-    text = results.write_test_results(str(tmp_path), metrics, METRIC)
+    store.save_checkpoint(folder.best, {"global_step": np.int64(10)})
+    value = float(np.float32(0.7))
+    evaluation = Evaluation(10, {METRIC: value}, containers.digest(folder.best), "dev")
+    folder.add_evaluation(evaluation)
+    text = results.write_test_results(folder, metrics, METRIC)
     assert text == header + "best = 0.699999988079071\n"
     assert (tmp_path / "predict_results.txt").read_text() == text
 
 
-def test_the_files_of_the_classifier_have_googles_format(tmp_path):
+def test_the_files_of_the_classifier_have_googles_format(folder, tmp_path):
     found = [
         Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
         Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
     ]
-    results.write_classifier_results(str(tmp_path), found, METRIC)
+    results.write_classifier_results(folder, found, METRIC)
     assert (tmp_path / "eval_results.txt").read_text() == (
         "eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n"
         + "=" * 50
@@ -75,7 +77,6 @@ def test_the_files_of_the_classifier_have_googles_format(tmp_path):
         + "\n"
     )
     assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
-    results.write_classifier_results(
-        str(tmp_path), [Evaluation(0, {METRIC: float("nan")}, "a", "dev")], METRIC
-    )
+    undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
+    results.write_classifier_results(folder, [undefined], METRIC)
     assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"

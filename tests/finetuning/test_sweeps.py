@@ -8,6 +8,7 @@ import statistics
 
 import pytest
 
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import Result
@@ -88,37 +89,15 @@ def test_the_summary_has_median_mean_and_deviation_for_each_learning_rate():
 def test_the_table_has_a_row_per_run_with_all_metrics(tmp_path):
     found = results(tmp_path, [(1e-5, 7, 0.5), (2e-5, 7, 0.75)])
     found.append(Result(make_settings("bad", 1.0), remark="diverged"))
-    assert (
-        sweeps.write_comparison(str(tmp_path), found, METRIC)
-        == (tmp_path / "sweep_results.txt").read_text()
-    )
+    sweeps.write_comparison(RunFolder(str(tmp_path)), found, METRIC)
+    summary = (tmp_path / "sweep_results.txt").read_text()
+    assert summary == sweeps.format_summary(found, METRIC)
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert [row["learning_rate"] for row in rows] == ["1e-05", "2e-05", "1"]
     assert [row[METRIC] for row in rows] == ["0.5", "0.75", ""]
     assert [row["remark"] for row in rows] == ["", "", "diverged"]
     assert rows[1]["eval_loss"] == "1.5"
-
-
-def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
-    def make(run):
-        if run.learning_rate == 2e-5:
-            raise ArithmeticError("the loss is not finite")
-        return Result(run, 10, {METRIC: 0.5 + run.seed / 100})
-
-    runs = sweeps.plan_runs(make_settings(tmp_path, RATES[:2], 2))
-    best = sweeps.make_runs(runs, make, str(tmp_path), METRIC)
-    assert (best.learning_rate, best.settings.seed) == (1e-5, 8)
-    assert "diverged" in (tmp_path / "sweep_results.txt").read_text()
-
-
-def test_a_single_run_that_diverges_is_an_error_and_leaves_no_table(tmp_path):
-    def make(run):
-        raise ArithmeticError("the loss is not finite")
-
-    with pytest.raises(ArithmeticError):
-        sweeps.make_runs([make_settings(tmp_path, 1.0)], make, str(tmp_path), METRIC)
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_first_of_equal_runs_is_best_and_a_missing_best_is_reported():

@@ -6,13 +6,14 @@ import dataclasses
 from types import MappingProxyType
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from albert_tf import classification
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.task import FineTuningTask, Split
-from albert_tf.training.evaluation import Evaluation
+from albert_tf.finetuning.splits import Split
+from albert_tf.finetuning.task import FineTuningTask
 
 
 class Distances(FineTuningTask):
@@ -43,20 +44,9 @@ BATCH = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant([1.0,
 OUTPUTS = tf.constant([1.5, 0.0, 5.0])
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "read",
-        "make_features",
-        "build_model",
-        "losses",
-        "measure",
-    ],
-)
-def test_a_task_that_lacks_a_method_cannot_be_instantiated(method):
-    forgetful = type("Forgetful", (Distances,), {method: getattr(FineTuningTask, method)})
-    with pytest.raises(TypeError, match=f"Forgetful.*{method}"):
-        forgetful()
+def test_a_task_that_lacks_a_method_cannot_be_instantiated():
+    methods = {"read", "make_features", "build_model", "losses", "measure"}
+    assert FineTuningTask.__abstractmethods__ == methods
 
 
 def test_the_loss_is_a_mean_and_metrics_are_sums():
@@ -111,7 +101,7 @@ def test_metrics_depend_on_the_settings_of_the_model():
 
 def test_predictions_are_json_lines_with_the_fewest_digits(tmp_path):
     outputs = {"logits": np.array([[0.1, 2], [3, 4]], np.float32), "best": np.array([1, 0])}
-    TASK.write_predictions(str(tmp_path), Split("test", [], []), outputs, 7)
+    TASK.write_predictions(RunFolder(str(tmp_path)), Split("test", [], []), outputs, 7)
     lines = (tmp_path / "test_predictions.jsonl").read_text().splitlines()
     assert lines == ['{"logits": [0.1, 2.0], "best": 1}', '{"logits": [3.0, 4.0], "best": 0}']
 
@@ -123,5 +113,5 @@ def test_evaluations_are_described_by_the_last_one_and_the_best_value():
         Evaluation(0, {"closeness": 0.75}, "a", "dev"),
         Evaluation(5, {"closeness": 0.5}, "b", "dev"),
     ]
-    text = task.describe_evaluations("out", evaluations)
+    text = task.describe_evaluations(RunFolder("out"), evaluations)
     assert text == "closeness = 0.5\nbest = 0.75\n"

@@ -31,7 +31,7 @@ def write_files(folder):
         paths.append(str(folder / f"{i}.tfrecord"))
         write_numbers(paths[-1], range(start, start + length), "GZIP" if i == 1 else "")
         start += length
-    return record_files.find_record_files(paths)
+    return record_files.find_record_files(paths, FEATURES)
 
 
 def write_damaged(path, numbers, damage, is_gzip=False):

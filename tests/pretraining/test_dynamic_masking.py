@@ -206,8 +206,6 @@ def test_other_records_are_refused(settings, tmp_path, toy_spm_model, changes, m
         ({"mask_id": 7}, r"mask_id is 7, but \[MASK\] has the id 4 in .*toy\.model"),
         ({"mask_id": "4"}, "mask_id is '4', expected a number below 82"),
         ({"mask_id": 82}, "mask_id is 82, expected a number below 82"),
-        ({"instances": 20}, r"train\.tfrecord has 20 records, but it has 36"),
-        ({"instances": 5000}, r"train\.tfrecord has 5000 records, but it has 36"),
         ({"instances": 36.5}, r"instances and bytes are \[36\.5, "),
     ],
 )

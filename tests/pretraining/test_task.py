@@ -111,7 +111,7 @@ def test_records_without_masked_tokens_are_accepted_with_a_warning(task, path, c
     assert not caplog.records
     write_records(path, 4, masked=0)
     task.find_records(str(path), "input_file")
-    assert f"{path}: the first records have no masked tokens" in caplog.text
+    assert f"{path}: the first record has no masked tokens" in caplog.text
 
 
 def test_results_are_sorted_lines(task, tmp_path):

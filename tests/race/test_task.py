@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.data.tfrecord import encode_examples
-from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.splits import Split
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, read_race
 from albert_tf.race.settings import Settings
@@ -112,7 +112,8 @@ def test_a_checkpoint_is_evaluated_again_if_its_features_changed(tokenizer, tiny
         )
         data = data or make_set(make_question())
         split = Split("dev", data, task.make_features(data, "dev"))
-        return task.measured_on(split, 3, Padding(task.settings.max_seq_length))
+        task.use({"dev": split}, tf.distribute.get_strategy())
+        return task.measured_on()
 
     names = [
         name(),
@@ -168,7 +169,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
         make_question(options=("x", "y", "z")), make_question("ok ?", ("x", "y")), split="test"
     )
     probabilities = np.array([[0.25, 0.25, 0.5], [0.75, 0.25, 0.0]], np.float32)
-    path = race.write_predictions(str(tmp_path), data, probabilities)
+    path = race.write_predictions(RunFolder(str(tmp_path)), data, probabilities)
     assert path == str(tmp_path / "race_predictions.jsonl")
     text = (tmp_path / "race_predictions.jsonl").read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
@@ -189,14 +190,14 @@ def test_predictions_are_written_for_every_question(tmp_path):
         },
     ]
     with pytest.raises(ValueError, match="shorter than"):
-        race.write_predictions(str(tmp_path), data, probabilities[:1])
+        race.write_predictions(RunFolder(str(tmp_path)), data, probabilities[:1])
 
 
 @pytest.mark.ci
 def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch, tmp_path):
     task = make_task(tiny_config)
     model = task.build_model()
-    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, "")
+    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, RunFolder(""))
     (path,) = tmp_path.iterdir()
     loaded = tf.saved_model.load(str(path))
     names = ("input_ids", "input_mask", "segment_ids")

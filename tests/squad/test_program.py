@@ -1,4 +1,4 @@
-"""The program: answers of a model, their files, and the precision of exports."""
+"""The program: its data, the precision of its exports, and answers without a known threshold."""
 
 from __future__ import annotations
 
@@ -9,129 +9,91 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
+from albert_tf import squad
 from albert_tf.checkpoints import loading, store
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.finetuning.run import FineTuningRun
-from albert_tf.finetuning.task import Split
-from albert_tf.squad import program
 from albert_tf.squad.settings import Settings
-from albert_tf.training import session
-from tests.squad.test_task import make_data, make_task
+from albert_tf.squad.task import read_data
+from tests.squad.test_task import make_task
 
 
-@pytest.fixture(scope="module", name="config")
-def make_config(tiny_config):
-    return dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
-
-
-@pytest.fixture(name="version_2", params=[False, True], ids=["v1", "v2"])
-def versions(request):
-    return request.param
-
-
-@pytest.fixture(name="folder")
-def make_folder(config, version_2, tmp_path):
-    """Returns a folder with a checkpoint of step 3, its config and a vocabulary."""
-    tf_keras.utils.set_random_seed(5)
-    model = make_task(config, version_2, start_n_top=3, end_n_top=2).build_model()
-    tensors = {variable_name(v): v.numpy() for v in model.variables}
-    store.save_checkpoint(str(tmp_path / "model.ckpt-3"), tensors | {"global_step": np.int64(3)})
-    config.to_json_file(str(tmp_path / "albert_config.json"))
-    (tmp_path / "vocab.txt").write_text("[PAD]\n")
-    return tmp_path
-
-
-def make_run(config, folder, version_2, names=("dev", "test"), data=None, **settings):
-    data = data or make_data(version_2)
-    task = make_task(
-        config,
-        version_2,
-        dict.fromkeys(names, data),
-        output_dir=str(folder),
-        albert_config_file=str(folder / "albert_config.json"),
-        vocab_file=str(folder / "vocab.txt"),
-        predict_batch_size=3,
-        pad_to_multiple=4,
-        num_workers=1,
-        start_n_top=3,
-        end_n_top=2,
-        **settings,
-    )
-    features = task.make_features(data, "test")
-    splits = {name: Split(name, data, features) for name in names}
-    strategy = tf.distribute.get_strategy()
-    opened = session.Session(task.settings, task.config, strategy, "float32")
-    return FineTuningRun(task.settings, task, splits, opened)
-
-
-def read(folder, name):
-    return json.loads((folder / name).read_text())
-
-
-def test_without_a_known_threshold_zero_is_used(config, folder, version_2, monkeypatch):
-    logged = []
-    monkeypatch.setattr(logging, "warning", lambda text, *_: logged.append(text))
-    data = make_data(version_2, has_answers=False)
-    _, text = make_run(config, folder, version_2, ("test",), data).do_all()
-    assert text == ""
-    predictions = read(folder, "predictions.json")
-    assert any("using 0" in text for text in logged) == version_2
-    if version_2:
-        odds = read(folder, "null_odds.json")
-        assert {q for q, text in predictions.items() if not text} == {
-            q for q in odds if odds[q] > 0
-        }
+def write_questions(path, answers, is_impossible=False):
+    qas = {"id": "q1", "question": "who waits", "is_impossible": is_impossible}
+    if answers is not None:
+        qas["answers"] = answers
+    data = {"data": [{"paragraphs": [{"context": "the boat waits", "qas": [qas]}]}]}
+    path.write_text(json.dumps(data))
+    return str(path)
 
 
 @pytest.mark.ci
-def test_exports_compute_in_float32_and_leave_the_session_unchanged(config, folder, version_2):
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        # Its tokenizer is none.
-        run = make_run(config, folder, version_2, ("test",))
-        run.export(str(folder / "export"))
-        assert tf_keras.mixed_precision.global_policy().name == "mixed_bfloat16"
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
-    (path,) = (folder / "export" / "saved_model").iterdir()
+@pytest.mark.parametrize("version_2", [False, True])
+def test_a_model_without_a_record_answers_and_is_exported_in_float32(
+    tiny_config, toy_spm_model, version_2, tmp_path, caplog
+):
+    config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
+    tf_keras.utils.set_random_seed(5)
+    task = make_task(config, version_2, start_n_top=3, end_n_top=2)
+    weights = {variable_name(v): v.numpy() for v in task.build_model().variables}
+    store.save_checkpoint(str(tmp_path / "model.ckpt-3"), weights | {"global_step": np.int64(3)})
+    config.to_json_file(str(tmp_path / "albert_config.json"))
+    squad.run(
+        Settings(
+            output_dir=str(tmp_path),
+            predict_file=write_questions(tmp_path / "questions.json", None),
+            do_predict=True,
+            export_dir=str(tmp_path / "export"),
+            spm_model_file=toy_spm_model,
+            max_seq_length=13,
+            max_query_length=3,
+            doc_stride=3,
+            start_n_top=3,
+            end_n_top=2,
+            num_workers=1,
+            precision="bfloat16",
+        )
+    )
+    assert ("using 0" in caplog.text) == version_2
+    (answer,) = json.loads((tmp_path / "predictions.json").read_text()).values()
+    if version_2:
+        (odds,) = json.loads((tmp_path / "null_odds.json").read_text()).values()
+        assert bool(answer) == (odds <= 0)
+    (path,) = (tmp_path / "export" / "saved_model").iterdir()
     served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    batch = run.splits["test"].features.batch(np.arange(2), 11)
     ((), wanted) = served.structured_input_signature
-    found = served(**{name: tf.constant(batch[name]) for name in wanted})
-    model = run.task.build_model()
-    loading.load_weights(model, str(folder / "model.ckpt-3"))
-    theirs = run.task.served_outputs(model(batch, training=False))
-    for name, value in theirs.items():
+    rng = np.random.default_rng(5)
+    ones = dict.fromkeys(("input_mask", "segment_ids"), np.ones((2, 11), np.int32))
+    batch = {"input_ids": rng.integers(5, 97, (2, 11)), "p_mask": np.zeros((2, 11))} | ones
+    batch = {name: tf.constant(batch[name], spec.dtype) for name, spec in wanted.items()}
+    found = served(**batch)
+    model = task.build_model()
+    loading.load_weights(model, str(tmp_path / "model.ckpt-3"))
+    for name, value in task.served_outputs(model(batch, training=False)).items():
         np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
-
-
-def write_questions(path, answers):
-    qas = [{"id": "q1", "question": "who waits", "answers": answers}]
-    if not answers:
-        del qas[0]["answers"]
-    data = {"data": [{"paragraphs": [{"context": "the boat waits", "qas": qas}]}]}
-    path.write_text(json.dumps(data))
-    return str(path)
 
 
 def test_dev_and_test_are_the_same_file(tmp_path):
     known = write_questions(tmp_path / "a.json", [{"text": "the boat", "answer_start": 0}])
     settings = Settings(output_dir="out", predict_file=known, do_predict=True)
-    data = program.read_data(settings)
+    data = read_data(settings)
     assert data["dev"] is data["test"]
     assert not data["dev"].is_chinese
     chinese = dataclasses.replace(settings, mixed_segmentation=True)
-    assert program.read_data(chinese)["dev"].is_chinese
+    assert read_data(chinese)["dev"].is_chinese
 
 
-def test_the_answers_do_not_replace_the_questions(tmp_path):
-    path = write_questions(tmp_path / "predictions.json", [])
-    settings = Settings(output_dir=str(tmp_path), predict_file=path, do_predict=True)
+def test_the_answers_do_not_replace_the_questions(tmp_path, config_file, toy_spm_model):
+    path = write_questions(tmp_path / "predictions.json", None)
+    settings = Settings(
+        output_dir=str(tmp_path),
+        predict_file=path,
+        do_predict=True,
+        albert_config_file=str(config_file),
+        spm_model_file=toy_spm_model,
+    )
     with pytest.raises(ValueError, match=r"--output_dir: .*\.json is an input, --predict_file"):
-        program.run(settings)
+        squad.run(settings)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +107,6 @@ def test_the_answers_do_not_replace_the_questions(tmp_path):
 )
 def test_missing_file_flags_are_reported(tmp_path, monkeypatch, values, message):
     monkeypatch.chdir(tmp_path)
-    write_questions(tmp_path / "b.json", [])
+    write_questions(tmp_path / "b.json", None)
     with pytest.raises(ValueError, match=message):
-        program.read_data(Settings(output_dir="out", **values))
+        read_data(Settings(output_dir="out", **values))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from albert_tf.checkpoints.evaluations import Evaluation, heading
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.squad.results import write_squad_results
-from albert_tf.training.evaluation import Evaluation, heading
 
 
 def test_results_of_squad_have_the_format_of_its_programs(tmp_path):
@@ -14,7 +15,7 @@ def test_results_of_squad_have_the_format_of_its_programs(tmp_path):
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
         Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
     ]
-    text = write_squad_results(str(tmp_path), evaluations, "f1")
+    text = write_squad_results(RunFolder(str(tmp_path)), evaluations, "f1")
     assert (tmp_path / "eval_results.txt").read_text() == text
     data, index = ".data-00000-of-00001", ".index"
     saved = "".join(
@@ -31,5 +32,5 @@ def test_results_of_squad_have_the_format_of_its_programs(tmp_path):
         "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
     )
     in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
-    write_squad_results(str(tmp_path), in_bfloat16, "f1")
+    write_squad_results(RunFolder(str(tmp_path)), in_bfloat16, "f1")
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text

@@ -9,8 +9,8 @@ import tf_keras
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.prediction import Predictor
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.prediction import BatchRunner
+from albert_tf.finetuning.splits import Split
 from albert_tf.squad import task as squad
 from albert_tf.squad.decoding import Answers
 from albert_tf.squad.reading import SquadData, SquadExample
@@ -124,8 +124,7 @@ def test_accuracies_count_correct_positions(tiny_config):
 def test_padding_positions_are_never_chosen(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
-    predictor = Predictor(task.build_model(), features, 1, Padding(11, 1), task.outputs)
-    outputs = predictor.predict()
+    outputs = BatchRunner(task.build_model(), features, 1, Padding(11, 1), task.outputs).run()
     assert len(set(features.lengths.tolist())) > 1
     found = task.candidates(outputs, n_best_size=3)
     assert np.all(np.isfinite(found.start_scores) & (found.start_scores > -1e29))
@@ -142,7 +141,7 @@ def test_answers_do_not_depend_on_the_padded_length(tiny_config):
     answers = [
         task.answer(
             make_split(data, features),
-            Predictor(model, features, batch_size, Padding(11, multiple), task.outputs).predict(),
+            BatchRunner(model, features, batch_size, Padding(11, multiple), task.outputs).run(),
         )
         for batch_size, multiple in ((1, 1), (8, 11))
     ]
@@ -156,7 +155,7 @@ def test_answers_do_not_depend_on_the_padded_length(tiny_config):
 def test_predicted_answers_are_texts_of_the_contexts(task):
     data = make_data(task.version_2)
     features = task.make_features(data, "dev")
-    outputs = Predictor(task.build_model(), features, 3, Padding(11, 4), task.outputs).predict()
+    outputs = BatchRunner(task.build_model(), features, 3, Padding(11, 4), task.outputs).run()
     answers = task.answer(make_split(data, features), outputs)
     assert list(answers.best) == [example.qas_id for example in data.examples]
     for example in data.examples:
@@ -298,7 +297,8 @@ def test_a_checkpoint_is_evaluated_again_if_relevant_settings_changed(task):
         changed = make_task(task.config, task.version_2, **settings)
         data = data or make_data(task.version_2)
         split = make_split(data, changed.make_features(data, "dev"))
-        return changed.measured_on(split, 3, Padding(LENGTHS["max_seq_length"], 4))
+        changed.use({"dev": split}, tf.distribute.get_strategy())
+        return changed.measured_on()
 
     names = [
         name(),

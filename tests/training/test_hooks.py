@@ -209,7 +209,7 @@ def test_a_slow_evaluation_logs_a_line_every_half_minute(monkeypatch, total, of_
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(logging, "info", lambda text, *args: lines.append(text % args))
     seen = []
-    for batch in progress.shown("abcde", "evaluating", total):
+    for batch in progress.with_progress("abcde", "evaluating", total):
         seen.append(batch)
         now[0] += 16
     assert seen == list("abcde")

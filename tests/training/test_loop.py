@@ -54,7 +54,7 @@ def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
 def make_records(tmp_path_factory):
     path = tmp_path_factory.mktemp("records") / "train.tfrecord"
     write_records(path, 23)
-    return record_files.find_record_files([str(path)])
+    return record_files.find_record_files([str(path)], {})
 
 
 @pytest.fixture(scope="module", name="task")

@@ -56,7 +56,7 @@ def run(settings: ExportSettings) -> str:
 
     model = AlbertForPretraining(AlbertConfig.from_json_file(settings.config_file))
     report = loading.load_checkpoint(model, settings.checkpoint)
-    files.make_directory(os.path.dirname(os.path.abspath(settings.export_path)), "--export_path")
+    files.ensure_directory(os.path.dirname(os.path.abspath(settings.export_path)), "--export_path")
     tensors = {
         names.variable_name(variable): variable
         for variable in model.variables

@@ -1,6 +1,6 @@
-"""Accelerated forms in TFLite, in float16, at the limits of their ranges; and where they are used.
+"""Kernels in TFLite, in float16, at the limits of their ranges; and where they are used.
 
-`test_every_mode.py` compares them with their formulas.
+`test_every_mode.py` compares them with their operations.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import acceleration, fused, ops, optimization
-from albert_tf.acceleration import CPU, XLA
+from albert_tf import acceleration, kernels_cpu, ops, optimization
+from albert_tf.acceleration import CPU, KERNELS, XLA, register_kernel
 from tests.kernel_arguments import ARGUMENTS
 
 B, S, A, D, H = 5, 11, 4, 3, 12
 OF_THE_MODEL = [
-    form
-    for form in fused.REGISTERED
-    if form.target == CPU and form.formula not in (optimization.updated, ops.keep_mask)
+    kernel
+    for kernel in KERNELS
+    if kernel.target == CPU and kernel.op not in (optimization.adam_update, ops.keep_mask)
 ]
 
 
@@ -25,26 +25,26 @@ def normal(*shape):
     return tf.random.stateless_normal(shape, (sum(shape), 7), stddev=1.5)
 
 
-def arguments_without_dropout(form):
+def arguments_without_dropout(kernel):
     """Returns arguments that a generator makes without a seed: TFLite lacks random numbers."""
     for seed in range(99):
-        arguments = ARGUMENTS[form.formula](np.random.default_rng(seed))
+        arguments = ARGUMENTS[kernel.op](np.random.default_rng(seed))
         last = arguments[-1]
         if not (tf.is_tensor(last) and last.dtype == tf.int32 and last.shape == (2,)):
             return arguments
-    raise AssertionError(form)
+    raise AssertionError(kernel)
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
-@pytest.mark.parametrize("form", OF_THE_MODEL, ids=lambda form: form.formula.__name__)
-def test_tflite_computes_the_same_values(form):
-    arguments = arguments_without_dropout(form)
+@pytest.mark.parametrize("kernel", OF_THE_MODEL, ids=lambda kernel: kernel.op.__name__)
+def test_tflite_computes_the_same_values(kernel):
+    arguments = arguments_without_dropout(kernel)
     flat = tf.nest.flatten(arguments)
     tensors = {i: x for i, x in enumerate(flat) if tf.is_tensor(x) and x.dtype == tf.float32}
 
     def run(**given):
         every = [given.get(f"x{i}", x) for i, x in enumerate(flat)]
-        return form.function(*tf.nest.pack_sequence_as(arguments, every))
+        return kernel.function(*tf.nest.pack_sequence_as(arguments, every))
 
     specs = {f"x{i}": tf.TensorSpec(x.shape, x.dtype, f"x{i}") for i, x in tensors.items()}
     graph = tf.function(run, autograph=False).get_concrete_function(**specs)
@@ -55,7 +55,7 @@ def test_tflite_computes_the_same_values(form):
         interpreter.set_tensor(detail["index"], tensors[int(detail["name"][1:])].numpy())
     interpreter.invoke()
     found = [interpreter.get_tensor(x["index"]) for x in interpreter.get_output_details()]
-    expected = tf.nest.flatten(form.formula(*arguments))
+    expected = tf.nest.flatten(kernel.op(*arguments))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
 
@@ -68,26 +68,26 @@ def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
         (tf.bitcast(bits, tf.float32), tf.bitcast(tf.cast(ties, tf.uint32), tf.float32)), 0
     )
     x = tf.concat((tf.boolean_mask(x, ~tf.math.is_nan(x)), special), 0)
-    found = fused.compiled(lambda x: fused._narrow(x, tf.bfloat16))(x)
+    found = kernels_cpu.compiled(lambda x: kernels_cpu._narrow(x, tf.bfloat16))(x)
     expected = tf.cast(x, tf.bfloat16)
     np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
 
 
-def test_accelerated_forms_run_in_graphs_outside_xla_and_are_compiled_for_wide_tensors():
+def test_kernels_run_in_graphs_outside_xla_and_are_compiled_for_wide_tensors():
     def kind(width, **options):
-        """Returns what runs: the formula, the form, or the form compiled by XLA."""
+        """Returns what runs: the operation, the kernel, or the kernel compiled by XLA."""
         graph = tf.function(lambda x: ops.layer_norm(x, tf.ones(width), tf.ones(width)), **options)
         operations = graph.get_concrete_function(tf.zeros((5, width))).graph.get_operations()
         if any("Call" in op.type and op.get_attr("_XlaMustCompile") for op in operations):
             return "compiled"
-        # The form has a gradient of its own, which `IdentityN` marks.
-        return "form" if any(op.type == "IdentityN" for op in operations) else "formula"
+        # The kernel has a gradient of its own, which `IdentityN` marks.
+        return "kernel" if any(op.type == "IdentityN" for op in operations) else "operation"
 
-    assert kind(fused.MIN_WIDTH) == "compiled"
-    assert kind(fused.MIN_WIDTH - 1) == "form"
-    assert kind(fused.MIN_WIDTH, jit_compile=True) == "formula"
+    assert kind(kernels_cpu.MIN_WIDTH) == "compiled"
+    assert kind(kernels_cpu.MIN_WIDTH - 1) == "kernel"
+    assert kind(kernels_cpu.MIN_WIDTH, jit_compile=True) == "operation"
     with acceleration.plain():
-        assert kind(fused.MIN_WIDTH) == "formula"
+        assert kind(kernels_cpu.MIN_WIDTH) == "operation"
     is_inside = []
     tf.function(lambda: is_inside.append(acceleration.target()))()
     outer = tf.function(lambda: tf.function(lambda: is_inside.append(acceleration.target()))())
@@ -96,7 +96,7 @@ def test_accelerated_forms_run_in_graphs_outside_xla_and_are_compiled_for_wide_t
     assert is_inside == [CPU, XLA, ""]
 
 
-def test_no_accelerated_form_runs_where_there_is_a_gpu(monkeypatch):
+def test_no_kernel_runs_where_there_is_a_gpu(monkeypatch):
     found = []
     monkeypatch.setattr(
         tf.config, "list_physical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else []
@@ -105,10 +105,10 @@ def test_no_accelerated_form_runs_where_there_is_a_gpu(monkeypatch):
     assert found == [""]
 
 
-def test_a_form_needs_a_formula_that_has_none():
+def test_a_kernel_needs_an_operation_that_has_none():
     for wrong in (tf.nn.relu, ops.layer_norm):
-        with pytest.raises(TypeError, match="must be decorated with formula"):
-            fused.accelerates(wrong, fused.always)
+        with pytest.raises(TypeError, match="must be decorated with op"):
+            register_kernel(wrong, CPU)
 
 
 @pytest.mark.parametrize("run_functions_eagerly", [False, True])
@@ -117,8 +117,10 @@ def test_half_precision_inputs_are_computed_in_float32(dtype, run_functions_eage
     """The result is that of float32, rounded once."""
     x, residual = (tf.cast(normal(B, size, H), dtype) for size in (S, S))
     gamma, beta = normal(H), normal(2 * H)[:H]
-    form = ops.add_and_norm if run_functions_eagerly else ops.add_and_norm.forms[CPU].function
-    found = form(x, residual, gamma, beta, 0.0, None)
+    kernel = ops.add_and_norm.kernels[CPU].function
+    found = (ops.add_and_norm if run_functions_eagerly else kernel)(
+        x, residual, gamma, beta, 0.0, None
+    )
     full = tf.cast(x, tf.float32) + tf.cast(residual, tf.float32)
     expected = tf.cast(ops.layer_norm(full, gamma, beta), dtype)
     assert found.dtype == dtype
@@ -127,7 +129,7 @@ def test_half_precision_inputs_are_computed_in_float32(dtype, run_functions_eage
     )
 
 
-ATTENTIONS = [ops.attention, ops.attention.forms[CPU].function]
+ATTENTIONS = [ops.attention, ops.attention.kernels[CPU].function]
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -152,7 +154,7 @@ def test_rows_without_any_token_are_finite(attention):
 
 
 @pytest.mark.parametrize(
-    "cross_entropy", [ops.cross_entropy, ops.cross_entropy.forms[CPU].function]
+    "cross_entropy", [ops.cross_entropy, ops.cross_entropy.kernels[CPU].function]
 )
 def test_the_first_of_equal_logits_is_the_answer(cross_entropy):
     logits = tf.constant(((-3.0, 2.0, 2.0), (-3.0, 2.0, 2.0), (-5.0, -7.0, -5.0), (0.0, 0.0, 0.0)))
@@ -185,7 +187,11 @@ def test_dropout_masks_are_the_hash_of_their_positions():
     shape, seed = (2, 3, 5, 37), (2**31 - 3, 7)
     expected = numpy_mask(shape, 0.3, seed)
     x, seed = tf.zeros(shape, tf.bfloat16), tf.constant(seed)
-    for function in (ops.keep_mask, fused.compiled(ops.keep_mask), tf.function(ops.keep_mask)):
+    for function in (
+        ops.keep_mask,
+        kernels_cpu.compiled(ops.keep_mask),
+        tf.function(ops.keep_mask),
+    ):
         np.testing.assert_array_equal(function(x, 0.3, seed), expected)
 
 

@@ -1,6 +1,6 @@
-"""Compares the accelerated forms in `fused.py` with their formulas in plain TensorFlow.
+"""Compares the kernels in `kernels_cpu.py` with the operations in plain TensorFlow.
 
-    python benchmarks/bench_fused.py
+    python benchmarks/bench_kernels.py
 
 Measures the forward and backward pass of the largest ones, in bfloat16 and with the sizes of ALBERT
 base. The measurements of both variants alternate. Prints one JSON line: the minimum
@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import reporting
 import tensorflow as tf
 
-from albert_tf import acceleration, fused, ops  # noqa: F401, `fused` registers the accelerated forms
+from albert_tf import acceleration, kernels_cpu, ops  # noqa: F401, registers the kernels
 
 HIDDEN = 768
 INTERMEDIATE = 3072
@@ -127,7 +127,7 @@ def table_of(
     rows: list[dict[str, Any]] = []
     for name, times in results.items():
         row = {f"{way}, CPU ms": milliseconds for way, milliseconds in times.items()}
-        share = {"fused / plain": times["fused"] / times["plain"]}
+        share = {"kernel / plain": times["kernel"] / times["plain"]}
         rows.append({"shape": shape, "operation": name} | row | share)
     matmuls = {"operation": "all matmuls", "wall time, ms": 1000 * matmul_seconds}
     return [*rows, {"shape": shape} | matmuls]
@@ -143,13 +143,13 @@ def main() -> None:
     rows, length = map(int, flags.shape.split("x"))
     results: dict[str, dict[str, float]] = {}
     for name, (function, *tensors) in cases(rows, length).items():
-        ways = {"fused": make(function, tuple(tensors))}
+        ways = {"kernel": make(function, tuple(tensors))}
         with acceleration.plain():
             ways["plain"] = make(function, tuple(tensors))
         results[name] = fastest(ways, flags.rounds)
     layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))
     seconds = round(LAYERS * layer, 2)
-    reporting.print_line("fused", shape=flags.shape, milliseconds=results, matmul_seconds=seconds)
+    reporting.print_line("kernels", shape=flags.shape, milliseconds=results, matmul_seconds=seconds)
     reporting.write_table(flags.results, table_of(flags.shape, results, seconds))
 
 

@@ -1,9 +1,8 @@
-"""Accelerated forms of the formulas in `ops.py`, for programs that XLA compiles whole.
+"""Kernels of the operations in `ops.py` for programs that XLA compiles whole.
 
 GPUs and TPUs run such programs. There, matmuls are so fast that reads and writes of memory take
-much of a step, so these forms compute something again rather than store it, and avoid copies in
-another layout: TPUs keep positions in the last axis, GPUs in the last but one. They are registered,
-and tested against their formulas, like those of `fused.py`.
+much of a step, so these kernels compute something again rather than store it, and avoid copies in
+another layout: TPUs keep positions in the last axis, GPUs in the last but one.
 `make test-tpu` bounds the bytes that the compiled training step accesses, and
 `benchmarks/bench_accelerators.py` compares them with those of other implementations.
 
@@ -12,17 +11,16 @@ Dimensions: as in `ops.py`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import ops
-from albert_tf.acceleration import TPU, XLA
-from albert_tf.fused import accelerates, always
+from albert_tf.acceleration import TPU, XLA, register_kernel
 
 
-@accelerates(ops.project_heads, always, TPU)
+@register_kernel(ops.project_heads, TPU)
 def _project_heads(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -45,7 +43,7 @@ def _project_heads(
     return projected
 
 
-@accelerates(ops.gelu, always, XLA)
+@register_kernel(ops.gelu, XLA)
 @tf.custom_gradient
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     """Computes in float32, and stores nothing but its input."""
@@ -94,10 +92,10 @@ def _attention(
         context = tf.cast(tf.cast(context, tf.float32) / total, value.dtype)
 
         def gradient(dcontext):
-            again = ops.after(query, dcontext)  # [B, A, Q, D]
+            again = ops.depend_on(query, dcontext)  # [B, A, Q, D]
             scores = ops.attention_scores(again, key, input_mask)  # [B, A, Q, S]
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
-            seed_again = None if seed is None else ops.after(seed, dcontext)
+            seed_again = None if seed is None else ops.depend_on(seed, dcontext)
             return _attention_gradients(
                 positions_last, query, key, value, probs, context, dcontext, rate, seed_again
             )
@@ -144,6 +142,11 @@ def _attention_gradients(
     return dquery, dkey, dvalue  # dvalue [B, A, S, D]
 
 
-for _target in (XLA, TPU):
-    _form = functools.partial(_attention, _target == TPU)
-    accelerates(ops.attention, always, _target)(_form)
+@register_kernel(ops.attention, XLA)
+def _attention_xla(*arguments: Any) -> tf.Tensor:
+    return _attention(False, *arguments)
+
+
+@register_kernel(ops.attention, TPU)
+def _attention_tpu(*arguments: Any) -> tf.Tensor:
+    return _attention(True, *arguments)

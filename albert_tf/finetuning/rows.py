@@ -1,35 +1,47 @@
-"""Reads rows of tab-separated, comma-separated and JSON-lines text, and reports bad rows."""
+"""Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad rows.
+
+A row is a list of cells or a JSON object. Readers yield (place, row), where the place is usually a
+line number, and `RowReports` turns rows that cannot be used into an error that names the file and
+their places.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.finetuning.examples import Examples
 
 MAX_BAD = 10  # bad rows in an error
 MAX_REPORTED = 5  # rows in a remark
+MAX_CELL = 1 << 30  # characters
+MAX_NAMED = 10  # labels in a message
+MAX_LABELS = 1000  # more indicate a wrong column
 
 # Formats.
 TABS = "tsv"
+QUOTED_TABS = "quoted tsv"
 COMMAS = "csv"
 JSON_LINES = "jsonl"
 _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
-MAX_CELL = 1 << 30  # characters
-MAX_NAMED = 10  # labels in a message
+
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
 
 Column = int | str
 Row = Sequence[str] | dict[str, Any]
+Place = int | str
+T = TypeVar("T")
 
 
 class BadRowError(ValueError):
@@ -48,21 +60,43 @@ class RowReports:
 
     Args:
         path: the file.
+        stops_at_once: whether the first bad row is an error at once, as for a pipe.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, stops_at_once: bool = False) -> None:
         self.path = path
+        self.stops_at_once = stops_at_once
         self._bad: list[str] = []
         self._notes: dict[str, list[str]] = {}
 
-    def bad(self, place: int | str, reason: str) -> None:
-        """Records a bad row for `check`.
+    @contextlib.contextmanager
+    def row(self, place: Place = "") -> Iterator[None]:
+        """Returns a context that records a BadRowError of its block for `check`.
 
         Args:
             place: line number of the row, or a description of where it is.
-            reason: what is wrong with it.
         """
-        self._bad.append(f"{self.path}, {_words(place)}: {reason}")
+        try:
+            yield
+        except BadRowError as error:
+            self._bad.append(f"{', '.join(filter(None, [self.path, _words(place)]))}: {error}")
+            if self.stops_at_once:
+                self.check()
+
+    def parsed(
+        self, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
+    ) -> Iterator[tuple[Any, T]]:
+        """Yields (place, `parse(row, place)`) of good rows, and records the bad ones.
+
+        Args:
+            rows: pairs of a place and a row, or of a place and a BadRowError.
+            parse: converts a row; raises BadRowError if it cannot be used.
+        """
+        for place, row in rows:
+            with self.row(place):
+                if isinstance(row, BadRowError):
+                    raise row
+                yield place, parse(row, place)
 
     def check(self) -> None:
         """Raises a ValueError that names the file, the place and the reason of the first bad rows.
@@ -75,7 +109,7 @@ class RowReports:
         if self._bad:
             raise ValueError("\n".join(self._bad))
 
-    def note(self, place: int | str, what: str) -> None:
+    def note(self, place: Place, what: str) -> None:
         """Records a remark about a row for `log`."""
         self._notes.setdefault(what, []).append(_words(place))
 
@@ -85,33 +119,68 @@ class RowReports:
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
 
+    def examples(
+        self, split: str, found: list[Any], kind: str, task: Any = None, is_logged: bool = True
+    ) -> Examples[Any]:
+        """Returns the examples of a split.
 
-def _words(place: int | str) -> str:
+        Args:
+            split: "train", "dev" or "test".
+            found: the examples.
+            kind: what an example is called, for the message.
+            task: see `Examples`.
+            is_logged: whether to log the remarks.
+
+        Raises:
+            ValueError: there is a bad row, or no example.
+        """
+        self.check()
+        if is_logged:
+            self.log()
+        if not found:
+            raise ValueError(f"{self.path}: contains no usable {kind}")
+        return Examples(self.path, split, found, task)
+
+
+def _words(place: Place) -> str:
     return f"line {place}" if isinstance(place, int) else place
 
 
-def _read_text(path: str) -> str:
-    """Returns the text of a file without blank lines at its end."""
-    return _BLANK_END.sub("", files.read_text(path))
+def read(path: str, form: str = "", quoting: bool = False) -> Iterator[NumberedRow]:
+    """Yields all rows of a file of examples; see `parse_lines`.
+
+    Blank lines at the end are ignored. JSON lines must be objects.
+
+    Args:
+        path: the file.
+        form: the format; by default, COMMAS for names that end in `.csv`, JSON_LINES for `.json`
+            and `.jsonl`, and otherwise TABS.
+        quoting: whether cells of tab-separated lines may be quoted.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8, or has unbalanced quotes.
+    """
+    form = form or _ENDINGS.get(os.path.splitext(path)[1], QUOTED_TABS if quoting else TABS)
+    lines = io.StringIO(_BLANK_END.sub("", files.read_text(path)), newline="\n")
+    for number, row in parse_lines(lines, form, path):
+        if form == JSON_LINES and isinstance(row, list):
+            row = BadRowError("expected a JSON object, got text")
+        elif form == TABS and isinstance(row, list) and any("\r" in cell for cell in row):
+            row = BadRowError("a carriage return inside a line")
+        yield number, row
 
 
-def _format(path: str) -> str:
-    """Returns the format of a file by its name."""
-    return _ENDINGS.get(os.path.splitext(path)[1], TABS)
-
-
-def parse_rows(
-    lines: Iterable[str], form: str, path: str, quoting: bool = False
-) -> Iterator[NumberedRow]:
+def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[NumberedRow]:
     """Yields the rows of lines, including any header, with the lines at which they start.
 
     Args:
         lines: the lines; bytes that are not UTF-8 are decoded with "surrogateescape".
         form: JSON_LINES for a JSON object or string per line; COMMAS for comma-separated cells,
-            which may be quoted, where blank lines are skipped; otherwise, tab-separated cells
-            without quoting, as in Google's programs.
+            which may be quoted, where blank lines are skipped; QUOTED_TABS for tab-separated cells,
+            which may be quoted; otherwise, tab-separated cells without quoting, as in Google's
+            programs.
         path: the file, for messages.
-        quoting: whether cells of tab-separated lines may be quoted, too.
 
     Yields:
         The line number, starting at 1, and the row's cells or JSON object, or an error that says
@@ -120,7 +189,7 @@ def parse_rows(
     Raises:
         ValueError: quotes are unbalanced.
     """
-    if form == COMMAS or (quoting and form != JSON_LINES):
+    if form in (COMMAS, QUOTED_TABS):
         yield from _quoted_rows(lines, form == COMMAS, path)
         return
     for number, line in enumerate(lines, 1):
@@ -134,18 +203,16 @@ def parse_rows(
 def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:
     csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(lines, delimiter="," if is_csv else "\t", strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            what = "comma-separated values" if is_csv else "what --quoting expects"
-            raise ValueError(f"{path}, line {number}: not {what} ({error})") from None
-        if cells is None:
-            return
-        wrong = next(filter(_NOT_UTF8.search, cells), None)
-        if cells or not is_csv:
-            yield number, _not_utf8(wrong) if wrong else cells or [""]
+    number = 1
+    try:
+        for cells in reader:
+            wrong = next(filter(_NOT_UTF8.search, cells), None)
+            if cells or not is_csv:
+                yield number, _not_utf8(wrong) if wrong else cells or [""]
+            number = reader.line_num + 1
+    except csv.Error as error:
+        what = "comma-separated values" if is_csv else "what --quoting expects"
+        raise ValueError(f"{path}, line {number}: not {what} ({error})") from None
 
 
 def _not_utf8(text: str) -> BadRowError:
@@ -154,58 +221,36 @@ def _not_utf8(text: str) -> BadRowError:
 
 
 def _json_row(line: str) -> Row | BadRowError:
+    """Returns the JSON object or string, as the only cell, of a line."""
     try:
-        return json_row(json.loads(line))
+        value = json.loads(line)
     except ValueError as error:
-        if line.lstrip().startswith("[") or line.strip() == "{":
-            return _not_json_lines("JSON over several lines")
-        return BadRowError(f"expected a JSON object: {error}")
-
-
-def _not_json_lines(what: str) -> BadRowError:
+        if not line.lstrip().startswith("[") and line.strip() != "{":
+            return BadRowError(f"expected a JSON object: {error}")
+        found = "JSON over several lines"
+    else:
+        if isinstance(value, (str, dict)):
+            return [value] if isinstance(value, str) else value
+        if not isinstance(value, list):
+            return BadRowError(f"expected a JSON object or string, got {type(value).__name__}")
+        found = "a JSON array"
     return BadRowError(
-        f"{what}, expected one JSON object per line. Convert the file, for example with "
+        f"{found}, expected one JSON object per line. Convert the file, for example with "
         "`jq -c '.[]'` if it is an array"
     )
 
 
-def json_row(value: object) -> Row | BadRowError:
-    """Returns a JSON value as a row; it must be an object, or a string, the only cell."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list):
-        return _not_json_lines("a JSON array")
-    return BadRowError(f"expected a JSON object or string, got {type(value).__name__}")
-
-
-def read_json_lines(path: str) -> Iterator[NumberedRow]:
-    """Yields rows like `read_rows`, from a JSON-lines file of any name."""
-    for number, row in parse_rows(io.StringIO(_read_text(path), newline="\n"), JSON_LINES, path):
-        is_text = isinstance(row, list)
-        yield number, BadRowError("expected a JSON object, got text") if is_text else row
-
-
-def read_rows(path: str, quoting: bool = False) -> Iterator[NumberedRow]:
-    """Yields all rows of a file of examples; see `parse_rows`.
-
-    Files are comma-separated if they end in `.csv`, JSON lines without strings if in `.json` or
-    `.jsonl`, and otherwise tab-separated. Blank lines at the end are ignored.
+def existing_files(data_dir: str, split: str, extensions: Sequence[str]) -> list[str]:
+    """Returns the name of the existing file of a split in a list; [] if there is none.
 
     Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is not UTF-8, or has unbalanced quotes.
+        ValueError: there are several such files.
     """
-    form = _format(path)
-    if form == JSON_LINES:
-        yield from read_json_lines(path)
-        return
-    is_unquoted = form == TABS and not quoting
-    for number, row in parse_rows(io.StringIO(_read_text(path), newline="\n"), form, path, quoting):
-        if is_unquoted and isinstance(row, list) and any("\r" in cell for cell in row):
-            row = BadRowError("a carriage return inside a line")
-        yield number, row
+    names = [split + extension for extension in extensions]
+    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if len(existing) > 1:
+        raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
+    return existing
 
 
 def normalized(names: Iterable[str]) -> list[str]:
@@ -227,9 +272,9 @@ def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
     return [] if set(names).isdisjoint(cells) else cells
 
 
-def few(labels: Sequence[str]) -> str:
-    """Returns the first of several labels, for a message."""
-    return ", ".join(labels[:MAX_NAMED]) + ", …" * (len(labels) > MAX_NAMED)
+def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """Returns the first of several labels or ids, for a message."""
+    return ", ".join(names[:most]) + ", …" * (len(names) > most)
 
 
 def cell(row: Row, column: Column) -> Any:
@@ -245,7 +290,7 @@ def cell(row: Row, column: Column) -> Any:
     """
     if isinstance(row, dict):
         if column not in row:
-            raise BadRowError(f"no key {column!r} among {files.listed(row)}")
+            raise BadRowError(f"no key {column!r} among {files.quote_all(row)}")
         return row[str(column)]
     index = int(column)
     needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
@@ -269,6 +314,15 @@ def text_cell(row: Row, column: Column) -> str:
     return check_text(value, repr(column))
 
 
+def check_number_of_labels(labels: Sequence[str], path: str) -> None:
+    """Raises ValueError if a file has fewer than two labels, or more than MAX_LABELS."""
+    if not 2 <= len(labels) <= MAX_LABELS:
+        raise ValueError(
+            f"{path}: {len(labels)} different labels ({abbreviate(labels)}), expected 2 to "
+            f"{MAX_LABELS}. Is --label_column right?"
+        )
+
+
 def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:
     """Raises ValueError if labels of a file differ only in case, which is usually a mistake.
 
@@ -282,8 +336,8 @@ def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:
         other = spelled.setdefault(label.casefold(), label)
         if other != label:
             raise ValueError(
-                f"{path}: the labels {files.shown(other)} (line {lines[other]}) and "
-                f"{files.shown(label)} (line {line}) differ only in case. Correct them"
+                f"{path}: the labels {files.quote(other)} (line {lines[other]}) and "
+                f"{files.quote(label)} (line {line}) differ only in case. Correct them"
                 + (f", {way_out}" if way_out else "")
             )
 
@@ -298,7 +352,7 @@ def check_name(value: Any, what: str) -> str:
     name = check_text(str(value), what).strip()
     if not name or "\t" in name or len(name.splitlines()) > 1:
         raise BadRowError(
-            f"{what} is {files.shown(name)}, expected text without tabs and line breaks"
+            f"{what} is {files.quote(name)}, expected text without tabs and line breaks"
         )
     return name
 

@@ -1,75 +1,28 @@
-"""Accelerated forms of the formulas in `ops.py`, for CPUs.
+"""Kernels of the operations in `ops.py` for CPUs.
 
-`accelerates` registers a form for a formula, together with the condition under which it stands in
-for the formula. Each form has a gradient of its own, which stores a single tensor of the size of
-its input; it computes in float32 whatever the input's dtype, and XLA compiles it into one loop
-(`compiled`). Matmuls stay outside XLA because they are faster without it on CPUs.
-`benchmarks/bench_fused.py` compares the speed of both.
+Each kernel has a gradient of its own, which stores a single tensor of the size of its input. It
+computes in float32 for every dtype, and XLA compiles it into one loop (`compiled`). Matmuls stay
+outside XLA because they are faster without it on CPUs. `benchmarks/bench_kernels.py` compares the
+speed of kernels and operations.
 
 Dimensions: as in `ops.py`; N rows (tokens).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf import ops
-from albert_tf.acceleration import CPU, Formula
+from albert_tf.acceleration import CPU, register_kernel
 from albert_tf.config import LAYER_NORM_EPSILON
 
 # XLA takes 0.1 s to compile each function and shape, which does not pay off for narrow tensors.
 MIN_WIDTH = 256
 _MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
-_MIN_MASK_WIDTH = 32  # from which masks are compiled
-
-
-@dataclasses.dataclass(frozen=True)
-class Accelerator:
-    """An accelerated form of a formula.
-
-    Attributes:
-        formula: the formula.
-        target: CPU, XLA or TPU of `acceleration`: the graphs in which the form is used.
-        function: computes the same as the formula, from the same arguments.
-        applies: returns whether the form is used, given the formula's arguments.
-    """
-
-    formula: Formula
-    target: str
-    function: Callable[..., Any]
-    applies: Callable[..., bool]
-
-
-REGISTERED: list[Accelerator] = []
-
-
-def accelerates(
-    formula: Formula, applies: Callable[..., bool], target: str = CPU
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator that registers a function as the accelerated form of a formula.
-
-    Args:
-        formula: a function decorated with `formula` that has no form for the target yet.
-        applies: as in `Accelerator`.
-        target: as in `Accelerator`.
-
-    Raises:
-        TypeError: `formula` is not decorated with `formula`, or has an accelerated form.
-    """
-    if not isinstance(formula, Formula) or target in formula.forms:
-        raise TypeError(f"{formula!r} must be decorated with formula, and have no form yet")
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        accelerator = Accelerator(formula, target, function, applies)
-        formula.forms[target] = accelerator
-        REGISTERED.append(accelerator)
-        return function
-
-    return register
+_MIN_MASK_WIDTH = 32  # narrower masks are not compiled
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,11 +40,6 @@ class Loop:
     def at(self, width: int) -> Callable[..., Any]:
         """Returns the function for tensors of a width, compiled from MIN_WIDTH on."""
         return self.compiled if width >= MIN_WIDTH else self.function
-
-
-def always(*_: Any) -> bool:
-    """Returns True: the form applies to all arguments."""
-    return True
 
 
 # The building blocks of the loops, and sums outside them.
@@ -159,8 +107,11 @@ def _is_wide(x, *_):
     return x.shape[-1] is None or x.shape[-1] >= _MIN_MASK_WIDTH
 
 
-# The dozen operations of the hash in one pass over memory.
-accelerates(ops.keep_mask, _is_wide)(compiled(ops.keep_mask.function))
+@register_kernel(ops.keep_mask, CPU, when=_is_wide)
+@compiled
+def _keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    """The dozen operations of the hash in one pass over memory."""
+    return ops.keep_mask.function(x, rate, seed)
 
 
 @Loop
@@ -181,10 +132,10 @@ def _gelu_gradient(x, bias, dy):
     return _narrow(dz, x.dtype), _narrow(0.5 * z * (1.0 + tanh), x.dtype)
 
 
-# The formula's gradient is an AddN of three terms, whose order depends on the threads.
-@accelerates(ops.gelu, always)
+# The operation's gradient is an AddN of three terms, whose order depends on the threads.
+@register_kernel(ops.gelu, CPU)
 @tf.custom_gradient
-def _gelu_form(x: tf.Tensor) -> tf.Tensor:
+def _gelu_kernel(x: tf.Tensor) -> tf.Tensor:
     width = x.shape[-1]
     return _gelu.at(width)(x, None), lambda dy: _gelu_gradient.at(width)(x, None, dy)[0]
 
@@ -193,7 +144,7 @@ def _is_gelu(x, kernel, bias, activation, *_):
     return activation == "gelu"
 
 
-@accelerates(ops.feed_forward, _is_gelu)
+@register_kernel(ops.feed_forward, CPU, when=_is_gelu)
 def _feed_forward(
     x: tf.Tensor,
     kernel: tf.Tensor,
@@ -204,7 +155,7 @@ def _feed_forward(
 ) -> tf.Tensor:
     """The output of the activation is not stored for the gradient, but computed again.
 
-    With the formula, a training step of the base model (8 x 128 tokens, bfloat16, two
+    With the operation, a training step of the base model (8 x 128 tokens, bfloat16, two
     cores) takes 1.26 times the CPU time and 228 MB more memory.
     """
     width = bias.shape[0]
@@ -254,7 +205,7 @@ def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
     return dx, dresidual, _narrow(dy * normal, dtype)
 
 
-@accelerates(ops.add_and_norm, always)
+@register_kernel(ops.add_and_norm, CPU)
 def _add_and_norm(
     x: tf.Tensor,
     residual: tf.Tensor,
@@ -265,7 +216,7 @@ def _add_and_norm(
 ) -> tf.Tensor:
     """One pass over memory for dropout, sum and LayerNorm.
 
-    With only LayerNorm accelerated, a training step of the base model (8 x 128 tokens, bfloat16,
+    With a kernel of LayerNorm only, a training step of the base model (8 x 128 tokens, bfloat16,
     two cores) takes 4 % more CPU time.
     """
     shape = tf.shape(x)
@@ -289,7 +240,7 @@ def _add_and_norm(
     return tf.reshape(run(x, residual, gamma, beta), shape)
 
 
-@accelerates(ops.layer_norm, always)
+@register_kernel(ops.layer_norm, CPU)
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def run(rows, gamma, beta):
@@ -338,7 +289,7 @@ def _score_gradient(exps, scale, keep, dexps, dtotal):
     return _narrow(scale * _float(exps) * (dexps - dtotal), exps.dtype)
 
 
-@accelerates(ops.attention, always)
+@register_kernel(ops.attention, CPU)
 def _attention(
     query: tf.Tensor,
     key: tf.Tensor,
@@ -404,11 +355,11 @@ def _cross_entropy_gradient(logits, labels, log_total, dy):
     return (probs - tf.cast(is_label, tf.float32)) * dy[:, None]
 
 
-@accelerates(ops.cross_entropy, always)
-def _cross_entropy_form(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+@register_kernel(ops.cross_entropy, CPU)
+def _cross_entropy_kernel(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """One loop each for the losses and for the gradient.
 
-    With the formula, a training step of a model of 6 layers of 256 units (128 x 96 tokens, 8,000
+    With the operation, a training step of a model of 6 layers of 256 units (128 x 96 tokens, 8,000
     words, bfloat16, two cores) takes 1.13 times the CPU time.
     """
     logits, width, shape = _float(logits), logits.shape[-1], tf.shape(labels)

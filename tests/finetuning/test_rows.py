@@ -1,0 +1,123 @@
+import pytest
+from absl import logging
+
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.rows import BadRowError, RowReports, ShortRowError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return str(path)
+
+    return write_file
+
+
+def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
+    path = write("a.tsv", 'one "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
+    assert list(rows.read(path)) == [
+        (1, ['one "two', " three,", ""]),
+        (2, ["\u2028four\x0bfive\x85six"]),
+        (3, [""]),
+        (4, ['"']),
+    ]
+
+
+def test_a_byte_order_mark_is_not_text(write):
+    path = write("a.txt", b"\xef\xbb\xbfa\tb\n")
+    assert list(rows.read(path)) == [(1, ["a", "b"])]
+
+
+def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
+    long = "x" * 300_000
+    path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
+    assert list(rows.read(path)) == [
+        (1, ["text", "label"]),
+        (2, ['one, "two"\nthree', "1"]),
+        (5, [long, "0"]),
+    ]
+
+
+def test_json_lines_are_objects(write):
+    path = write("a.jsonl", '{"a": 1}\n{"b": "ü"}\r\n{"c": "\\ud83d\\ude00"}\n')
+    assert list(rows.read(path)) == [(1, {"a": 1}), (2, {"b": "ü"}), (3, {"c": "😀"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.tsv", b"a\tb\nc\rd\te\nf\n", "line 2: a carriage return inside a line"),
+        ("a.tsv", b"a\nb\n\xff\n", "line 3: not UTF-8"),
+        ("a.csv", b'a,b\n"c,d\n', "line 2: not comma-separated values"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: a JSON array, expected one JSON object per line"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected a JSON object: "),
+        ("a.jsonl", b'{"a": 1}\n\n{"a": 2}\n', "line 2: expected a JSON object: "),
+        ("a.jsonl", b'"a"\n', "line 1: expected a JSON object, got text"),
+        ("a.json", b'[{"a": 1},\n {"a": 2}]\n', "line 1: .*expected one JSON object per line"),
+        ("a.json", b'[\n{"a": 1}\n]\n', "line 1: .*expected one JSON object per line"),
+        ("a.json", b'{\n"a": 1}\n', "line 1: .*expected one JSON object per line"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
+    path = write(name, content)
+    reports = RowReports(path, stops_at_once=True)
+    with pytest.raises(ValueError, match=rf"{name}, {problem}"):
+        list(reports.parsed(rows.read(path), lambda row, line: row))
+
+
+def test_cells_are_found_by_index_or_key():
+    assert rows.cell(["a", "b", "c"], 1) == "b"
+    assert rows.cell(["a", "b", "c"], -1) == "c"
+    assert rows.cell({"a": 5}, "a") == 5
+    assert rows.text_cell({"t": ["a", "b c"]}, "t") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        (["a", "b", "c"], 3, "expected 4 or more columns, got 3"),
+        (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
+        ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
+        ({"t": 5}, "t", "'t' is 5, expected text"),
+        ({"t": None}, "t", "'t' is null, expected text"),
+        ({"t": ["a", 5]}, "t", "expected text"),
+        ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
+    ],
+)
+def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
+    with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
+        rows.text_cell(row, column)
+
+
+def test_labels_that_differ_in_case_alone_are_refused():
+    rows.check_case({"Pos": 2, "neg": 1}, "train.csv")
+    with pytest.raises(ValueError, match=r"train.csv: .* 'Pos' \(line 2\) and 'pos' \(line 7\)"):
+        rows.check_case({"pos": 7, "Pos": 2, "neg": 1}, "train.csv")
+
+
+def test_an_error_names_the_first_bad_rows(monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
+    reports = RowReports("data.tsv")
+    for line in range(2, 9):
+        reports.note(line, "odd")
+    reports.check()
+    reports.log()
+    assert logged == ["data.tsv: odd (7: line 2; line 3; line 4; line 5; line 6; …)"]
+    with reports.row("question 3"):
+        raise BadRowError("bent")
+    with pytest.raises(ValueError, match=r"\Adata.tsv, question 3: bent\Z"):
+        reports.check()
+
+    def refuse(row, line):
+        raise BadRowError("crooked")
+
+    numbered = [(line, ["a"]) for line in range(4, 15)]
+    assert list(reports.parsed([*numbered, (15, BadRowError("broken"))], refuse)) == []
+    with pytest.raises(ValueError, match="crooked") as error:
+        reports.check()
+    said = str(error.value).splitlines()
+    assert said[0] == "data.tsv, question 3: bent"
+    assert said[9:] == ["data.tsv, line 12: crooked", "13 bad rows in all"]
