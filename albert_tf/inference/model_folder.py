@@ -19,7 +19,7 @@ from albert_tf.checkpoints.pretrained import (
 )
 from albert_tf.classification import custom
 from albert_tf.classification.tasks import ClassificationTask
-from albert_tf.settings import SettingsGroup, describe
+from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.tasks import (
     CLASSIFICATION,
     EMBEDDINGS,
@@ -211,10 +211,10 @@ class ModelFolder:
         Args:
             of: the settings class of the program.
         """
-        fields = describe(of)
+        fields = fields_of(of)
         values = dict.fromkeys((field.name for field in fields if field.is_required), self.run.path)
         # Devices, logs and training are those of the machine and of the run that trained.
-        others = {field.name for field in describe(RunSettings)}
+        others = {field.name for field in fields_of(RunSettings)}
         names = [field.name for field in fields if field.is_recorded and field.name not in others]
         recorded = self.settings(names, of)
         return values | recorded | {"output_dir": self.run.path, "do_train": False}
