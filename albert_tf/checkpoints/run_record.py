@@ -133,7 +133,12 @@ class RunRecord:
         labels = values["task"].get("labels", [])
         if not all(isinstance(label, str) for label in labels):
             raise ValueError(f"{place}: expected labels as a list of texts, got {labels!r:.100}")
-        return cls(**{name: values[name] for name in kinds} | {"files": kept})
+        record = cls(**{name: values[name] for name in kinds} | {"files": kept})
+        try:
+            record.to_json().encode("utf-8")
+        except UnicodeEncodeError as error:  # JSON can encode a lone surrogate
+            raise ValueError(f"{place}: a text in it is not UTF-8: {error.reason}") from None
+        return record
 
     def to_json(self) -> str:
         """Returns the text of `run.json`."""
