@@ -148,11 +148,11 @@ class SettingsGroup:
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """Returns settings with the given values and those derived by `complete`."""
-        return cls(**cls.complete(values))
+        """Returns settings with the given values and those derived by `with_derived_values`."""
+        return cls(**cls.with_derived_values(values))
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the given values and, in some classes, values derived from them.
 
         The command line creates its settings with this method.

@@ -236,7 +236,7 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     names = [field.name for field in settings.fields_of(settings_class)]
     given = {name: _value(values[name]) for name in names if _is_given(values[name])}
     given = _albert_zh_defaults(settings_class, values, given) | given
-    completed = settings_class.complete(given)
+    completed = settings_class.with_derived_values(given)
     for field in settings.fields_of(settings_class):
         if field.is_required and field.name not in completed:
             raise flags.Error(f"--{field.name} is required: {field.help}")

@@ -362,7 +362,7 @@ class Settings(EncodingSettings, InputSettings):
     )
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `values` with albert_zh's defaults added if `albert_zh_compat` is set.
 
         With `non_chinese`, `segment_chinese_words` is turned off.

@@ -151,7 +151,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     )
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `values`, completed with the settings of the trained model if not training.
 
         Without a value for any of the `PHASES`, the run trains and evaluates, unless the program
