@@ -237,6 +237,7 @@ def test_labels_of_unknown_records_are_ignored_without_a_head_and_else_checked(
     weights = {variable_name(v): v for v in AlbertForPretraining(config, NONE).variables}
     store.save_checkpoint(f"{tmp_path}/model.ckpt-2", weights)
     evaluated = {"do_train": False, "init_checkpoint": f"{tmp_path}/model.ckpt-2"}
+    evaluated["output_dir"] = f"{tmp_path}/evaluated"
     (last,) = pretraining.run(settings(records, sentence_objective=NONE, **evaluated)).evaluations
     assert set(last.metrics) == {"loss", "masked_lm_loss", "masked_lm_accuracy"}
 
