@@ -36,6 +36,7 @@ from albert_tf.classification.reading import read_examples
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import ClassificationTask, find_task
 from albert_tf.config import AlbertConfig
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
@@ -69,7 +70,8 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     tf_keras.utils.set_random_seed(5)
     model = classifier.build_model()
     albert_tf.save_pretrained(model, run, tokenizer, LABELS)
-    classifier.export(model, exports, MAX_SEQ_LENGTH, {}, RunFolder(run))
+    exported = classifier.make_export(model, MAX_SEQ_LENGTH, RunFolder(run))
+    saved_model.export(exports, model.variables, exported, {})
     arguments = [f"--input={run}", f"--output={hugging_face}", "--output_format=huggingface"]
     command = [sys.executable, "-m", "albert_tf", "convert", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

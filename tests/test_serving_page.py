@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from concurrent import futures
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
-from albert_tf.serving.pretrained_model import save_pretrained
+from albert_tf.serving import saved_model
+from albert_tf.serving.pretrained_model import make_export
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import ROOT
 from tests.serving.serving_rest import respond
@@ -41,27 +44,28 @@ REQUESTS = {
 }
 
 
-def classifier(config, tokenizer):
+def export_classifier(folder, config, tokenizer):
+    """Returns the folder of the SavedModel."""
     settings = classification.Settings(task_name="mrpc", data_dir="none", output_dir="none")
-    return Classifier(TASKS["mrpc"], settings, config, tokenizer)
+    task = Classifier(TASKS["mrpc"], settings, config, tokenizer)
+    model = task.build_model()
+    exported = task.make_export(model, LENGTH, RunFolder(""))
+    return Path(saved_model.export(str(folder), model.variables, exported, {}))
 
 
 def export_pretrained(folder, config, tokenizer):
+    """Returns the folder of the SavedModel."""
     model = albert_tf.AlbertForPretraining(config)
-    save_pretrained(str(folder), model, tokenizer, LENGTH, True, True)
+    exported = make_export(model.encoder, tokenizer, LENGTH)
+    return Path(saved_model.export(str(folder), model.variables, exported, {}))
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def exported(request, tmp_path_factory, tiny_config, toy_tokenizer):
     """The name of a task, and the folder of a SavedModel of it."""
     folder = tmp_path_factory.mktemp("export")
-    if request.param == "embeddings":
-        export_pretrained(folder, tiny_config, toy_tokenizer)
-        return request.param, folder
-    task = classifier(tiny_config, toy_tokenizer)
-    task.export(task.build_model(), str(folder), LENGTH, {})
-    (path,) = folder.iterdir()
-    return request.param, path
+    export = export_pretrained if request.param == "embeddings" else export_classifier
+    return request.param, export(folder, tiny_config, toy_tokenizer)
 
 
 def test_the_page_has_requests_for_these_tasks_alone():
@@ -146,9 +150,8 @@ def test_the_page_names_the_operations_that_tensorflow_lacks(exported):
 @pytest.mark.slow
 def test_the_page_names_the_operations_for_word_pieces(tmp_path, tiny_config):
     (tmp_path / "vocab.txt").write_text("\n".join(WORD_PIECES) + "\n", encoding="utf-8")
-    task = classifier(tiny_config, FullTokenizer(vocab_file=str(tmp_path / "vocab.txt")))
-    task.export(task.build_model(), str(tmp_path / "export"), LENGTH, {})
-    (path,) = (tmp_path / "export").iterdir()
+    tokenizer = FullTokenizer(vocab_file=str(tmp_path / "vocab.txt"))
+    path = export_classifier(tmp_path / "export", tiny_config, tokenizer)
     assert foreign_operations(path) == listed_operations("WordPiece")
 
 

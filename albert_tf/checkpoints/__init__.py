@@ -5,6 +5,5 @@ configs and vocabularies), `containers` (opens the file formats), `families` (re
 weights a file contains, and maps them to a model), `loading` (loads them into a model, with a
 report), `store` (the numbered checkpoints of a run), `run_record` (what they were trained with),
 `pretrained` (loads model and tokenizer from a folder), `releases` (the table of released models),
-`download` and `hub` (download models). `huggingface` and `tf_hub` write the formats of other
-libraries.
+`download` and `hub` (download models). `huggingface` writes the format of transformers.
 """

@@ -8,10 +8,10 @@ Shapes: B batch size, N examples, K labels, S sequence length.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files, tasks
+from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.classification import custom
@@ -38,8 +39,8 @@ from albert_tf.heads import (
     multi_label_losses,
     regression_losses,
 )
-from albert_tf.serving import graph_batches, saved_model, tflite
-from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.serving.graph_batches import text_signatures
+from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.tokenization import Tokenizer, truncated_lengths
 
 EXAMPLES_AT_ONCE = 1000
@@ -325,62 +326,46 @@ class Classifier(FineTuningTask):
             served["threshold"] = tf.constant(self.settings.threshold_to_export, tf.float32)
         return served
 
-    def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes],
-        folder: RunFolder,
-    ) -> None:
-        """Writes a SavedModel like Google's program, with `labels.txt` beside the vocabulary.
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns an export like that of Google's program, with `labels.txt` and for raw strings.
 
-        Its signature `texts` takes `text_a` and `text_b`, where the latter may be "". With
-        `tflite_quantization`, `export_dir/albert_model.tflite` is written as well.
+        With `tflite_quantization`, there is a TFLite file as well.
         """
-        features = saved_model.token_features(max_seq_length)
-        labels = "".join(f"{label}\n" for label in self.task.labels)
-        saved_model.export_saved_model(
-            export_dir,
-            model,
-            features,
-            self.served_outputs,
-            any_length=self.settings.use_pooled_output,
-            extra_files={**extra_files, "labels.txt": labels.encode()},
-            texts=self._text_signature(max_seq_length),
+        call = functools.partial(model, training=False)
+        inputs = token_inputs(max_seq_length)
+        # Without the pooled output, padding affects the result; see `padding`.
+        any_length = self.settings.use_pooled_output
+        signatures = token_signatures(
+            inputs, functools.partial(self.serve, model), any_length=any_length
         )
-        if self.settings.tflite_quantization:
-            tflite.export_tflite(
-                os.path.join(export_dir, tflite.FILE),
-                model,
-                features,
-                lambda outputs: {"probabilities": self.predictions(outputs)["probabilities"]},
-                self.settings.tflite_quantization,
+        if self.settings.export_texts:
+            pad_to = None if any_length else max_seq_length
+            signatures |= text_signatures(
+                self.tokenizer, call, self._served_texts, max_seq_length, pad_to
             )
 
-    def _text_signature(self, max_seq_length: int) -> saved_model.TextSignature | None:
-        """Returns the signature that takes texts and returns label names.
+        def probabilities(batch: Batch) -> dict[str, tf.Tensor]:
+            return {"probabilities": self.predictions(call(batch))["probabilities"]}
+
+        return Export(
+            signatures,
+            {finding.LABELS_FILE: "".join(f"{label}\n" for label in self.labels).encode()},
+            Signature(inputs, probabilities),
+            self.settings.tflite_quantization,
+        )
+
+    def _served_texts(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `served_outputs`, and the names of the predicted `labels`, string [B].
 
         In multi-label tasks, these are [B, K], with "" for labels that are not predicted.
         """
-        if not (self.settings.export_texts and is_supported(self.tokenizer)):
-            return None
-        tokenizer = GraphTokenizer(self.tokenizer)
-        # Without the pooled output, padding affects the result; see `padding`.
-        length = None if self.settings.use_pooled_output else max_seq_length
-
-        def answer(model: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
-            batch = tokenizer.pack(first, second, max_seq_length, length)
-            logits = graph_batches.compute(model, batch, is_trimmed=length is None)
-            served = self.served_outputs(logits)
-            names = tf.constant(self.task.labels)
-            if self.task.is_multi_label:
-                served["labels"] = tf.where(served["predictions"] > 0, names, "")
-            elif not self.task.is_regression:
-                served["labels"] = tf.gather(names, served["predictions"])
-            return served
-
-        return saved_model.TextSignature(tokenizer, answer)
+        served = self.served_outputs(outputs)
+        names = tf.constant(self.labels)
+        if self.task.is_multi_label:
+            served["labels"] = tf.where(served["predictions"] > 0, names, "")
+        elif not self.task.is_regression:
+            served["labels"] = tf.gather(names, served["predictions"])
+        return served
 
 
 def evaluate(

@@ -335,7 +335,7 @@ def _write_hugging_face(
 def _write_tf_hub(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import tf_hub
+    from albert_tf.serving import tf_hub
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
@@ -389,7 +389,7 @@ def _write_saved_model(
 ) -> None:
     from albert_tf.checkpoints import pretrained
     from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model
+    from albert_tf.serving import pretrained_model, saved_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -400,15 +400,16 @@ def _write_saved_model(
     parts = {part_of(name) for name in tensors}
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
-    pretrained_model.save_pretrained(
-        folder,
-        model,
-        tokenizer,
-        length,
-        masked_lm,
-        pairs,
-        pretrained_model.poolings_of(parts),
+    exported = pretrained_model.make_export(
+        model.encoder, tokenizer, length, pretrained_model.poolings_of(parts)
     )
+    layers = [
+        model.encoder,
+        model.masked_lm if masked_lm else None,
+        model.sentence_head if pairs else None,
+    ]
+    variables = [variable for layer in layers if layer for variable in layer.variables]
+    saved_model.save(folder, saved_model.hold(variables), exported.signatures)
 
 
 _WRITERS = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -27,7 +26,7 @@ from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import Outputs, Split, training_steps
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
+from albert_tf.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
 from albert_tf.serving import saved_model
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training import devices
@@ -322,7 +321,8 @@ def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
         model = task.build_model()
         loading.load_weights(model, run.best_checkpoint())
         run.begin()
-        extra_files = {run_record.FILE: run.folder.record.to_json().encode()}
-        for path in (run.folder.file(CONFIG_FILE), *list_files(_vocabulary_of(settings))):
-            extra_files[os.path.basename(path)] = files.read_bytes(path)
-        task.export(model, export_dir, settings.max_seq_length, extra_files, run.folder)
+        model_files = saved_model.model_files(
+            run.folder.file(CONFIG_FILE), _vocabulary_of(settings), run.folder.record
+        )
+        exported = task.make_export(model, settings.max_seq_length, run.folder)
+        saved_model.export(export_dir, model.variables, exported, model_files)

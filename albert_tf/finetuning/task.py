@@ -10,6 +10,7 @@ Shapes: B batch size, N examples, S sequence length.
 from __future__ import annotations
 
 import abc
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ from albert_tf.finetuning.splits import (
     training_steps,
 )
 from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.serving import saved_model
+from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.task import Batch, Sums, Task
 
@@ -297,31 +298,20 @@ class FineTuningTask(Task):
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
         return self.predictions(outputs)
 
-    def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes],
-        folder: RunFolder,
-    ) -> None:
-        """Writes a SavedModel that returns `served_outputs` for inputs of any length.
+    def serve(self, model: Any, batch: Batch) -> dict[str, tf.Tensor]:
+        """Returns `served_outputs` of a model for a batch of tokens."""
+        return self.served_outputs(model(batch, training=False))
+
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns what is exported: by default, `served_outputs` for inputs of any length.
 
         Args:
             model: a model of `build_model`, in float32, with its weights loaded.
-            export_dir: parent folder of the exports.
             max_seq_length: sequence length of serialized examples.
-            extra_files: name → content of files to export with the model.
             folder: folder with the record of the run.
         """
-        saved_model.export_saved_model(
-            export_dir,
-            model,
-            saved_model.token_features(max_seq_length),
-            self.served_outputs,
-            any_length=True,
-            extra_files=extra_files,
-        )
+        inputs = token_inputs(max_seq_length)
+        return Export(token_signatures(inputs, functools.partial(self.serve, model)))
 
     # What a run calls; see `training.task.Task`.
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import cast
 
-from albert_tf import files, tasks
-from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.huggingface_tokenizer import list_files
+from albert_tf import tasks
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
 from albert_tf.serving import pretrained_model, saved_model
@@ -52,23 +48,21 @@ def export_saved_model(
     model_folder = ModelFolder(folder)
     name = model_folder.find_task(task)
     source = model_folder.source
-    kept = source.config_file, *list_files(source.vocabulary_file)
-    extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
-    record = model_folder.run.record
-    if record != RunRecord():
-        extra_files[run_record.FILE] = record.to_json().encode()
+    model_files = saved_model.model_files(
+        source.config_file, source.vocabulary_file, source.run.record
+    )
     with saved_model.float32_models():
         if tasks.get(name).task is None:
-            has_masked_lm = "masked-LM head" in model_folder.source.parts
+            has_masked_lm = "masked-LM head" in source.parts
             model, tokenizer = model_folder.load(
                 tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = pretrained_model.poolings_of(model_folder.source.parts)
-            return pretrained_model.export(
-                export_dir, model, tokenizer, length, extra_files, poolings
-            )
-        options = Options(max_seq_length=max_seq_length)
-        predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
-        predictor.export(export_dir, extra_files)
-    return finding.newest_export(export_dir)
+            poolings = pretrained_model.poolings_of(source.parts)
+            encoder = getattr(model, "encoder", model)
+            exported = pretrained_model.make_export(encoder, tokenizer, length, poolings)
+        else:
+            options = Options(max_seq_length=max_seq_length)
+            predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
+            model, exported = predictor.model, predictor.make_export()
+        return saved_model.export(export_dir, model.variables, exported, model_files)

@@ -45,6 +45,7 @@ from albert_tf.race.task import SPECIAL_TOKENS, option_sequences
 from albert_tf.serving import openvino_engine, saved_model
 from albert_tf.serving.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
 from albert_tf.serving.pretrained_model import pool
+from albert_tf.serving.signatures import Export
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadData, SquadExample
 from albert_tf.squad.task import QuestionAnswering
@@ -331,15 +332,10 @@ class FineTunedPredictor(TextPredictor):
         task = tasks.resolve(tasks.get(self.task).task)
         return task.make(settings, self.model.config, self.tokenizer, model_folder.source.run)
 
-    def export(self, export_dir: str, extra_files: Mapping[str, bytes]) -> None:
-        """Writes a SavedModel of the model, which has to be in float32.
-
-        Args:
-            export_dir: parent folder of the exports.
-            extra_files: name → content of files to export with the model.
-        """
-        length = self.max_seq_length
-        self._task.export(self.model, export_dir, length, extra_files, self._run)
+    def make_export(self) -> Export:
+        """Returns what is exported of the model, which has to be in float32."""
+        exported: Export = self._task.make_export(self.model, self.max_seq_length, self._run)
+        return exported
 
     def step(self, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         """Returns the outputs that the task collects."""

@@ -8,18 +8,15 @@ model.ckpt-best and the metrics in TensorBoard and metrics.jsonl.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf import files
 from albert_tf.checkpoints import finding, loading, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.config import AlbertConfig
-from albert_tf.huggingface_tokenizer import list_files
 from albert_tf.pretraining import dynamic_masking, record_files
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, Records, format_results
@@ -169,12 +166,10 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
         ValueError: the checkpoint is not one of this task, or `export_dir` cannot be written to.
     """
     source = ModelSource(finding.find_checkpoint(output_dir))
-    kept = [source.config_file]
     try:
-        tokenizer = source.tokenizer
-        kept += list_files(source.vocabulary_file)
+        tokenizer, vocabulary_file = source.tokenizer, source.vocabulary_file
     except FileNotFoundError:
-        tokenizer = None
+        tokenizer, vocabulary_file = None, None
         logging.warning(
             "%s has no vocabulary, so the export takes no texts. Copy that of the records there.",
             output_dir,
@@ -182,9 +177,10 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
     with saved_model.float32_models():
         model = task.build_model()
         loading.load_weights(model, source.weights.path)
-        extra_files = {os.path.basename(path): files.read_bytes(path) for path in kept}
         length = task.config.max_position_embeddings
-        return pretrained_model.export(export_dir, model, tokenizer, length, extra_files)
+        exported = pretrained_model.make_export(model.encoder, tokenizer, length)
+        model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
+        return saved_model.export(export_dir, model.variables, exported, model_files)
 
 
 def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:

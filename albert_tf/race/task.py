@@ -11,8 +11,9 @@ Shapes: B batch size, N questions, C options, S sequence length.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.ops import MASKED_SCORE
 from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
 from albert_tf.race.settings import Settings
-from albert_tf.serving import saved_model
+from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from albert_tf.tokenization import Tokenizer
 
 BLANK = "_"
@@ -212,29 +213,16 @@ class MultipleChoice(FineTuningTask):
             "predictions": tf.argmax(outputs, axis=-1, output_type=tf.int32),
         }
 
-    def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes],
-        folder: RunFolder,
-    ) -> None:
-        """Writes a SavedModel with inputs [B, C, S], for any number of options C.
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns an export with inputs [B, C, S], for any number of options C.
 
         A missing option is a row of zeros. A serialized example contains the concatenated sequences
         of all options, as in Google's records.
         """
-        feature = tf.io.FixedLenSequenceFeature((max_seq_length,), tf.int64, allow_missing=True)
-        saved_model.export_saved_model(
-            export_dir,
-            model,
-            dict.fromkeys(saved_model.token_features(max_seq_length), feature),
-            self.served_outputs,
-            takes_examples=False,
-            any_length=True,
-            extra_files=extra_files,
-        )
+        options = tf.TensorSpec([None, None, max_seq_length], tf.int32)
+        inputs = dict.fromkeys(token_inputs(max_seq_length), options)
+        serve = functools.partial(self.serve, model)
+        return Export(token_signatures(inputs, serve, takes_examples=False))
 
 
 def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) -> dict[str, float]:

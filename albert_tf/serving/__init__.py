@@ -1,1 +1,1 @@
-"""Exports of models to SavedModel and TFLite, and inference with OpenVINO."""
+"""Exports of models to SavedModel, TF-Hub's format and TFLite, and inference with OpenVINO."""

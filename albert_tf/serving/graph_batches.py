@@ -1,7 +1,7 @@
-"""Computes the outputs of a model in batches, inside a TensorFlow graph.
+"""The signature for raw strings, which computes the outputs of a model in batches in the graph.
 
-A signature for raw strings takes any number of texts. In a single batch, they would need memory for
-all of them at once, and all would be as long as the longest one.
+It takes any number of texts. In a single batch, they would need memory for all of them at once, and
+all would be as long as the longest one.
 
 Letters: N rows, S sequence length.
 """
@@ -13,19 +13,53 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.serving.signatures import TEXTS, Signature, Tensors
+from albert_tf.tokenization import Tokenizer
+
 BATCH_SIZE = 32  # in a batch, as in `load_predictor`
 
 
+def text_signatures(
+    tokenizer: Tokenizer | None,
+    model: Callable[[Tensors], Any],
+    outputs: Callable[[Any], Tensors],
+    max_seq_length: int,
+    pad_to: int | None = None,
+) -> dict[str, Signature]:
+    """Returns the signature `texts` of a model; {} without a tokenizer for graphs.
+
+    Its inputs are `text_a` and `text_b`, string [N], where the latter may be "".
+
+    Args:
+        tokenizer: the tokenizer of the model; None if it is unknown.
+        model: as in `compute`.
+        outputs: converts the model's outputs to name → output of the signature.
+        max_seq_length: maximum number of tokens in a row, including special tokens.
+        pad_to: S; None for models whose outputs do not depend on padding, which is left out.
+    """
+    if tokenizer is None or not is_supported(tokenizer):
+        return {}
+    graph = GraphTokenizer(tokenizer)
+
+    def answer(texts: Tensors) -> Tensors:
+        batch = graph.pack(texts["text_a"], texts["text_b"], max_seq_length, pad_to)
+        return outputs(compute(model, batch, is_trimmed=pad_to is None))
+
+    inputs = dict.fromkeys(("text_a", "text_b"), tf.TensorSpec([None], tf.string))
+    return {TEXTS: Signature(inputs, answer, graph)}
+
+
 def compute(
-    model: Callable[..., Any],
+    model: Callable[[Tensors], Any],
     features: Mapping[str, tf.Tensor],
     is_trimmed: bool = False,
 ) -> Any:
     """Returns the outputs of a model for N rows, computed for at most BATCH_SIZE at a time.
 
     Args:
-        model: called as `model(batch, training=False)`. Its outputs, in any structure, have a row
-            for each row of the batch.
+        model: returns the outputs of a batch, which have a row for each row of the batch, in any
+            structure.
         features: `input_ids`, `input_mask` and others, int32 [N, S].
         is_trimmed: whether batches are made of rows of similar length, and cut to the longest of
             them. The outputs then must depend neither on padding nor, in their shapes, on S.
@@ -47,7 +81,7 @@ def compute(
         if is_trimmed:
             longest = tf.reduce_max(tf.concat(([1], lengths[rows]), 0))
             part = {name: x[:, :longest] for name, x in part.items()}
-        return model(part, training=False)
+        return model(part)
 
     # Traced separately because the loop needs the dtypes and shapes of the outputs in advance.
     traced = tf.function(compute_part, autograph=False)

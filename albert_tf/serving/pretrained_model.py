@@ -10,9 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.serving import graph_batches, saved_model
-from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.serving.graph_batches import text_signatures
 from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
+from albert_tf.serving.signatures import Export, Tensors, token_inputs, token_signatures
 from albert_tf.tokenization import Tokenizer
 
 _LAST_LAYERS = 4
@@ -55,96 +55,32 @@ def poolings_of(parts: Collection[str]) -> tuple[str, ...]:
     return tuple(pooling for pooling in POOLINGS if pooling != POOLED or "pooler" in parts)
 
 
-class _Embedder:
-    """Adapts an encoder to the interface for `saved_model`; returns embeddings of a batch."""
-
-    def __init__(self, encoder: Any, variables: list[tf.Variable], poolings: Sequence[str]) -> None:
-        self._encoder = encoder
-        self.variables = variables
-        self.poolings = poolings
-
-    def __call__(self, batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-        outputs = self._encoder(dict(batch), training=training, output_hidden_states=True)
-        sequence = {"sequence_output": outputs["sequence_output"]}
-        return pool(outputs, batch["input_mask"], self.poolings) | sequence
-
-
-def save_pretrained(
-    folder: str,
-    model: Any,
+def make_export(
+    encoder: Any,
     tokenizer: Tokenizer | None,
     max_seq_length: int,
-    has_masked_lm: bool,
-    has_sentence_head: bool,
     poolings: Sequence[str] = POOLINGS,
-) -> None:
-    """Writes a SavedModel of a pre-trained model into a folder, which may exist.
+) -> Export:
+    """Returns the export of an encoder, which computes embeddings of tokens and of texts.
 
     Args:
-        folder: the output folder.
-        model: an `AlbertForPretraining`; see `leave_out_pooler`.
+        encoder: an `AlbertEncoder`.
         tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
-        has_masked_lm: whether to include the weights of the masked-LM head.
-        has_sentence_head: whether to include the weights of the sentence head.
         poolings: the embeddings to return, out of `POOLINGS`.
     """
-    variables = list(model.encoder.variables)
-    variables += model.masked_lm.variables if has_masked_lm else []
-    variables += model.sentence_head.variables if has_sentence_head else []
-    embed = _Embedder(model.encoder, variables, poolings)
-    features = saved_model.token_features(max_seq_length)
-    saved_model.save(folder, embed, features, _text_signature(tokenizer, max_seq_length))
 
+    def embed(batch: Tensors) -> Tensors:
+        outputs = encoder(batch, training=False, output_hidden_states=True)
+        sequence = {"sequence_output": outputs["sequence_output"]}
+        return pool(outputs, batch["input_mask"], poolings) | sequence
 
-def export(
-    export_dir: str,
-    model: Any,
-    tokenizer: Tokenizer | None,
-    max_seq_length: int,
-    extra_files: Mapping[str, bytes],
-    poolings: Sequence[str] = POOLINGS,
-) -> str:
-    """Writes a SavedModel of a pre-trained model to `<export_dir>/<Unix time>`.
+    def embed_texts(batch: Tensors) -> Tensors:
+        outputs = embed(batch)
+        return {name: outputs[name] for name in poolings}
 
-    Args:
-        export_dir: parent folder of the exports, which is created if needed.
-        model: an `AlbertForPretraining` or an `AlbertEncoder`.
-        tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
-        max_seq_length: maximum of S.
-        extra_files: name → content of files to write to `assets.extra`.
-        poolings: the embeddings to return, out of `POOLINGS`.
-
-    Returns:
-        The folder of the export.
-    """
-    encoder = getattr(model, "encoder", model)
-    return saved_model.export_saved_model(
-        export_dir,
-        _Embedder(encoder, list(model.variables), poolings),
-        saved_model.token_features(max_seq_length),
-        lambda outputs: outputs,
-        takes_examples=False,
-        any_length=True,
-        extra_files=extra_files,
-        texts=_text_signature(tokenizer, max_seq_length),
+    inputs = token_inputs(max_seq_length)
+    signatures = token_signatures(inputs, embed, takes_examples=False)
+    return Export(
+        signatures | text_signatures(tokenizer, embed_texts, lambda found: found, max_seq_length)
     )
-
-
-def _text_signature(
-    tokenizer: Tokenizer | None, max_seq_length: int
-) -> saved_model.TextSignature | None:
-    """Returns the signature that takes raw strings; None without a tokenizer for graphs."""
-    if tokenizer is None or not is_supported(tokenizer):
-        return None
-    graph = GraphTokenizer(tokenizer)
-
-    def answer(embed: Any, first: tf.Tensor, second: tf.Tensor) -> dict[str, tf.Tensor]:
-        def embeddings(batch: Mapping[str, tf.Tensor], training: bool) -> dict[str, tf.Tensor]:
-            outputs = embed(batch, training=training)
-            return {name: outputs[name] for name in embed.poolings}
-
-        batch = graph.pack(first, second, max_seq_length)
-        return graph_batches.compute(embeddings, batch, is_trimmed=True)
-
-    return saved_model.TextSignature(graph, answer)

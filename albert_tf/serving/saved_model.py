@@ -1,78 +1,34 @@
-"""Exports fine-tuned models as SavedModels.
+"""Writes SavedModels, and the files beside them.
 
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-A SavedModel has signatures for these inputs:
-
-    examples   `input`, string [B]: serialized `tf.train.Example`s with the features
-    tensors    the features, int32 [B, S], each under its own name
-    texts      `text_a` and `text_b`, string [B]; requires `tensorflow_text`
-
-One of the first two is named `serving_default`, namely the one that the official program exports.
-Only models that classify or embed texts have the last one; see `TextSignature`.
-
-If `serving_default` takes examples, the subfolder `tensors` is a second SavedModel whose
-`serving_default` takes tensors, for conversion by OpenVINO and tf2onnx. Its weights are hard links
-to those of the first one.
-
-Source: `export_dir` of `run_classifier.py` and `run_squad_v1.py` in google-research/albert.
-
-Letters: B batch size, S sequence length.
+`signatures` describes what they compute. If `serving_default` takes serialized examples, the
+subfolder `tensors` is a second SavedModel whose `serving_default` takes tensors, for conversion by
+OpenVINO and tf2onnx. Its weights are hard links to those of the first one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 from absl import logging
 
 from albert_tf import acceleration, files
-from albert_tf.checkpoints import store
+from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.huggingface_tokenizer import list_files
+from albert_tf.serving import tflite
+from albert_tf.serving.signatures import DEFAULT, TENSORS, Export, Signature
 
-SERIALIZED_INPUT = "input"  # official
-DEFAULT_SIGNATURE = "serving_default"
-TENSORS = "tensors"  # the signature, and the subfolder of the SavedModel with tensors only
-OTHER_SIGNATURE = {True: TENSORS, False: "examples"}
-TEXT_SIGNATURE = "texts"
 _VARIABLES = "variables"  # the subfolder with the weights
-EXTRA = "assets.extra"  # the Estimator's name for additional files in an export
-
-Tensors = dict[str, tf.Tensor]
-Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSignature:
-    """A signature that takes texts or pairs of texts as raw strings.
-
-    Attributes:
-        tokenizer: the `GraphTokenizer` of `answer`, whose lookup tables are saved.
-        answer: function from the model and the first and second texts, string [B] each, to name →
-            output. It calls the model as `model(batch, training=False)`.
-    """
-
-    tokenizer: tf.Module
-    answer: Callable[[Any, tf.Tensor, tf.Tensor], Tensors]
-
-
-def token_features(max_seq_length: int, *more: str) -> dict[str, tf.io.FixedLenFeature]:
-    """Returns the features of an encoder's input, int64 [S] each.
-
-    Args:
-        max_seq_length: S.
-        more: names of additional features of the same shape, such as `p_mask`.
-    """
-    names = ("input_ids", "input_mask", "segment_ids", *more)
-    return {name: tf.io.FixedLenFeature((max_seq_length,), tf.int64) for name in names}
 
 
 @contextlib.contextmanager
@@ -89,112 +45,110 @@ def float32_models() -> Iterator[None]:
         tf_keras.mixed_precision.set_global_policy(policy)
 
 
+def model_files(
+    config_file: str, vocabulary_file: str | None, record: RunRecord
+) -> dict[str, bytes]:
+    """Returns name → content of the files with which an export is a folder of a model.
+
+    Args:
+        config_file: the config.
+        vocabulary_file: the vocabulary, or a file of a Hugging Face tokenizer; None if unknown.
+        record: the record of the training, which is left out if it is empty.
+    """
+    paths = [config_file, *(list_files(vocabulary_file) if vocabulary_file else ())]
+    found = {os.path.basename(path): files.read_bytes(path) for path in paths}
+    if record != RunRecord():
+        found[run_record.FILE] = record.to_json().encode()
+    return found
+
+
 @acceleration.plain()
-def export_saved_model(
+def export(
     export_dir: str,
-    model: Any,
-    features: Mapping[str, Feature],
-    outputs: Callable[[Tensors], Tensors],
-    takes_examples: bool = True,
-    any_length: bool = False,
-    extra_files: Mapping[str, bytes] | None = None,
-    texts: TextSignature | None = None,
+    variables: Iterable[tf.Variable],
+    exported: Export,
+    model_files: Mapping[str, bytes],
 ) -> str:
     """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator does.
 
-    Nothing else in `export_dir` is changed. The folder is renamed to its final name when complete.
+    Nothing else in `export_dir` is changed, but a TFLite file is replaced. The folder is renamed to
+    its final name when complete.
 
     Args:
         export_dir: parent folder of the exports, which is created if needed.
-        model: the model with its weights, called as `model(batch, training=False)`; see
-            `float32_models`.
-        features: name → feature of a serialized example. int64 is cast to int32 for the model. A
-            `FixedLenSequenceFeature` has an additional axis of any size before its shape.
-        outputs: converts the model's outputs to name → output of the SavedModel.
-        takes_examples: whether `serving_default` takes serialized examples rather than tensors.
-        any_length: whether the last axis of tensors may have any length, for models whose outputs
-            do not depend on padding. Serialized examples always have the length of `features`.
-        extra_files: name → content of files to write to `assets.extra`.
-        texts: the signature for raw strings. None writes a SavedModel that can be loaded without
-            tensorflow-text.
+        variables: the weights, of a model in float32; see `float32_models`.
+        exported: the signatures, files of the task, and TFLite file.
+        model_files: see the function of this name.
 
     Returns:
-        The folder of the export.
+        The folder of the SavedModel.
 
     Raises:
         ValueError: `export_dir` cannot be written to.
         OSError: the disk is full.
     """
-    files.ensure_directory(export_dir, "--export_dir")
-    root, signatures = _make(model, features, outputs, takes_examples, any_length, texts)
-    return _write(export_dir, root, signatures, extra_files or {})
+    parent = os.path.join(export_dir, exported.subfolder) if exported.subfolder else export_dir
+    files.ensure_directory(parent, "--export_dir")
+    root = hold(variables)
+    target = _name_new_folder(parent)
+    with files.publish_directory(target, "--export_dir") as temporary:
+        save(temporary, root, exported.signatures, target)
+        if TENSORS in exported.signatures:
+            folder = os.path.join(temporary, TENSORS)
+            signature = {DEFAULT: exported.signatures[TENSORS]}
+            save(folder, hold(root.variables), signature, target)
+            _share_weights(folder, temporary)
+        _write_extra_files(temporary, {**model_files, **exported.files})
+    logging.info("Exported to %s", target)
+    if exported.tflite and exported.quantization:
+        path = os.path.join(export_dir, tflite.FILE)
+        tflite.convert(path, root, exported.tflite, exported.quantization)
+    return target
+
+
+def hold(variables: Iterable[tf.Variable]) -> Any:
+    """Returns an object to save that has variables alone: Keras objects are not needed to load."""
+    root = tf.train.Checkpoint()
+    root.variables = list(variables)
+    return root
 
 
 @acceleration.plain()
 def save(
-    folder: str, model: Any, features: Mapping[str, Feature], texts: TextSignature | None
+    folder: str, root: Any, signatures: Mapping[str, Signature], shown_as: str | None = None
 ) -> None:
-    """Writes a SavedModel whose `serving_default` takes tensors into a folder.
+    """Writes a SavedModel.
 
     Args:
         folder: the output folder, which may exist.
-        model: as in `export_saved_model`; its outputs become the outputs of the SavedModel.
-        features: as in `export_saved_model`.
-        texts: as in `export_saved_model`.
+        root: the object to save, which has all variables of the signatures; see `hold`.
+        signatures: the signatures by name.
+        shown_as: name of the folder in errors; None for its own.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written to.
     """
-    root, signatures = _make(model, features, lambda outputs: outputs, False, True, texts)
-    with _writing(folder):
-        tf.saved_model.save(root, folder, signatures=signatures)
+    for signature in signatures.values():
+        if signature.tokenizer is not None:
+            root.tokenizer = signature.tokenizer
+    functions = {name: signature.function for name, signature in signatures.items()}
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(min(verbosity, logging.WARNING))  # TensorFlow's messages about them
+    try:
+        with store.naming_disk_errors(shown_as or folder, "the SavedModel"):
+            tf.saved_model.save(root, folder, signatures=functions)
+    finally:
+        logging.set_verbosity(verbosity)
 
 
-def _make(
-    model: Any,
-    features: Mapping[str, Feature],
-    outputs: Callable[[Tensors], Tensors],
-    takes_examples: bool,
-    any_length: bool,
-    texts: TextSignature | None,
-) -> tuple[Any, dict[str, Any]]:
-    """Returns the root object and signatures to save; see `export_saved_model` for arguments."""
-    by_examples, by_tensors = _signatures(model, features, outputs, any_length)
-    default, other = (by_examples, by_tensors) if takes_examples else (by_tensors, by_examples)
-    root = tf.train.Checkpoint()
-    root.variables = list(model.variables)  # Keras objects are not needed for loading
-    signatures = {DEFAULT_SIGNATURE: default, OTHER_SIGNATURE[takes_examples]: other}
-    if texts is not None:
-        root.tokenizer = texts.tokenizer
-        signatures[TEXT_SIGNATURE] = _text_function(model, texts)
-    return root, signatures
-
-
-def _write(
-    export_dir: str, root: Any, signatures: Mapping[str, Any], extra_files: Mapping[str, bytes]
-) -> str:
-    """Writes a SavedModel to a new folder, which appears when it is complete; returns its path."""
-    target = _name_new_folder(export_dir)
-    with files.publish_directory(target, "--export_dir") as temporary:
-        with _writing(target):
-            tf.saved_model.save(root, temporary, signatures=signatures)
-            if TENSORS in signatures:
-                _write_tensors(os.path.join(temporary, TENSORS), root, signatures[TENSORS])
-        if extra_files:
-            files.ensure_directory(os.path.join(temporary, EXTRA), "--export_dir")
-        for name, content in extra_files.items():
-            with files.write_atomically(os.path.join(temporary, EXTRA, name), "wb") as stream:
-                stream.write(content)
-    logging.info("Exported to %s", target)
-    return target
-
-
-def _write_tensors(folder: str, root: Any, by_tensors: Any) -> None:
-    """Writes a SavedModel that only takes tensors, for OpenVINO and tf2onnx.
-
-    These convert the default signature and do not support string ops.
-    """
-    alone = tf.train.Checkpoint()
-    alone.variables = list(root.variables)
-    tf.saved_model.save(alone, folder, signatures={DEFAULT_SIGNATURE: by_tensors})
-    _share_weights(folder, os.path.dirname(folder))
+def _write_extra_files(folder: str, contents: Mapping[str, bytes]) -> None:
+    """Writes the files of `assets.extra` in an export."""
+    if contents:
+        files.ensure_directory(os.path.join(folder, finding.EXTRA_ASSETS), "--export_dir")
+    for name, content in contents.items():
+        path = os.path.join(folder, finding.EXTRA_ASSETS, name)
+        with files.write_atomically(path, "wb") as stream:
+            stream.write(content)
 
 
 def _share_weights(folder: str, original: str) -> None:
@@ -211,70 +165,6 @@ def _share_weights(folder: str, original: str) -> None:
     else:
         shutil.rmtree(os.path.join(folder, _VARIABLES))
         os.rename(links, os.path.join(folder, _VARIABLES))
-
-
-@contextlib.contextmanager
-def _writing(folder: str) -> Iterator[None]:
-    """Suppresses TensorFlow's informational messages about SavedModels, but not its warnings.
-
-    Converts errors about full and unwritable disks to OSError.
-    """
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(min(verbosity, logging.WARNING))
-    try:
-        with store.naming_disk_errors(folder, "the SavedModel"):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def _signatures(
-    model: Any,
-    features: Mapping[str, Feature],
-    outputs: Callable[[Tensors], Tensors],
-    any_length: bool,
-) -> tuple[Any, Any]:
-    """Returns the signatures that take serialized examples and tensors."""
-
-    def answer(batch: Mapping[str, tf.Tensor]) -> Tensors:
-        ours = {
-            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-            for name, value in batch.items()
-        }
-        return outputs(model(ours, training=False))
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, SERIALIZED_INPUT)], autograph=False
-    )
-    def serve_examples(serialized: tf.Tensor) -> Tensors:
-        return answer(tf.io.parse_example(serialized, dict(features)))
-
-    def tensor_spec(name: str, feature: Feature) -> tf.TensorSpec:
-        shape = [None, *feature.shape]
-        if isinstance(feature, tf.io.FixedLenSequenceFeature):
-            shape.insert(0, None)
-        if any_length and len(shape) > 1:
-            shape[-1] = None
-        return tf.TensorSpec(shape, tf.int32 if feature.dtype == tf.int64 else feature.dtype, name)
-
-    specs = [tensor_spec(name, feature) for name, feature in features.items()]
-
-    @tf.function(input_signature=specs, autograph=False)
-    def serve_tensors(*tensors: tf.Tensor) -> Tensors:
-        return answer(dict(zip(features, tensors, strict=True)))
-
-    return serve_examples, serve_tensors
-
-
-def _text_function(model: Any, signature: TextSignature) -> Any:
-    """Returns a signature for raw strings as a function."""
-    inputs = [tf.TensorSpec([None], tf.string, name) for name in ("text_a", "text_b")]
-
-    @tf.function(input_signature=inputs, autograph=False)
-    def serve_texts(first: tf.Tensor, second: tf.Tensor) -> Tensors:
-        return signature.answer(model, first, second)
-
-    return serve_texts
 
 
 def _name_new_folder(export_dir: str) -> str:

@@ -9,14 +9,13 @@ Letters: S sequence length.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import acceleration, files
-from albert_tf.serving.saved_model import Tensors
+from albert_tf import files
+from albert_tf.serving.signatures import Signature
 
 FILE = "albert_model.tflite"  # official
 NONE = "none"
@@ -24,24 +23,16 @@ FLOAT16 = "float16"
 INT8 = "int8"
 
 
-@acceleration.plain()
-def export_tflite(
-    path: str,
-    model: Any,
-    features: Mapping[str, tf.io.FixedLenFeature],
-    outputs: Callable[[Tensors], Tensors],
-    quantization: str = NONE,
-) -> None:
+def convert(path: str, root: Any, signature: Signature, quantization: str = NONE) -> None:
     """Writes a TFLite model that takes one example of full length at a time.
 
-    Call it by its signature `serving_default` and the names of `features` and `outputs`, because
-    the converter does not preserve the order of inputs and outputs.
+    Call it by its signature `serving_default` and the names of inputs and outputs, because the
+    converter does not preserve their order.
 
     Args:
         path: the output file; its folder is created if needed.
-        model: as in `saved_model.export_saved_model`.
-        features: as in `saved_model.export_saved_model`; the inputs are int32 [1, S].
-        outputs: as in `saved_model.export_saved_model`.
+        root: an object with all variables of the signature; see `saved_model.hold`.
+        signature: a signature whose inputs are [B, S]; those of the file are [1, S].
         quantization: quantization of the weights: NONE, FLOAT16, or INT8, which is dynamic-range
             quantization with 8-bit integer matmuls. Outputs and activations stay float32.
 
@@ -49,15 +40,11 @@ def export_tflite(
         ValueError: the folder cannot be written to.
     """
     files.ensure_directory(os.path.dirname(path), "--export_dir")
-    specs = [tf.TensorSpec([1, *form.shape], tf.int32, name) for name, form in features.items()]
-
-    @tf.function(input_signature=specs, autograph=False)
-    def serve(*tensors: tf.Tensor) -> Tensors:
-        return outputs(model(dict(zip(features, tensors, strict=True)), training=False))
-
-    root = tf.train.Checkpoint()
-    root.variables = list(model.variables)
-    concrete = serve.get_concrete_function()
+    single = {
+        name: tf.TensorSpec([1, *spec.shape[1:]], spec.dtype)
+        for name, spec in signature.inputs.items()
+    }
+    concrete = Signature(single, signature.compute).function.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
     if quantization != NONE:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]

@@ -10,8 +10,8 @@ Shapes: B batch size, N features, S sequence length.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ from albert_tf.heads import (
     answerable_span_losses,
     span_losses,
 )
-from albert_tf.serving import saved_model, tflite
+from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -339,41 +339,29 @@ class QuestionAnswering(FineTuningTask):
             "end_log_prob": outputs["end_logits"],
         }
 
-    def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes],
-        folder: RunFolder,
-    ) -> None:
-        """Writes a SavedModel and a TFLite file.
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns a SavedModel for tensors and a TFLite file, in the folders of Google's program.
 
-        The SavedModel in `export_dir/saved_model/<Unix time>` takes tensors, like the export of
-        Google's program. In SQuAD 1.1, `export_dir/albert_model.tflite` returns `start_logits` and
-        `end_logits`. In SQuAD 2.0, which Google's program does not export, both models return
-        `OUTPUTS_V2` and have `p_mask` as an additional input.
+        In SQuAD 1.1, the TFLite file returns `start_logits` and `end_logits`. In SQuAD 2.0, which
+        Google's program does not export, both models return `OUTPUTS_V2` and have `p_mask` as an
+        additional input.
         """
-        features = saved_model.token_features(max_seq_length)
+        inputs = token_inputs(max_seq_length, *(("p_mask",) if self.version_2 else ()))
+        contents = {}
         if self.version_2:
-            features = saved_model.token_features(max_seq_length, "p_mask")
             threshold = json.dumps({THRESHOLD: self.threshold(folder)}) + "\n"
-            extra_files = {**extra_files, THRESHOLD_FILE: threshold.encode()}
-        saved_model.export_saved_model(
-            os.path.join(export_dir, finding.SPAN_EXPORTS),
-            model,
-            features,
-            self.served_outputs,
-            takes_examples=False,
-            any_length=True,
-            extra_files=extra_files,
-        )
-        tflite.export_tflite(
-            os.path.join(export_dir, tflite.FILE),
-            model,
-            features,
-            lambda outputs: {name: outputs[name] for name in self.outputs},
+            contents[THRESHOLD_FILE] = threshold.encode()
+
+        def logits(batch: Batch) -> dict[str, tf.Tensor]:
+            outputs = model(batch, training=False)
+            return {name: outputs[name] for name in self.outputs}
+
+        return Export(
+            token_signatures(inputs, functools.partial(self.serve, model), takes_examples=False),
+            contents,
+            Signature(inputs, logits),
             self.settings.tflite_quantization,
+            finding.SPAN_EXPORTS,
         )
 
 

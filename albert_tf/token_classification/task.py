@@ -10,7 +10,7 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
@@ -28,7 +29,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
-from albert_tf.serving import saved_model
+from albert_tf.serving.signatures import Export
 from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.reading import Sentence, read_sentences
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
@@ -348,24 +349,11 @@ class TokenClassifier(FineTuningTask):
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
         return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
 
-    def export(
-        self,
-        model: Any,
-        export_dir: str,
-        max_seq_length: int,
-        extra_files: Mapping[str, bytes],
-        folder: RunFolder,
-    ) -> None:
-        """Writes a SavedModel, with `labels.txt` beside the vocabulary."""
-        labels = "".join(f"{label}\n" for label in self.tags.labels).encode()
-        saved_model.export_saved_model(
-            export_dir,
-            model,
-            saved_model.token_features(max_seq_length),
-            self.served_outputs,
-            any_length=True,
-            extra_files={**extra_files, "labels.txt": labels},
-        )
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns the usual export, with `labels.txt`."""
+        exported = super().make_export(model, max_seq_length, folder)
+        labels = "".join(f"{label}\n" for label in self.labels).encode()
+        return dataclasses.replace(exported, files={finding.LABELS_FILE: labels})
 
 
 def write_predictions(

@@ -12,13 +12,14 @@ import pytest
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints import finding, huggingface, run_record, tf_hub
+from albert_tf.checkpoints import finding, huggingface, run_record
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
+from albert_tf.serving import tf_hub
 from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,

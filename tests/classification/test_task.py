@@ -13,6 +13,7 @@ from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.splits import Split
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
 from tests.conftest import BATCH_SIZE
 
@@ -281,11 +282,11 @@ def test_an_export_takes_texts_and_returns_labels(tiny_config, tokenizer, tmp_pa
     )
     task = classification.Classifier(TASKS["mnli"], values, tiny_config, tokenizer)
     model = task.build_model()
-    task.export(model, str(tmp_path), max_seq_length=9, extra_files={}, folder=RunFolder(""))
-    (path,) = tmp_path.iterdir()
+    exported = task.make_export(model, 9, RunFolder(""))
+    path = saved_model.export(str(tmp_path), model.variables, exported, {})
     rows = [("a b c d e f", "P q r s"), ("e", ""), ("", "")]
     texts, others = (tf.constant(column) for column in zip(*rows, strict=True))
-    served = tf.saved_model.load(str(path)).signatures["texts"](text_a=texts, text_b=others)
+    served = tf.saved_model.load(path).signatures["texts"](text_a=texts, text_b=others)
 
     padding = "longest" if pooled else "max_length"
     logits = model(tokenizer(rows, max_length=9, padding=padding))

@@ -13,6 +13,7 @@ from albert_tf.finetuning.splits import Split
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, read_race
 from albert_tf.race.settings import Settings
+from albert_tf.serving import saved_model
 from albert_tf.tokenization import FullTokenizer
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h what is the ? x y z w q 1 ok".split()
@@ -197,9 +198,8 @@ def test_predictions_are_written_for_every_question(tmp_path):
 def test_an_exported_model_accepts_any_number_of_options(tiny_config, tiny_batch, tmp_path):
     task = make_task(tiny_config)
     model = task.build_model()
-    task.export(model, str(tmp_path), 11, {"albert_config.json": b"{}"}, RunFolder(""))
-    (path,) = tmp_path.iterdir()
-    loaded = tf.saved_model.load(str(path))
+    exported = task.make_export(model, 11, RunFolder(""))
+    loaded = tf.saved_model.load(saved_model.export(str(tmp_path), model.variables, exported, {}))
     names = ("input_ids", "input_mask", "segment_ids")
     for options in (2, 3):
         batch = {name: np.stack([tiny_batch[name]] * options, axis=1) for name in names}

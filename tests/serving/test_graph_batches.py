@@ -10,9 +10,8 @@ from albert_tf.serving import graph_batches
 from albert_tf.serving.graph_batches import BATCH_SIZE as SIZE
 
 
-def describe(batch, training):
+def describe(batch):
     """Returns a number that depends on all tokens of a row, and the shape of the row's batch."""
-    assert not training
     ids = batch["input_ids"] * batch["input_mask"]
     shape = tf.tile(tf.shape(ids)[None], [tf.shape(ids)[0], 1])
     return {"sums": tf.reduce_sum(ids, 1), "shapes": shape, "rows": [batch["input_ids"]]}
@@ -41,7 +40,7 @@ def compute(features):
 def test_all_rows_are_computed_in_their_order_in_batches_of_limited_size(count):
     features, _ = features_of(count, 7)
     outputs = compute(features)
-    expected = describe(features, training=False)
+    expected = describe(features)
     np.testing.assert_array_equal(outputs["sums"], expected["sums"])
     np.testing.assert_array_equal(outputs["rows"][0], features["input_ids"])
     sizes = [min(SIZE, count - row // SIZE * SIZE) for row in range(count)]
@@ -51,13 +50,13 @@ def test_all_rows_are_computed_in_their_order_in_batches_of_limited_size(count):
 
 
 def test_rows_of_similar_length_are_cut_to_the_longest_of_them():
-    def model(batch, training):
-        outputs = describe(batch, training)
+    def model(batch):
+        outputs = describe(batch)
         return outputs["sums"], outputs["shapes"]
 
     features, lengths = features_of(2 * SIZE + 3, 20)
     sums, shapes = tf.function(graph_batches.compute)(model, features, is_trimmed=True)
-    np.testing.assert_array_equal(sums, describe(features, training=False)["sums"])
+    np.testing.assert_array_equal(sums, describe(features)["sums"])
     descending = np.argsort(-lengths, kind="stable")
     widths = np.empty(len(lengths))
     for begin in range(0, len(lengths), SIZE):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf import from_pretrained
 from albert_tf.inference.predictors import load_predictor
-from albert_tf.serving import pretrained_model
+from albert_tf.serving import pretrained_model, saved_model
 from albert_tf.serving.poolings import POOLINGS
 from tests.inference.conftest import write_folder
 
@@ -27,7 +27,8 @@ def make_folder(tmp_path_factory, config_file, toy_spm_model):
 def load_signatures(folder, tmp_path_factory):
     model, tokenizer = from_pretrained(folder, "pretraining")
     target = str(tmp_path_factory.mktemp("saved_model"))
-    pretrained_model.save_pretrained(target, model, tokenizer, 61, True, True)
+    exported = pretrained_model.make_export(model.encoder, tokenizer, 61)
+    saved_model.save(target, saved_model.hold(model.variables), exported.signatures)
     return tf.saved_model.load(target).signatures
 
 
@@ -48,8 +49,7 @@ def test_embeddings_of_ids_are_the_same(folder, signatures):
     np.testing.assert_allclose(found["mean"], embed(PAIRS), atol=1e-5)
 
 
-def test_without_a_head_or_a_vocabulary_there_are_fewer_signatures(folder, tmp_path):
+def test_without_a_vocabulary_there_are_fewer_signatures(folder):
     model, _ = from_pretrained(folder, "pretraining")
-    pretrained_model.save_pretrained(str(tmp_path), model, None, 61, False, False)
-    loaded = tf.saved_model.load(str(tmp_path))
-    assert set(loaded.signatures) == {"serving_default", "examples"}
+    signatures = pretrained_model.make_export(model.encoder, None, 61).signatures
+    assert set(signatures) == {"serving_default", "examples"}

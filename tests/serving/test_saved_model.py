@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.heads import AlbertForClassification
-from albert_tf.serving import saved_model as export
+from albert_tf.serving import saved_model
+from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from tests.conftest import TINY_SHAPE
 
 LENGTH, NUM_LABELS = 11, 3
@@ -62,8 +63,16 @@ class Embedding(tf.Module):
     def __init__(self):
         self.table = tf.Variable(tf.ones((97, NUM_LABELS)))
 
-    def __call__(self, batch, training):
+    def __call__(self, batch):
         return tf.reduce_sum(tf.gather(self.table, batch["input_ids"]), 1)
+
+
+def export(parent, model, extra=(), inputs=None, **options):
+    """Exports a model, and returns the folder of the SavedModel."""
+    inputs = inputs or token_inputs(LENGTH)
+    signatures = token_signatures(inputs, lambda batch: outputs(model(batch)), **options)
+    exported = Export(signatures, dict(extra))
+    return saved_model.export(str(parent), model.variables, exported, {})
 
 
 @pytest.fixture(scope="module", name="batch")
@@ -96,10 +105,7 @@ def serialize(batch):
 def write_export(model, tmp_path_factory):
     parent = tmp_path_factory.mktemp("export")
     extra = {"labels.txt": b"no\nyes\nmaybe\n"}
-    features = export.token_features(LENGTH)
-    return export.export_saved_model(
-        str(parent), model, features, outputs, any_length=True, extra_files=extra
-    )
+    return export(parent, model, extra)
 
 
 @pytest.mark.ci
@@ -145,7 +151,7 @@ def test_without_hard_links_the_weights_are_stored_twice(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "variables.index").write_text(folder)
     monkeypatch.setattr(os, "link", refuse)
-    export._share_weights(str(tmp_path / "tensors"), str(tmp_path))
+    saved_model._share_weights(str(tmp_path / "tensors"), str(tmp_path))
     assert sorted(os.listdir(tmp_path)) == ["tensors", "variables"]
     assert (tmp_path / "tensors/variables/variables.index").read_text() == "tensors/variables"
 
@@ -217,22 +223,15 @@ def test_extra_files_are_exported(folder):
 
 
 def test_earlier_exports_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr(export.time, "time", lambda: 1700000000.5)
-    paths = [
-        export.export_saved_model(
-            str(tmp_path), Embedding(), export.token_features(LENGTH), outputs
-        )
-        for _ in range(2)
-    ]
+    monkeypatch.setattr(saved_model.time, "time", lambda: 1700000000.5)
+    paths = [export(tmp_path, Embedding()) for _ in range(2)]
     assert paths == [str(tmp_path / "1700000000"), str(tmp_path / "1700000001")]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
 
 
 def test_the_default_signature_may_take_tensors_of_a_fixed_length(tmp_path):
-    features = export.token_features(LENGTH, "p_mask")
-    path = export.export_saved_model(
-        str(tmp_path), Embedding(), features, outputs, takes_examples=False
-    )
+    inputs = token_inputs(LENGTH, "p_mask")
+    path = export(tmp_path, Embedding(), inputs=inputs, takes_examples=False, any_length=False)
     signatures = tf.saved_model.load(path).signatures
     assert set(signatures) == {"serving_default", "examples"}
     ((), inputs) = signatures["serving_default"].structured_input_signature
@@ -242,13 +241,7 @@ def test_the_default_signature_may_take_tensors_of_a_fixed_length(tmp_path):
 
 def test_a_failed_export_leaves_no_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no_folder"):
-        export.export_saved_model(
-            str(tmp_path),
-            Embedding(),
-            export.token_features(LENGTH),
-            outputs,
-            extra_files={"no_folder/labels.txt": b""},
-        )
+        export(tmp_path, Embedding(), {"no_folder/labels.txt": b""})
     assert not list(tmp_path.iterdir())
 
 
@@ -260,13 +253,11 @@ def test_a_full_disk_is_reported_and_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr(tf.saved_model, "save", fill_disk)
     message = rf"^{tmp_path}/\d+: the SavedModel cannot be written: No space left on device\. Free"
     with pytest.raises(OSError, match=message):
-        export.export_saved_model(
-            str(tmp_path), Embedding(), export.token_features(LENGTH), outputs
-        )
+        export(tmp_path, Embedding())
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):
-        export.export_saved_model(str(tmp_path / "file"), Embedding(), {}, outputs)
+        export(tmp_path / "file", Embedding())

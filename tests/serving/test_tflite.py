@@ -10,6 +10,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from albert_tf.config import AlbertConfig
 from albert_tf.heads import AlbertForClassification
 from albert_tf.serving import saved_model, tflite
+from albert_tf.serving.signatures import Signature, token_inputs
 from tests.conftest import TINY_SHAPE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
@@ -39,7 +40,8 @@ def outputs(found):
 
 
 def export(path, model, **options):
-    tflite.export_tflite(str(path), model, saved_model.token_features(LENGTH), outputs, **options)
+    signature = Signature(token_inputs(LENGTH), lambda batch: outputs(model(batch)))
+    tflite.convert(str(path), saved_model.hold(model.variables), signature, **options)
     return path.read_bytes()
 
 
@@ -92,4 +94,4 @@ def weight_bytes(content):
 def test_a_folder_that_cannot_be_written_is_reported(model, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):
-        tflite.export_tflite(str(tmp_path / "file" / "model.tflite"), model, {}, outputs)
+        export(tmp_path / "file" / "model.tflite", model)

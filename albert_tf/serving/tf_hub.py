@@ -28,8 +28,9 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import acceleration, files
-from albert_tf.checkpoints import store
 from albert_tf.config import AlbertConfig
+from albert_tf.serving import saved_model
+from albert_tf.serving.signatures import DEFAULT, Signature
 
 Tensors = dict[str, Any]
 _INPUTS = {
@@ -86,11 +87,8 @@ def save_hub_module(
         logits = model.sentence_head(outputs["pooled_output"])
         return outputs | {f"{model.sentence_objective}_log_probs": tf.nn.log_softmax(logits)}
 
-    @tf.function(
-        input_signature=[tf.TensorSpec(_IDS.shape, _IDS.dtype, name) for name in _INPUTS.values()]
-    )
-    def serve(*inputs: tf.Tensor) -> Tensors:
-        outputs = encode(dict(zip(_INPUTS.values(), inputs, strict=True)), training=False)
+    def serve(inputs: Tensors) -> Tensors:
+        outputs = encode(inputs, training=False)
         return {name: outputs[name] for name in _SIGNATURE_OUTPUTS}
 
     root = _callable_object(encode, encoder.variables)
@@ -100,11 +98,9 @@ def save_hub_module(
     if has_sentence_head and model.sentence_head is not None:
         variables = encoder.variables + model.sentence_head.variables
         setattr(root, model.sentence_objective, _callable_object(classify_pairs, variables))
-    with (
-        _assets(root, config, vocab_file, spm_model_file, do_lower_case),
-        store.naming_disk_errors(directory, "the SavedModel"),
-    ):
-        tf.saved_model.save(root, directory, signatures={"serving_default": serve})
+    signature = Signature(dict.fromkeys(_INPUTS.values(), _IDS), serve)
+    with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
+        saved_model.save(directory, root, {DEFAULT: signature})
 
 
 def _our_names(inputs: Tensors) -> Tensors:

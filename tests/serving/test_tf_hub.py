@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import tf_hub
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
+from albert_tf.serving import tf_hub
 from tests.checkpoints.checkpoint_samples import (
     SHARED,
     random_weights,
