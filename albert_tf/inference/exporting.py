@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import cast
 
 from albert_tf import files, tasks
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.huggingface_tokenizer import list_files
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
+from albert_tf.inference.predictor import Options, Predictor
 from albert_tf.serving import pretrained_model, saved_model
 
 
@@ -58,7 +57,7 @@ def export_saved_model(
     if record != RunRecord():
         extra_files[run_record.FILE] = record.to_json().encode()
     with saved_model.float32_models():
-        if tasks.get(name).task is None:
+        if not tasks.get(name).is_fine_tuned:
             has_masked_lm = "masked-LM head" in model_folder.source.parts
             model, tokenizer = model_folder.load(
                 tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
@@ -69,6 +68,6 @@ def export_saved_model(
                 export_dir, model, tokenizer, length, extra_files, poolings
             )
         options = Options(max_seq_length=max_seq_length)
-        predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
+        predictor = Predictor(model_folder, name, options, {})
         predictor.export(export_dir, extra_files)
     return finding.newest_export(export_dir)
