@@ -91,13 +91,13 @@ class TextTask(abc.ABC):
     marks_spans: ClassVar[bool] = False
 
     @classmethod
-    @abc.abstractmethod
     def of_trained(cls, trained: TrainedModel) -> Self:
-        """Returns the task to predict with a trained model.
+        """Returns the task to predict with a trained model: by default, of this argument.
 
         Raises:
             ValueError: what is recorded of the task is damaged, or does not fit the model.
         """
+        return cls(trained)  # type: ignore[call-arg]
 
     @staticmethod
     def uses_pooler(pooling: str) -> bool:

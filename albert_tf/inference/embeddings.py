@@ -41,11 +41,6 @@ class Embeddings(TextTask):
         self._hidden_size = trained.config.hidden_size
         self._pooling = trained.pooling
 
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> Embeddings:
-        """Returns the task for a model."""
-        return cls(trained)
-
     @staticmethod
     def uses_pooler(pooling: str) -> bool:
         """Returns whether embeddings are the pooler's output."""

@@ -46,11 +46,6 @@ class FillMask(TextTask):
         self._top_k = trained.top_k
         self._is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
 
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> FillMask:
-        """Returns the task for a model."""
-        return cls(trained)
-
     @staticmethod
     def parse_row(row: Row) -> str:
         """Returns the text in a row."""

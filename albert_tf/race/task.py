@@ -26,7 +26,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
@@ -208,10 +207,7 @@ class MultipleChoice(FineTuningTask):
         """Returns the batch size, over which Google's program averages the loss."""
         return (batch_size,)
 
-    @staticmethod
-    def parse_row(row: Row) -> Question:
-        """Returns the question in a row."""
-        return parse_choice(row)
+    parse_row = staticmethod(parse_choice)
 
     def parse_call(  # type: ignore[override]
         self,

@@ -27,7 +27,6 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.finetuning.text_task import TrainedModel, mark
 from albert_tf.heads import (
@@ -365,10 +364,7 @@ class QuestionAnswering(FineTuningTask):
 
     # Prediction from texts.
 
-    @staticmethod
-    def parse_row(row: Row) -> tuple[str, str]:
-        """Returns the question and the context in a row."""
-        return parse_question(row)
+    parse_row = staticmethod(parse_question)
 
     def parse_call(
         self,

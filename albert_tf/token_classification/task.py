@@ -26,7 +26,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.finetuning.text_task import TrainedModel, mark
@@ -324,10 +323,7 @@ class TokenClassifier(FineTuningTask):
         names = self.tags.labels
         return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
 
-    @staticmethod
-    def parse_row(row: Row) -> str | list[str]:
-        """Returns the text or the tokens in a row."""
-        return parse_words(row)
+    parse_row = staticmethod(parse_words)
 
     def parse_call(  # type: ignore[override]
         self, texts: str | Sequence[str | Sequence[str]]
