@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         AlbertForTokenClassification,
     )
     from albert_tf.inference.exporting import export_saved_model
-    from albert_tf.inference.predictors import load_predictor
+    from albert_tf.inference.predictor import load_predictor
     from albert_tf.inference.pretrained import from_pretrained
     from albert_tf.inference.saving import PretrainedCheckpoint, save_pretrained
     from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
@@ -82,7 +82,7 @@ _MODULES = {
     "fine_tuning_optimizer": "optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
-    "load_predictor": "inference.predictors",
+    "load_predictor": "inference.predictor",
     "save_pretrained": "inference.saving",
 }
 

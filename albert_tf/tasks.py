@@ -1,7 +1,7 @@
 """The registry of tasks, with a row for everything that a model is fine-tuned or used for.
 
     tasks.register(
-        tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification, Predictor)
+        tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification)
     )
 
 `from_pretrained`, `load_predictor`, `albert predict` and its web page get everything that they know
@@ -34,6 +34,8 @@ FILL_MASK = "fill_mask"
 EMBEDDINGS = "embeddings"
 PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fill in masks
 _ALIASES = {PRETRAINING: FILL_MASK}
+DEFAULT = EMBEDDINGS  # of a model that was not fine-tuned
+SHARED_HEAD = "output_weights"  # variable of the heads of most tasks
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
 
@@ -49,14 +51,15 @@ class TaskSpec:
             `run.json`; lowercase letters, digits and underscores.
         settings: the class of the fine-tuning program's settings, a subclass of
             `FineTuningSettings`.
-        task: the class of the task, a subclass of `FineTuningTask`. None if models are used for the
-            task without being fine-tuned for it.
+        task: the class of the task, a subclass of `FineTuningTask`, or of `TextTask` if models are
+            used for the task without being fine-tuned for it.
         head: the class of the model, called with the config and with `num_labels` if it has such
             an argument.
-        predictor: the class that predicts from text, a subclass of `TextPredictor`; the default
-            predicts texts or pairs of texts with the `FineTuningTask`.
+        is_fine_tuned: whether models are fine-tuned for the task.
         head_variable: name of a variable of the head in checkpoints, which tells whether a
-            checkpoint has the head; its first axis is that of the labels. "" if there is no head.
+            checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
+        num_outputs: number of outputs of the head if all models have the same, which tells tasks
+            apart whose heads have variables of the same names; None if labels decide it.
         head_arguments: further arguments of `head`, the same for all models of the task.
         head_settings: names of settings that are also arguments of `head`, with the values that
             the model was trained with.
@@ -67,10 +70,11 @@ class TaskSpec:
 
     name: str
     settings: str | type[SettingsGroup]
-    task: str | type[Any] | None
+    task: str | type[Any]
     head: str | type[Any]
-    predictor: str | type[Any] = "albert_tf.inference.predictors:TaskPredictor"
-    head_variable: str = "output_weights"
+    is_fine_tuned: bool = True
+    head_variable: str = SHARED_HEAD
+    num_outputs: int | None = None
     head_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     head_settings: tuple[str, ...] = ()
 
@@ -89,14 +93,12 @@ def resolve(reference: Any) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-_PREDICTORS = "albert_tf.inference.predictors"
 _ANY_SETTINGS = "albert_tf.finetuning.settings:FineTuningSettings"
 _CLASSIFIER = TaskSpec(
     CLASSIFICATION,
     "albert_tf.classification:Settings",
     "albert_tf.classification.task:Classifier",
     "albert_tf.heads:AlbertForClassification",
-    f"{_PREDICTORS}:TextClassifier",
     head_settings=("use_pooled_output",),
 )
 _SPANS = TaskSpec(
@@ -104,7 +106,6 @@ _SPANS = TaskSpec(
     "albert_tf.squad:Settings",
     "albert_tf.squad.task:QuestionAnswering",
     "albert_tf.heads:AlbertForSpans",
-    f"{_PREDICTORS}:SpanAnswerer",
     head_variable="cls/squad/output_weights",
 )
 _BUILT_IN = (
@@ -112,6 +113,7 @@ _BUILT_IN = (
     dataclasses.replace(
         _CLASSIFIER,
         name=REGRESSION,
+        num_outputs=1,
         head_arguments={"num_labels": 1, "is_regression": True},
     ),
     dataclasses.replace(
@@ -124,14 +126,13 @@ _BUILT_IN = (
         "albert_tf.token_classification:Settings",
         "albert_tf.token_classification.task:TokenClassifier",
         "albert_tf.heads:AlbertForTokenClassification",
-        f"{_PREDICTORS}:TokenTagger",
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
         "albert_tf.race:Settings",
         "albert_tf.race.task:MultipleChoice",
         "albert_tf.heads:AlbertForMultipleChoice",
-        f"{_PREDICTORS}:ChoiceAnswerer",
+        num_outputs=1,
     ),
     _SPANS,
     dataclasses.replace(
@@ -144,17 +145,17 @@ _BUILT_IN = (
     TaskSpec(
         FILL_MASK,
         _ANY_SETTINGS,
-        None,
+        "albert_tf.inference.fill_mask:FillMask",
         "albert_tf.modeling:AlbertForPretraining",
-        f"{_PREDICTORS}:MaskFiller",
+        is_fine_tuned=False,
         head_variable="cls/predictions/output_bias",
     ),
     TaskSpec(
         EMBEDDINGS,
         _ANY_SETTINGS,
-        None,
+        "albert_tf.inference.embeddings:Embeddings",
         "albert_tf.modeling:AlbertEncoder",
-        f"{_PREDICTORS}:Embedder",
+        is_fine_tuned=False,
         head_variable="",
     ),
 )

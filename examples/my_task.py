@@ -44,7 +44,7 @@ class MultiLabel(FineTuningTask):
         labels = text_cell(row, "labels").split() if "labels" in row else []
         if not set(labels) <= set(self.labels):
             raise BadRowError(f"labels {labels}: expected some of {self.labels}")
-        return reading.parse_text(row), [label in labels for label in self.labels]
+        return self.parse_row(row)[0], [label in labels for label in self.labels]
 
     def read(self, split):
         blocks = reading.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)

@@ -251,7 +251,7 @@ class Choice(Kind):
         }
 
     def ask(self, predictor):
-        return predictor.choose([parse_question(row, "test") for row in self.rows])
+        return predictor.predict([parse_question(row, "test") for row in self.rows])
 
 
 class Spans(Kind):
@@ -319,7 +319,7 @@ class Spans(Kind):
         }
 
     def ask(self, predictor):
-        return predictor.answer([(row["question"], row["context"]) for row in self.rows])
+        return predictor.predict([(row["question"], row["context"]) for row in self.rows])
 
 
 KINDS = {kind.__name__: kind for kind in (Classifier, Tagger, Choice, Spans)}

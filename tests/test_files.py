@@ -18,6 +18,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
 from tests.file_events import folders_at_each_event
 
@@ -462,7 +463,7 @@ def read_text(path):
 
 
 def read_inputs(path):
-    list(reading.read_blocks(path, "jsonl", reading.parse_pair))
+    list(reading.read_blocks(path, "jsonl", parse_pair))
 
 
 READERS = [read_task, read_text, read_inputs, AlbertConfig.from_json_file]

@@ -53,6 +53,7 @@ from albert_tf.data import (
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning import results
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading as inference_reading
 from albert_tf.pretraining import input_pipeline
@@ -519,7 +520,7 @@ def read_conll(path):
 @kind("inputs, jsonl", write_lines("inputs.jsonl", *map(json.dumps, ROWS)), damage_json_line)
 def read_inputs(path):
     form = path.suffix.removeprefix(".")
-    return list(inference_reading.read_blocks(str(path), form, inference_reading.parse_pair))
+    return list(inference_reading.read_blocks(str(path), form, parse_pair))
 
 
 # Files of a run

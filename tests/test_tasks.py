@@ -13,7 +13,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
-from albert_tf.inference.predictors import TextPredictor
+from albert_tf.finetuning.text_task import TextTask
 from albert_tf.settings import fields_of
 from albert_tf.tasks import TaskSpec
 
@@ -32,8 +32,8 @@ def own_registry(monkeypatch):
 def test_every_row_refers_to_what_exists(spec):
     settings_class, head = tasks.resolve(spec.settings), tasks.resolve(spec.head)
     assert issubclass(settings_class, FineTuningSettings)
-    assert issubclass(tasks.resolve(spec.predictor), TextPredictor)
-    assert spec.task is None or issubclass(tasks.resolve(spec.task), FineTuningTask)
+    assert issubclass(tasks.resolve(spec.task), TextTask)
+    assert issubclass(tasks.resolve(spec.task), FineTuningTask) == spec.is_fine_tuned
     assert set(spec.head_settings) <= {field.name for field in fields_of(settings_class)}
     arguments = set(inspect.signature(head.__init__).parameters)
     assert {*spec.head_settings, *spec.head_arguments} <= arguments

@@ -212,7 +212,8 @@ def load_pretrained(
         settings = tasks.resolve(spec.settings)
         recorded = source.run.record.values_for(settings, spec.head_settings)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
-    if spec.name == tasks.FILL_MASK:  # the model has the heads of pre-training
+    head = tasks.resolve(spec.head)
+    if run_record.OBJECTIVE in inspect.signature(head.__init__).parameters:
         head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
     model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
     load_checkpoint(model, source.weights.path)

@@ -38,6 +38,8 @@ CONFIG = "config"
 INIT_CHECKPOINT = "init_checkpoint"
 TRAINING_DATA = "training data"
 TASK_MODULE = "task module"  # the file of a task of the user
+# An entry of the task: the metric that selects the best checkpoint.
+SELECTION_METRIC = "selection_metric"
 # Names in the comparison of two records.
 TASK = "task"
 LABELS = "label list"
@@ -103,8 +105,8 @@ class RunRecord:
         settings: name → value of the program's settings, as JSON has it.
         config: the model's config, as in albert_config.json.
         files: name → file that the training depended on.
-        task: `name` in `albert_tf.tasks`, `labels` in the order of their ids, and what the task
-            itself adds.
+        task: `name` in `albert_tf.tasks`, `labels` in the order of their ids, the
+            `selection_metric`, and what the task itself adds.
     """
 
     start: Mapping[str, Any] = dataclasses.field(default_factory=dict)

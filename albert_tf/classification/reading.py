@@ -16,12 +16,13 @@ from albert_tf.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row, RowReports, ShortRowError
+from albert_tf.finetuning.texts import TEXT_A, TEXT_B
 from albert_tf.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
-    "text_a": ("text_a", "sentence1", "sentence", "text"),
-    "text_b": ("text_b", "sentence2"),
+    "text_a": TEXT_A,
+    "text_b": TEXT_B,
     "label": ("label", "labels"),
     "guid": ("guid", "id", "index", "qid"),
 }

@@ -33,6 +33,7 @@ from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
+from albert_tf.finetuning.text_task import TrainedModel
 from albert_tf.heads import (
     AlbertForClassification,
     classification_losses,
@@ -125,7 +126,15 @@ def make_features(
 
 
 class Classifier(FineTuningTask):
-    """The classification or regression task for the fine-tuning engine.
+    """Classification or regression of texts and text pairs, as a fine-tuning task.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
+
+    The result of a prediction is a dict of `label` and `probabilities` (label → probability), or of
+    `score` in regression. A model with any number of labels returns `labels`, those above 0.5, in
+    place of `label`. Labels of a model that transformers saved have the names that its `pipeline`
+    returns, such as "LABEL_0" if it was trained without names.
 
     Args:
         task: a task of the table or a custom task, with its labels.
@@ -173,6 +182,26 @@ class Classifier(FineTuningTask):
             settings.quoting,
         )
         return cls(task, settings, config, tokenizer)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> Classifier:
+        """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
+        record = trained.run.record
+        is_regression = trained.task == tasks.REGRESSION
+        labels = () if is_regression else custom.recorded_labels(record)
+        if labels:
+            trained.check_labels(labels)
+        elif not is_regression:
+            labels = tuple(map(str, range(trained.num_outputs)))
+        task = ClassificationTask(
+            record.task.get("task_name", ""),
+            "",
+            {},
+            labels,
+            is_regression=is_regression,
+            is_multi_label=trained.task == tasks.MULTI_LABEL,
+        )
+        return cls(task, trained.settings, trained.config, trained.tokenizer)
 
     def read(self, split: str) -> Examples[Example]:
         """Returns the examples of a split; see `read_examples`."""
@@ -306,6 +335,11 @@ class Classifier(FineTuningTask):
     def details(self) -> dict[str, Any]:
         """Returns the name of the task, and the folder of its data."""
         return custom.details_of(self.task)
+
+    @staticmethod
+    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the details of a custom task."""
+        return {"task_name": custom.CUSTOM_TASK, "folder": ""}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.

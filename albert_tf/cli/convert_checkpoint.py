@@ -38,7 +38,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.sentence_objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tasks import TOKEN_CLASSIFICATION
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.pretrained import ModelSource
@@ -226,21 +225,17 @@ def find_task(source: ModelSource) -> dict[str, Any]:
     Raises:
         ValueError: one of these files is damaged.
     """
-    from albert_tf.classification import tasks as classification_tasks
-    from albert_tf.token_classification.settings import RAW
-    from albert_tf.token_classification.tags import OUTSIDE, guess_tags
-    from albert_tf.token_classification.task import details_of
-
     task = dict(source.run.record.task)
     labels = task.get("labels") or finding.read_labels(source.folder)
     if not labels:
         return task
-    if not task and OUTSIDE in labels and guess_tags(labels).scheme != RAW:
-        task = {"name": TOKEN_CLASSIFICATION}
-    if task.get("name") == TOKEN_CLASSIFICATION:
-        return details_of(guess_tags(labels)) | task | {"labels": labels}
-    named = {"task_name": classification_tasks.CUSTOM_TASK, "folder": ""}
-    return named | task | {"labels": labels}
+    name = task.get("name")
+    if not task:
+        specs = [spec for spec in tasks.rows() if spec.is_fine_tuned]
+        name = next((s.name for s in specs if tasks.resolve(s.task).recognizes(labels)), None)
+        task = {"name": name} if name else {}
+    spec = tasks.get(name) if name else tasks.rows()[0]  # assumed of a head
+    return tasks.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:

@@ -33,9 +33,6 @@ from albert_tf.training.settings import RunSettings
 TRAINING_CURVE = "training_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
 
-# Selection metrics, by priority: if a run has several of these, the first one is used.
-SELECTION_METRICS = ("matthew_corr", "pearson", "eval_accuracy", "f1", "masked_lm_accuracy")
-
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 _COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # maximum number of labels -> font size (pt)
 _TRAIN_COLOR = "tab:blue"
@@ -85,24 +82,20 @@ def plot_run(folder: str) -> list[str]:
     return paths
 
 
-def selection_metric(rows: Iterable[Row]) -> str | None:
-    """Returns the metric that selects the best checkpoint or run; None if no row has one."""
-    names = {name for row in rows for name in row}
-    return next((metric for metric in SELECTION_METRICS if metric in names), None)
-
-
 # The training curves
 
 
 def plot_training_curve(folder: str) -> bool:
     """Draws the losses and the main metrics over the steps.
 
-    The main metrics are the selection metric and, for pre-training, masked-LM loss and accuracy and
-    the accuracy of the sentence objective. Of the evaluations, only those of the last data count.
+    The main metrics are the selection metric that the run recorded and, for pre-training, masked-LM
+    loss and accuracy and the accuracy of the sentence objective. Of the evaluations, only those of
+    the last data count.
 
     Returns:
         False if nothing was trained or evaluated.
     """
+    from albert_tf.checkpoints.run_record import SELECTION_METRIC
     from albert_tf.checkpoints.store import evaluation_of_best
 
     run = RunFolder(folder)
@@ -121,8 +114,8 @@ def plot_training_curve(folder: str) -> bool:
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
     of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
     names = [name for name in of_pretraining if name in reported]
-    metric = selection_metric(evaluations)
-    if metric and metric not in names:
+    metric = run.record.task.get(SELECTION_METRIC)
+    if metric in reported and metric not in names:
         names.insert(0, metric)
     columns = min(1 + len(names), 2)
     rows = -(-(1 + len(names)) // columns)

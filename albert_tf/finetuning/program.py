@@ -30,7 +30,7 @@ def run_task(name: str, settings: Any, hooks: Sequence[Hook] = ()) -> FineTuning
             inconsistent; the message says which.
     """
     spec = tasks.get(name)
-    if spec.task is None:
+    if not spec.is_fine_tuned:
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
     settings = settings.completed()
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow

@@ -154,7 +154,12 @@ def describe_data(
     if source:
         checksum = hashlib.sha256(files.read_bytes(source)).hexdigest()
         known[run_record.TASK_MODULE] = FileRecord.of(checksum, source)
-    details = {"name": name, "labels": list(task.labels), **task.details()}
+    details = {
+        "name": name,
+        "labels": list(task.labels),
+        run_record.SELECTION_METRIC: task.selection_metric,
+        **task.details(),
+    }
     return RunRecord(settings=of_text.settings, files=known, task=details)
 
 

@@ -35,6 +35,7 @@ from albert_tf.finetuning.splits import (
     training_order,
     training_steps,
 )
+from albert_tf.finetuning.text_task import TextTask, TrainedModel
 from albert_tf.optimization import WarmUpPolynomialDecay
 from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from albert_tf.tokenization import Tokenizer
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class FineTuningTask(Task):
+class FineTuningTask(Task, TextTask):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
     Attributes:
@@ -63,10 +64,8 @@ class FineTuningTask(Task):
 
     settings: Any
     name: str = ""
-    labels: tuple[str, ...] = ()
     selection_metric: str
     percentages: tuple[str, ...] = ()
-    outputs: Mapping[str, float]
     splits: Mapping[str, Split]
 
     @classmethod
@@ -83,6 +82,18 @@ class FineTuningTask(Task):
                 known of its task; None for random weights.
         """
         return cls(settings, config, tokenizer)  # type: ignore[call-arg]
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> Self:
+        """Returns the task to predict with a trained model: by default, that of `make`."""
+        task = cls.make(trained.settings, trained.config, trained.tokenizer, trained.run)
+        task.tokenizer = trained.tokenizer
+        return task
+
+    @property
+    def max_seq_length(self) -> int:  # type: ignore[override]
+        """The maximum sequence length, in tokens."""
+        return int(self.settings.max_seq_length)
 
     # Data.
 
@@ -114,10 +125,6 @@ class FineTuningTask(Task):
     def num_examples(self, train: Split) -> int:
         """Returns the number of examples in an epoch; an example may have several features."""
         return len(train.features)
-
-    def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded, given the padding that the settings ask for."""
-        return padding
 
     # Training.
 
@@ -239,6 +246,10 @@ class FineTuningTask(Task):
 
     # Prediction.
 
+    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the `predictions` of a model for a batch, name → [B, …]."""
+        return self.predictions(model(batch, training=False))
+
     def result(self, outputs: Outputs) -> dict[str, Any]:
         """Returns the prediction for an example as a JSON object, which may contain NumPy values.
 
@@ -266,12 +277,14 @@ class FineTuningTask(Task):
         """
         path = folder.file(f"{split.name}_predictions.jsonl")
         with files.write_atomically(path) as stream:
-            for result in self.results(outputs):
+            for result in self.results(split.data, split.features, outputs):
                 stream.write(json.dumps(result, ensure_ascii=False) + "\n")
         logging.info("Predictions: %s", path)
         return ""
 
-    def results(self, outputs: Outputs) -> list[dict[str, Any]]:
+    def results(
+        self, examples: Sequence[Any], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
         """Returns the `result` of each of N examples, given `predictions` of the shapes [N, …]."""
         rows = (dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True))
         return [results.as_json(self.result(row)) for row in rows]
@@ -293,6 +306,16 @@ class FineTuningTask(Task):
     def details(self) -> dict[str, Any]:
         """Returns what is recorded of the task besides its name and labels."""
         return {}
+
+    @staticmethod
+    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the `details` of a model with these labels that no run has recorded."""
+        return {}
+
+    @staticmethod
+    def recognizes(labels: Sequence[str]) -> bool:
+        """Returns whether labels of an unknown task can only be those of this one."""
+        return False
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from albert_tf import tasks
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.predictors import FineTunedPredictor, Options, make_predictor
+from albert_tf.inference.predictor import Options, Predictor
 from albert_tf.serving import pretrained_model, saved_model
 
 
@@ -52,7 +50,7 @@ def export_saved_model(
         source.config_file, source.vocabulary_file, source.run.record
     )
     with saved_model.float32_models():
-        if tasks.get(name).task is None:
+        if not tasks.get(name).is_fine_tuned:
             has_masked_lm = "masked-LM head" in source.parts
             model, tokenizer = model_folder.load(
                 tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
@@ -62,7 +60,6 @@ def export_saved_model(
             encoder = getattr(model, "encoder", model)
             exported = pretrained_model.make_export(encoder, tokenizer, length, poolings)
         else:
-            options = Options(max_seq_length=max_seq_length)
-            predictor = cast(FineTunedPredictor, make_predictor(model_folder, name, options, {}))
+            predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length), {})
             model, exported = predictor.model, predictor.make_export()
         return saved_model.export(export_dir, model.variables, exported, model_files)

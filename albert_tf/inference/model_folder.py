@@ -7,33 +7,19 @@ or Hugging Face's `config.json`. Without either, the head in the checkpoint tell
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from albert_tf import tasks
-from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.pretrained import (
     ModelSource,
     leave_out_pooler,
     load_pretrained,
 )
-from albert_tf.classification import custom
-from albert_tf.classification.tasks import ClassificationTask
 from albert_tf.settings import SettingsGroup, fields_of
-from albert_tf.tasks import (
-    CLASSIFICATION,
-    EMBEDDINGS,
-    MULTI_LABEL,
-    MULTIPLE_CHOICE,
-    REGRESSION,
-    TaskSpec,
-)
-from albert_tf.token_classification.tags import Tags
-from albert_tf.token_classification.task import recorded_tags
+from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
-
-HEAD = tasks.get(CLASSIFICATION).head_variable
 
 
 class ModelFolder:
@@ -97,18 +83,18 @@ class ModelFolder:
 
         Args:
             wanted: the requested task. None selects the task that the model was fine-tuned for, or
-                embeddings if it was not fine-tuned.
+                `tasks.DEFAULT` if it was not fine-tuned.
 
         Raises:
             ValueError: the task is not registered, the checkpoint has no head for it, or its task
                 is ambiguous.
         """
         if wanted is None:
-            return self._trained_task() or EMBEDDINGS
+            return self._trained_task() or tasks.DEFAULT
         spec = tasks.get(wanted)
         recorded = self.run.record.task_name
         # Several tasks have a head of the same name.
-        is_other = spec.task is not None and recorded not in ("", spec.name)
+        is_other = spec.is_fine_tuned and recorded not in ("", spec.name)
         if is_other or not self._has_head_of(spec):
             trained = self._trained_task() or "no task"
             raise ValueError(
@@ -122,7 +108,7 @@ class ModelFolder:
         Raises:
             ValueError: the task of the model is ambiguous.
         """
-        others = [spec.name for spec in tasks.rows() if spec.task is None]
+        others = [spec.name for spec in tasks.rows() if not spec.is_fine_tuned]
         others = [name for name in others if self._has_head_of(tasks.get(name))]
         return tuple(dict.fromkeys((self.find_task(), *others)))
 
@@ -142,56 +128,21 @@ class ModelFolder:
                 return name
         except ValueError as error:
             raise ValueError(f"{self.run.path}: {error}") from None
-        for spec in tasks.rows():
-            if spec.task and spec.head_variable != HEAD and self._has_head_of(spec):
-                return spec.name
-        if HEAD in self.shapes and self.shapes[HEAD][0] == 1:
+        fitting = [s for s in tasks.rows() if s.is_fine_tuned and self._has_head_of(s)]
+        own_heads = [spec for spec in fitting if spec.head_variable != tasks.SHARED_HEAD]
+        if own_heads or not fitting:
+            return own_heads[0].name if own_heads else None
+        of_size = [s.name for s in fitting if s.num_outputs == self.count_outputs(s)]
+        if of_size:
             raise ValueError(
-                f"{self.path} has a head with one output, and no file that records its task: pass "
-                f"the task, {REGRESSION} or {MULTIPLE_CHOICE}"
+                f"{self.path} has a head that several tasks have, and no file that records its "
+                f"task: pass the task, {' or '.join(of_size)}"
             )
-        return CLASSIFICATION if HEAD in self.shapes else None
+        return next(spec.name for spec in fitting if spec.num_outputs is None)
 
-    def classification_task(self, task: str) -> ClassificationTask:
-        """Returns the classification or regression task, with labels "0", "1", … if unknown.
-
-        Raises:
-            ValueError: the recorded labels are those of another head.
-        """
-        is_regression = task == REGRESSION
-        labels = custom.recorded_labels(self.run.record)
-        if labels and not is_regression:
-            self._check_count(labels)
-        else:
-            labels = tuple(map(str, range(0 if is_regression else self.shapes[HEAD][0])))
-        name = self.run.record.task.get("task_name", "")
-        is_multi_label = task == MULTI_LABEL
-        return ClassificationTask(
-            name, "", {}, labels, is_regression=is_regression, is_multi_label=is_multi_label
-        )
-
-    def _check_count(self, labels: Sequence[str]) -> None:
-        """Raises ValueError unless there are as many labels as outputs of the model."""
-        count = self.shapes[HEAD][0]
-        if len(labels) != count:
-            raise ValueError(
-                f"{self.run.path}: {run_record.FILE} or config.json lists {len(labels)} labels, "
-                f"and the model has {count} outputs: they do not belong together"
-            )
-
-    def tags(self) -> Tags:
-        """Returns the labels of token classification.
-
-        Raises:
-            ValueError: the labels were not recorded, or are those of another head.
-        """
-        tags = recorded_tags(self.run)
-        if tags is None:
-            raise ValueError(
-                f"{self.run.path} has no {run_record.FILE} or config.json with labels of tokens"
-            )
-        self._check_count(tags.labels)
-        return tags
+    def count_outputs(self, spec: TaskSpec) -> int:
+        """Returns the number of outputs of the head for a task; 0 without a head."""
+        return int(self.shapes[spec.head_variable][0]) if spec.head_variable else 0
 
     def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:
         """Returns name → value of those recorded settings that are in `names`.

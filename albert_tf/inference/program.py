@@ -13,20 +13,16 @@ import numpy as np
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import files
+from albert_tf import files, tasks
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.text_task import Result
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
+from albert_tf.inference.embeddings import similarities
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.predictors import (
-    Options,
-    Result,
-    TextPredictor,
-    make_predictor,
-    predictor_class,
-    similarities,
-)
+from albert_tf.inference.predictor import Options, Predictor
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.training import interruption
 from albert_tf.training.devices import Devices, open_devices
@@ -38,7 +34,7 @@ NPY = ".npy"
 
 def parse_two(row: Row) -> tuple[str, str]:
     """Returns the two texts to compare."""
-    pair = reading.parse_pair(row)
+    pair = parse_pair(row)
     if not pair[1]:
         raise BadRowError("expected two texts to compare, got one")
     return pair
@@ -57,7 +53,8 @@ def run(settings: Settings) -> Iterator[Result]:
         _prepare(settings.embeddings_file, settings, model_folder)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
-    blocks = read_inputs(settings, parse_two if compares_pairs else predictor_class(task).parse)
+    parse = parse_two if compares_pairs else tasks.resolve(tasks.get(task).task).parse_row
+    blocks = read_inputs(settings, parse)
     with use_devices(settings, model_folder):
         predictor = load(settings, model_folder, task)
         shown = _with_progress(settings, blocks)
@@ -129,7 +126,7 @@ def use_devices(
     return open_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
-def load(settings: Settings, model_folder: ModelFolder, task: str) -> TextPredictor:
+def load(settings: Settings, model_folder: ModelFolder, task: str) -> Predictor:
     """Returns the predictor for one of the tasks of a model.
 
     Raises:
@@ -148,7 +145,7 @@ def load(settings: Settings, model_folder: ModelFolder, task: str) -> TextPredic
         "spm_model_file": settings.spm_model_file,
         "do_lower_case": settings.do_lower_case,
     }
-    return make_predictor(model_folder, task, options, model_files)
+    return Predictor(model_folder, task, options, model_files)
 
 
 def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -165,21 +162,21 @@ def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Bloc
             bar.update(len(block))
 
 
-def _predict(predictor: TextPredictor, blocks: Iterator[Block]) -> Iterator[Result]:
+def _predict(predictor: Predictor, blocks: Iterator[Block]) -> Iterator[Result]:
     for block in blocks:
         results = predictor.predict([row for _, row in block])
         for (line, _), result in zip(block, results, strict=True):
             yield {"line": line, **result} if line else result
 
 
-def compare(embed: Any, block: Block) -> Iterator[Result]:
+def compare(embed: Predictor, block: Block) -> Iterator[Result]:
     """Yields the similarity of each pair of texts, with its line number if it has one."""
     first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
     for (line, _), score in zip(block, as_json(similarities(first, second)), strict=True):
         yield {"line": line, "similarity": score} if line else {"similarity": score}
 
 
-def search(embed: Any, text: str, blocks: Iterable[Block], top_k: int) -> list[Result]:
+def search(embed: Predictor, text: str, blocks: Iterable[Block], top_k: int) -> list[Result]:
     """Returns the `top_k` rows most similar to `text`, in descending order of similarity."""
     query = embed(text)
     best: list[Result] = []
@@ -203,7 +200,7 @@ def _prepare(path: str, settings: Settings, model_folder: ModelFolder) -> None:
     files.remove_half_written([path])
 
 
-def _write(path: str, embed: Any, blocks: Iterator[Block]) -> None:
+def _write(path: str, embed: Predictor, blocks: Iterator[Block]) -> None:
     """Writes embeddings as an array (`.npy`) or as lines of JSON."""
     if path.endswith(NPY):
         rows = [embed([pair for _, pair in block]) for block in blocks]

@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import collections
 import itertools
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
 from albert_tf import files
-from albert_tf.classification.reading import ALL_NAMES, USUAL_NAMES, warn_of_unread_text
+from albert_tf.classification.reading import ALL_NAMES, warn_of_unread_text
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
+from albert_tf.finetuning.texts import TEXT_A
 from albert_tf.inference.settings import STANDARD_INPUT
-from albert_tf.race import reading as race
-from albert_tf.race.reading import Question
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 _BYTES_AT_ONCE = 1 << 20
-_QUESTION = "question"
-_CONTEXT = "context"
-_PASSAGE = "passage"
-_TOKENS = "tokens"
 # A first line with one of these names is a header.
-_NAMES = {*USUAL_NAMES["text_a"], _QUESTION, _CONTEXT, _PASSAGE, _TOKENS}
+_NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
 
 InputType = TypeVar("InputType")
 
@@ -142,72 +136,3 @@ def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
     is_single = isinstance(given, tuple) and given[1:] == ("",)
     if isinstance(row, dict) and is_single:
         warn_of_unread_text(path, ((name, row[name]) for name in row if name not in ALL_NAMES))
-
-
-def parse_pair(row: Row) -> tuple[str, str]:
-    """Returns the two texts of a pair; the second is "" if the row has one text."""
-    if not isinstance(row, dict):
-        first, second = [*_unnamed(row, 2), ""][:2]
-        return first, second
-    return _named(row, USUAL_NAMES["text_a"]), _named(row, USUAL_NAMES["text_b"], "")
-
-
-def parse_text(row: Row) -> str:
-    """Returns the text of a row."""
-    return _named(row, USUAL_NAMES["text_a"]) if isinstance(row, dict) else _unnamed(row, 1)[0]
-
-
-def parse_words(row: Row) -> str | list[str]:
-    """Returns the text or the list of tokens of a row."""
-    if not isinstance(row, dict) or _TOKENS not in row:
-        return parse_text(row)
-    tokens = row[_TOKENS]
-    if not isinstance(tokens, list):
-        raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
-    return [rows.check_text(token, "a token") for token in tokens]
-
-
-def parse_question(row: Row) -> tuple[str, str]:
-    """Returns the question and the context of a row."""
-    if isinstance(row, dict):
-        texts = _named(row, (_QUESTION,)), _named(row, (_CONTEXT, _PASSAGE))
-    else:
-        cells = _unnamed(row, 2)
-        texts = rows.text_cell(cells, 0), rows.text_cell(cells, 1)
-    for name, text in zip((_QUESTION, _CONTEXT), texts, strict=True):
-        if not text.strip():
-            raise BadRowError(f"the {name} is empty")
-    return texts
-
-
-def parse_choice(row: Row) -> Question:
-    """Returns the multiple-choice question of a row."""
-    if not isinstance(row, dict):
-        raise BadRowError("expected a JSON object with passage, question and options")
-    return race.parse_question({key: row[key] for key in row if key != "label"}, "test")
-
-
-def _unnamed(row: Sequence[str], most: int) -> Sequence[str]:
-    """Returns the cells of a row of a file without a header.
-
-    Raises:
-        BadRowError: there are more than `most`, the number of texts that the task takes; or one
-            contains a lone surrogate.
-    """
-    if len(row) > most:
-        raise BadRowError(
-            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
-            "columns in the first line of a .tsv or .csv file"
-        )
-    return [rows.check_text(cell, "the text") for cell in row]
-
-
-def _named(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
-    """Returns the text in the column with the first of `names` that the row contains."""
-    name = next((name for name in names if name in row), None)
-    if name is not None:
-        return rows.text_cell(row, name)
-    if default is None:
-        expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
-    return default

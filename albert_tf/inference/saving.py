@@ -20,18 +20,10 @@ from albert_tf.checkpoints.names import (
     is_encoder,
     variable_name,
 )
+from albert_tf.checkpoints.pretrained import NUM_LABELS
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.classification.tasks import CUSTOM_TASK
-from albert_tf.tasks import (
-    CLASSIFICATION,
-    MULTI_LABEL,
-    REGRESSION,
-    TOKEN_CLASSIFICATION,
-    TaskSpec,
-)
-from albert_tf.token_classification.tags import guess_tags
-from albert_tf.token_classification.task import details_of
+from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import Tokenizer
 
 
@@ -189,15 +181,15 @@ def _find_spec(model: Any) -> TaskSpec:
 
 def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of the outputs; () for a task without labels."""
-    if spec.name not in (CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION):
+    count = getattr(model, NUM_LABELS, None)
+    if count is None or spec.num_outputs is not None:
         if labels is not None:
             raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
         return ()
-    named = tuple(labels or map(str, range(model.num_labels)))
-    if len(set(named)) != model.num_labels:
+    named = tuple(labels or map(str, range(count)))
+    if len(set(named)) != count:
         raise ValueError(
-            f"labels={list(named)}: expected {model.num_labels} different ones, as the model has "
-            "outputs"
+            f"labels={list(named)}: expected {count} different ones, as the model has outputs"
         )
     return named
 
@@ -221,15 +213,12 @@ def _name_variables(model: Any) -> dict[str, Any]:
 def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     """Returns what is known of a model's training: its objective or task, and its labels."""
     settings = {name: getattr(model, name) for name in spec.head_settings}
-    if spec.name == tasks.FILL_MASK:
+    if hasattr(model, run_record.OBJECTIVE):
         settings[run_record.OBJECTIVE] = model.sentence_objective
-    if spec.task is None:
+    if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
-    task: dict[str, Any] = {"name": spec.name, "labels": list(labels)}
-    if spec.name == TOKEN_CLASSIFICATION:
-        task |= details_of(guess_tags(labels))
-    elif spec.name in (CLASSIFICATION, MULTI_LABEL, REGRESSION):
-        task |= {"task_name": CUSTOM_TASK, "folder": ""}
+    details = tasks.resolve(spec.task).details_of_labels(labels)
+    task = {"name": spec.name, "labels": list(labels), **details}
     return RunRecord(settings=settings, task=task)
 
 

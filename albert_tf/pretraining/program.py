@@ -134,7 +134,7 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
 
 
 def describe_data(task: PretrainingTask) -> RunRecord:
-    """Returns the record of the training records and of their vocabulary.
+    """Returns the record of the training records, of their vocabulary and of the task.
 
     The vocabulary is known if the records were created by create_pretraining_data.py.
 
@@ -145,7 +145,11 @@ def describe_data(task: PretrainingTask) -> RunRecord:
     known = record_files.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files([file.path for file in train_files])
     data = FileRecord.of(record_files.checksum_of(train_files), path)
-    return dataclasses.replace(known, files={**known.files, run_record.TRAINING_DATA: data})
+    return dataclasses.replace(
+        known,
+        files={**known.files, run_record.TRAINING_DATA: data},
+        task={run_record.SELECTION_METRIC: task.selection_metric},
+    )
 
 
 def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:

@@ -18,7 +18,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import JSON_LINES, BadRowError, RowReports
+from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Row, RowReports
 
 LEVELS = ("middle", "high")
 ALL_IN_ONE = "all.txt"
@@ -245,6 +245,13 @@ def parse_question(row: dict[str, Any], split: str, num_options: int | None = No
     if level:
         level = rows.check_name(level, "'level'")
     return Question(example_id, passage, question, options, label, level)
+
+
+def parse_choice(row: Row) -> Question:
+    """Returns the question of a row, without its label."""
+    if not isinstance(row, dict):
+        raise BadRowError("expected a JSON object with passage, question and options")
+    return parse_question({key: row[key] for key in row if key != "label"}, "test")
 
 
 def read_questions(data_dir: str, split: str) -> Examples[Question]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,23 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import metrics, results
-from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.ops import MASKED_SCORE
-from albert_tf.race.reading import LEVELS, Question, num_choices, read_questions, read_race
+from albert_tf.race.reading import (
+    LEVELS,
+    Question,
+    num_choices,
+    parse_choice,
+    read_questions,
+    read_race,
+)
 from albert_tf.race.settings import Settings
 from albert_tf.serving.signatures import Export, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer
+from albert_tf.tokenization import Tokenizer, split_pairs
 
 BLANK = "_"
 SPECIAL_TOKENS = 3
@@ -129,7 +136,14 @@ def make_features(
 
 
 class MultipleChoice(FineTuningTask):
-    """The multiple-choice task for the fine-tuning engine.
+    """Multiple choice as a fine-tuning task.
+
+        choose = albert_tf.load_predictor("race_model/")
+        choose("The river was wider.", "The river is _ now.", ["narrower", "colder"])
+
+    Lists of passages, questions and options are answered by a list of results. The result of a
+    prediction is a dict of `prediction` (zero-based index), `answer` (the option) and
+    `probabilities`.
 
     Args:
         settings: the settings of the program.
@@ -139,6 +153,9 @@ class MultipleChoice(FineTuningTask):
 
     selection_metric = SELECTION_METRIC
     outputs = OUTPUTS
+    demos = (
+        {"passage": "Anna sells bread.", "question": "Anna sells _.", "options": "bread\ntea"},
+    )
 
     def __init__(self, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer) -> None:
         self.settings = settings
@@ -190,6 +207,60 @@ class MultipleChoice(FineTuningTask):
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns the batch size, over which Google's program averages the loss."""
         return (batch_size,)
+
+    parse_row = staticmethod(parse_choice)
+
+    def parse_call(  # type: ignore[override]
+        self,
+        passage: str | Sequence[str],
+        question: str | Sequence[str],
+        options: Sequence[str] | Sequence[Sequence[str]],
+    ) -> tuple[list[Question], bool]:
+        """Returns the questions in the arguments of a call, and whether it is for a single one.
+
+        Args:
+            passage: the text that the question is about; or a list of them.
+            question: the question, in which "_" stands for the option; may be "". Or a list.
+            options: two or more options; or a list of them for each question.
+
+        Raises:
+            ValueError: the lists have different lengths, or hold other values.
+        """
+        passages, questions = split_pairs(passage, question)
+        rows: Sequence[Any] = [options] if isinstance(passage, str) else options
+        if len(rows) != len(passages) or any(isinstance(row, str) for row in rows):
+            raise ValueError(f"{len(passages)} passages: expected a list of options for each")
+        found = [
+            Question("", text, asked, tuple(row), None)
+            for text, asked, row in zip(passages, questions, rows, strict=True)
+        ]
+        return found, isinstance(passage, str)
+
+    def features_of(self, examples: Sequence[Question]) -> TokenSequences:
+        """Returns the token sequences of questions."""
+        data = Examples("questions", "test", list(examples))
+        length = self.max_seq_length
+        max_qa_length = min(self.settings.max_qa_length, length - SPECIAL_TOKENS)
+        sequences = option_sequences(data, self.tokenizer, length, max_qa_length)
+        return TokenSequences.pack(sequences, {}, num_choices(examples))
+
+    def results(
+        self, examples: Sequence[Question], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
+        """Returns the option that is chosen for each question."""
+        return [
+            {
+                "prediction": int(row.argmax()),
+                "answer": question.options[row.argmax()],
+                "probabilities": results.as_json(row[: len(question.options)]),
+            }
+            for question, row in zip(examples, outputs["probabilities"], strict=True)
+        ]
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, float]:
+        """Returns the probabilities of the options, for the web page."""
+        return dict(zip(row["options"], result["probabilities"], strict=True))
 
     def write_predictions(
         self, folder: RunFolder, split: Split, outputs: Outputs, step: int

@@ -20,7 +20,9 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.rows import BadRowError, RowReports, abbreviate
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.rows import BadRowError, Row, RowReports, abbreviate
+from albert_tf.finetuning.texts import named_text, unnamed_texts
 
 SHUFFLE_SEED = 12345  # as in Google's programs
 MAX_NAMED = 5  # question ids in a warning
@@ -268,3 +270,16 @@ def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
 
 def _name(ids: list[str]) -> str:
     return f"{len(ids)} question{'s' * (len(ids) > 1)} ({abbreviate(ids, MAX_NAMED)})"
+
+
+def parse_question(row: Row) -> tuple[str, str]:
+    """Returns the question and the context of a row."""
+    if isinstance(row, dict):
+        found = named_text(row, ("question",)), named_text(row, ("context", "passage"))
+    else:
+        cells = unnamed_texts(row, 2)
+        found = rows.text_cell(cells, 0), rows.text_cell(cells, 1)
+    for name, text in zip(("question", "context"), found, strict=True):
+        if not text.strip():
+            raise BadRowError(f"the {name} is empty")
+    return found

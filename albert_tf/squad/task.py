@@ -26,8 +26,9 @@ from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.config import AlbertConfig
-from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
+from albert_tf.finetuning.text_task import TrainedModel, mark
 from albert_tf.heads import (
     AlbertForAnswerableSpans,
     AlbertForSpans,
@@ -46,10 +47,17 @@ from albert_tf.squad.decoding import (
     write_answers,
 )
 from albert_tf.squad.features import SquadFeatures
-from albert_tf.squad.reading import SquadData, one_question, read_squad, shuffled
+from albert_tf.squad.reading import (
+    SquadData,
+    SquadExample,
+    one_question,
+    parse_question,
+    read_squad,
+    shuffled,
+)
 from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
-from albert_tf.squad.windows import WindowSettings, make_features
+from albert_tf.squad.windows import NoFeaturesError, WindowSettings, make_features
 from albert_tf.tokenization import Tokenizer
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
@@ -93,7 +101,16 @@ def read_data(settings: Settings) -> dict[str, SquadData]:
 
 
 class QuestionAnswering(FineTuningTask):
-    """The question-answering task for the fine-tuning engine.
+    """Question answering as a fine-tuning task.
+
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+
+    Contexts may exceed the sequence length. The result of a prediction is a dict of the best
+    `answer`, its `score` (probability among the answers found), its `begin` and `end` (character
+    offsets in the context), and `answers`, a list of the best answers as such dicts. SQuAD 2.0
+    models add `null_odds`. If they exceed the threshold, or if a SQuAD 1.1 model finds no answer,
+    `answer` is "", and `begin` and `end` are -1.
 
     Args:
         settings: the settings of the program.
@@ -102,10 +119,19 @@ class QuestionAnswering(FineTuningTask):
         version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
         data: split → questions. The split "question" has a single question, whose answer is
             printed.
+
+    Attributes:
+        null_threshold: the null odds above which a trained model does not answer a question; None
+            in SQuAD 1.1.
+        top_k: maximum number of answers in a result.
     """
 
     selection_metric = "f1"
     percentages = ("exact", "exact_match", "f1", "average")
+    null_threshold: float | None = None
+    top_k: int
+    demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
+    marks_spans = True
 
     def __init__(
         self,
@@ -152,6 +178,15 @@ class QuestionAnswering(FineTuningTask):
             settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
         )
         return cls(settings, config, tokenizer, version_2, data)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
+        """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
+        version_2 = trained.task == tasks.ANSWERABLE_SPANS
+        task = cls(trained.settings, trained.config, trained.tokenizer, version_2, {})
+        task.null_threshold = task.threshold(trained.run)
+        task.top_k = trained.top_k
+        return task
 
     def read(self, split: str) -> SquadData:
         """Returns the questions of a split."""
@@ -327,6 +362,70 @@ class QuestionAnswering(FineTuningTask):
             logging.warning("The threshold of the null odds is unknown; using 0")
         return evaluated or 0.0
 
+    # Prediction from texts.
+
+    parse_row = staticmethod(parse_question)
+
+    def parse_call(
+        self,
+        questions: str | Sequence[str] | Sequence[Sequence[str]],
+        contexts: str | Sequence[str] | None = None,
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """Returns the pairs (question, context) of a call, and whether it is for a single one.
+
+        Args:
+            questions: a question, a list of questions, or a list of pairs (question, context).
+            contexts: the context, or one for each of `questions`.
+
+        Raises:
+            ValueError: an input is not a string, or there is no context.
+        """
+        pairs, is_single = super().parse_call(questions, contexts)
+        if contexts is None and not all(context for _, context in pairs):
+            raise ValueError("expected a context for each question, got none")
+        return pairs, is_single
+
+    def features_of(self, examples: Sequence[tuple[str, str]]) -> SquadFeatures | None:
+        """Returns the features of questions; None if normalization removes all their contexts."""
+        questions = _as_questions(examples)
+        try:
+            return make_features(
+                questions, self.tokenizer, self.windows, False, shows_progress=False
+            )
+        except NoFeaturesError:
+            return None
+
+    def results(
+        self, examples: Sequence[tuple[str, str]], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
+        """Returns the answer to each question."""
+        data = SquadData("questions", "", _as_questions(examples), False, False, False)
+        answers = self.answer(Split("test", data, features), outputs)
+        found = []
+        for name, text in answers.predictions(self.null_threshold).items():
+            possible = [
+                _answer(entry["text"], entry["probability"], begin)
+                for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
+                if begin >= 0
+            ]
+            is_answered = possible and text == answers.best[name]
+            best = possible[0] if is_answered else _answer("", 0.0, -1)
+            if answers.null_odds is not None:
+                best = best | {"null_odds": answers.null_odds[name]}
+            found.append(best | {"answers": possible[: self.top_k]})
+        return found
+
+    def unanswered(self, examples: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Returns the results of questions without an answer."""
+        return [_answer("", 0.0, -1) | {"answers": []} for _ in examples]
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the context with the answer in it, for the web page."""
+        return mark(row["context"], [{"type": "answer", **result}])
+
+    # Export.
+
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns the outputs of the exported model, under the names of Google's program.
 
@@ -446,6 +545,19 @@ def evaluate(
     predictions = answers.predictions(threshold)
     summary = span_metrics.evaluate_v2(golds, predictions)
     return summary | best | {THRESHOLD: threshold}, predictions
+
+
+def _as_questions(pairs: Sequence[tuple[str, str]]) -> tuple[SquadExample, ...]:
+    """Returns pairs (question, context) as questions whose ids are their numbers."""
+    return tuple(
+        SquadExample(str(number), question, context)
+        for number, (question, context) in enumerate(pairs)
+    )
+
+
+def _answer(text: str, score: float, begin: int) -> dict[str, Any]:
+    end = begin + len(text) if begin >= 0 else -1
+    return {"answer": text, "score": score, "begin": begin, "end": end}
 
 
 def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:

@@ -11,6 +11,7 @@ blank lines between sentences. In Chinese, a token is often a character:
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,13 @@ from collections.abc import Iterator, Sequence
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import BadRowError, RowReports
+from albert_tf.finetuning.rows import BadRowError, Row, RowReports
+from albert_tf.finetuning.texts import parse_text
 from albert_tf.token_classification.settings import Settings
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
+_TOKENS = "tokens"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,3 +125,13 @@ def _parse_line(
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
     raise BadRowError(f"unknown label {files.quote(label)}; expected {rows.abbreviate(labels)}")
+
+
+def parse_words(row: Row) -> str | list[str]:
+    """Returns the text or the list of tokens of a row."""
+    if not isinstance(row, dict) or _TOKENS not in row:
+        return parse_text(row)
+    tokens = row[_TOKENS]
+    if not isinstance(tokens, list):
+        raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
+    return [rows.check_text(token, "a token") for token in tokens]

@@ -10,7 +10,7 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,26 +19,31 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
-from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
+from albert_tf.finetuning.text_task import TrainedModel, mark
 from albert_tf.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.serving.signatures import Export
 from albert_tf.tasks import TOKEN_CLASSIFICATION
-from albert_tf.token_classification.reading import Sentence, read_sentences
+from albert_tf.token_classification.reading import Sentence, parse_words, read_sentences
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.token_classification.tags import (
     CHARACTERS,
     LETTERS,
+    OUTSIDE,
     WORDS,
     Tags,
+    cut,
+    find_spans,
     guess_tags,
+    join_tokens,
     recognize_tags,
     span_metrics,
 )
@@ -207,7 +212,16 @@ def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
 
 
 class TokenClassifier(FineTuningTask):
-    """The token classification task for the fine-tuning engine.
+    """Token classification as a fine-tuning task.
+
+        tag = albert_tf.load_predictor("ner_model/")
+        tag("U.N. official Ekeus heads for Baghdad.")
+
+    The tokens of a string are its words, where Chinese characters and punctuation around words are
+    separate tokens. For a model that was trained with characters as tokens, they are its characters
+    without spaces. A list of strings is used as the tokens of one text. The result of a prediction
+    is a dict of `tokens`, `labels`, `scores` (the probabilities of the labels) and `spans`. A span
+    is a dict of `type`, `text` and, for strings, `begin` and `end` (character offsets).
 
     Args:
         tags: the labels and their scheme.
@@ -218,6 +232,11 @@ class TokenClassifier(FineTuningTask):
 
     selection_metric = SELECTION_METRIC
     outputs = OUTPUTS
+    demos = (
+        {"text": "Anna lives in Rome and sells bread."},
+        {"text": "王小明住在北京。"},
+    )
+    marks_spans = True
 
     def __init__(
         self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer
@@ -239,6 +258,23 @@ class TokenClassifier(FineTuningTask):
         """Returns the task, with the labels of the trained model or else of the training data."""
         tags = find_tags(settings, None if settings.do_train else trained)
         return cls(tags, settings, config, tokenizer)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
+        """Returns the task with the recorded labels, which also collects their probabilities.
+
+        Raises:
+            ValueError: the labels were not recorded, or are those of another head.
+        """
+        tags = recorded_tags(trained.run)
+        if tags is None:
+            raise ValueError(
+                f"{trained.run.path} has no {run_record.FILE} or config.json with labels of tokens"
+            )
+        trained.check_labels(tags.labels)
+        task = cls(tags, trained.settings, trained.config, trained.tokenizer)
+        task.outputs = {**cls.outputs, "scores": 0.0}
+        return task
 
     # Data.
 
@@ -286,6 +322,81 @@ class TokenClassifier(FineTuningTask):
         ids = iter(windows.at_tokens(outputs["predictions"]))
         names = self.tags.labels
         return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
+
+    parse_row = staticmethod(parse_words)
+
+    def parse_call(  # type: ignore[override]
+        self, texts: str | Sequence[str | Sequence[str]]
+    ) -> tuple[list[Any], bool]:
+        """Returns the texts in the argument of a call, and whether it is a single one.
+
+        Args:
+            texts: a text, or a list of texts or of lists of tokens.
+        """
+        return [texts] if isinstance(texts, str) else list(texts), isinstance(texts, str)
+
+    def features_of(self, examples: Sequence[str | Sequence[str]]) -> Windows:
+        """Returns the windows of texts."""
+        data = self._sentences(examples)
+        return make_features(
+            data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
+        )
+
+    def _words(self, text: str | Sequence[str]) -> list[tuple[str, int]]:
+        """Returns the tokens of a text with their character offsets, -1 if they are given."""
+        if isinstance(text, str):
+            return cut(text, self.tags.units)
+        return [(word, -1) for word in text]
+
+    def _sentences(self, texts: Sequence[str | Sequence[str]]) -> Examples[Sentence]:
+        """Returns texts as sentences without labels."""
+        sentences = []
+        for number, text in enumerate(texts, 1):
+            tokens = tuple(word for word, _ in self._words(text))
+            sentences.append(Sentence(number, tokens, (None,) * len(tokens)))
+        return Examples("texts", "test", sentences)
+
+    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the label ids and their probabilities, [B, S] each."""
+        logits = model(batch, training=False)
+        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
+        return {**self.predictions(logits), "scores": scores}
+
+    def results(
+        self, examples: Sequence[Any], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
+        """Returns the tokens of each text with their labels, and the spans that these mark."""
+        windows = cast(Windows, features)
+        labels = self.predicted_labels(Split("test", self._sentences(examples), windows), outputs)
+        scores = iter(results.as_json(windows.at_tokens(outputs["scores"])))
+        return [
+            {
+                "tokens": [word for word, _ in self._words(text)],
+                "labels": list(names),
+                "scores": [next(scores) for _ in names],
+                "spans": self._spans(text, names),
+            }
+            for text, names in zip(examples, labels, strict=True)
+        ]
+
+    def _spans(self, text: str | Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
+        """Returns the spans that the labels of a text's tokens mark."""
+        words = self._words(text)
+        spans = []
+        for kind, first, end in find_spans(labels, self.tags.scheme):
+            if isinstance(text, str):
+                begin = words[first][1]
+                stop = words[end - 1][1] + len(words[end - 1][0])
+                place = {"text": text[begin:stop], "begin": begin, "end": stop}
+            else:
+                place = {"text": join_tokens(text[first:end], self.tags.units)}
+            spans.append({"type": kind, **place})
+        return spans
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the text with its spans, for the web page."""
+        return mark(row["text"], result["spans"])
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of `span_metrics`."""
@@ -344,6 +455,16 @@ class TokenClassifier(FineTuningTask):
     def details(self) -> dict[str, Any]:
         """Returns the tagging scheme, and whether tokens are words or characters."""
         return details_of(self.tags)
+
+    @staticmethod
+    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the tagging scheme that labels look like, for tokens that are words."""
+        return details_of(guess_tags(labels))
+
+    @staticmethod
+    def recognizes(labels: Sequence[str]) -> bool:
+        """Returns whether labels are those of a tagging scheme."""
+        return OUTSIDE in labels and guess_tags(labels).scheme != RAW
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""

@@ -22,7 +22,7 @@ from albert_tf.checkpoints.huggingface import (
 )
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.config import ACTIVATIONS, AlbertConfig
-from albert_tf.inference.predictors import load_predictor
+from albert_tf.inference.predictor import load_predictor
 from albert_tf.modeling import AlbertForPretraining
 from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (

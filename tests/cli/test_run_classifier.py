@@ -209,6 +209,7 @@ def test_custom_data_define_labels_that_are_saved_with_the_model(classifier, tmp
     assert [line.split("\t")[0] for line in lines] == ["index", "9", "7"]
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
     record = json.loads((out / "run.json").read_text())
+    assert record["task"]["selection_metric"] == "eval_accuracy"
     record["task"]["labels"] += ["?"]
     (out / "run.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"lists 3 labels, and the model has 2 outputs"):

@@ -130,7 +130,7 @@ def test_the_web_page_has_the_task(trained):
 
 def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):
     monkeypatch.setattr(tasks, "_rows", {spec.name: spec for spec in tasks._BUILT_IN})
-    problem = "run.json: task='multi_label': expected one of .*--task_module"
+    problem = ": task='multi_label': expected one of .*--task_module"
     with pytest.raises(ValueError, match=problem):
         predict(f"--model_dir={trained}", "--text=It rains.")
     (row,) = predict(f"--model_dir={trained}", "--text=It rains.", "--embeddings")

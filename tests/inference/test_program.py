@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.inference import predictors
+from albert_tf.inference import embeddings
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
 
 
@@ -125,7 +125,7 @@ def test_no_temporary_file_of_embeddings_is_left_by_sigterm(
         written.extend(tmp_path.iterdir())
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(predictors, "as_json", stop)
+    monkeypatch.setattr(embeddings, "as_json", stop)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with pytest.raises(SystemExit, match="143"):
         predict(

@@ -10,10 +10,14 @@ import types
 import pytest
 
 from albert_tf.finetuning.rows import BadRowError
+from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.inference import reading
+from albert_tf.race.reading import parse_choice
+from albert_tf.squad.reading import parse_question
+from albert_tf.token_classification.reading import parse_words
 
 
-def read(path, form, parse=reading.parse_pair):
+def read(path, form, parse=parse_pair):
     blocks = list(reading.read_blocks(str(path), form, parse))
     return [row for block in blocks for row in block]
 
@@ -77,7 +81,7 @@ def test_text_that_is_not_read_causes_a_warning(tmp_path, content, is_said, capl
     assert len(read(tmp_path / "a.csv", "csv")) == 1
     assert ("there is text in 'title'" in caplog.text) == is_said
     caplog.clear()
-    read(tmp_path / "a.csv", "csv", reading.parse_text)
+    read(tmp_path / "a.csv", "csv", parse_text)
     assert not caplog.text
 
 
@@ -85,7 +89,7 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     path = tmp_path / "long.txt"
     texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
     path.write_text("\n".join(texts))
-    blocks = list(reading.read_blocks(str(path), "txt", reading.parse_text))
+    blocks = list(reading.read_blocks(str(path), "txt", parse_text))
     assert [text for block in blocks for _, text in block] == texts
     assert [len(block) for block in blocks] == [1024, 978]
 
@@ -94,7 +98,7 @@ def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:
         monkeypatch.setattr(reading.sys, "stdin", types.SimpleNamespace(buffer=stream))
-        blocks = reading.read_blocks("-", "txt", reading.parse_text)
+        blocks = reading.read_blocks("-", "txt", parse_text)
         os.write(send, b"a\nb\nhalf ")
         assert next(blocks) == [(1, "a"), (2, "b")]
         os.write(send, b"a line\nlast")
@@ -106,7 +110,7 @@ def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
 def test_bad_rows_of_a_pipe_are_reported(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
     monkeypatch.setattr(reading.sys, "stdin", stream)
-    blocks = reading.read_blocks("-", "txt", reading.parse_text)
+    blocks = reading.read_blocks("-", "txt", parse_text)
     assert next(blocks) == [(1, "a")]  # the rows before are yielded
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         next(blocks)
@@ -114,24 +118,24 @@ def test_bad_rows_of_a_pipe_are_reported(monkeypatch):
 
 def test_inputs_are_texts_tokens_questions_or_choices():
     choice = {"passage": "p", "question": "q", "options": ["a", "b"], "label": "unknown"}
-    assert reading.parse_words({"text": "a b"}) == "a b"
-    assert reading.parse_words({"tokens": ["a", "b"]}) == ["a", "b"]
-    assert reading.parse_question({"question": "q", "context": "c"}) == ("q", "c")
-    assert reading.parse_question(["q", "c"]) == ("q", "c")
-    assert reading.parse_choice(choice).options == ("a", "b")
+    assert parse_words({"text": "a b"}) == "a b"
+    assert parse_words({"tokens": ["a", "b"]}) == ["a", "b"]
+    assert parse_question({"question": "q", "context": "c"}) == ("q", "c")
+    assert parse_question(["q", "c"]) == ("q", "c")
+    assert parse_choice(choice).options == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("parse", "row", "problem"),
     [
-        (reading.parse_words, {"tokens": "a"}, "'tokens': expected a list"),
-        (reading.parse_words, {"tokens": [5]}, "a token is 5, expected text"),
-        (reading.parse_words, ["a", "b"], "1 or fewer columns, got 2"),
-        (reading.parse_question, {"question": "q", "context": " "}, "the context is empty"),
-        (reading.parse_question, ["q"], "2 or more columns"),
-        (reading.parse_question, ["q", "c", "d"], "2 or fewer columns, got 3"),
-        (reading.parse_choice, {"passage": "p", "options": ["a"]}, "a list of two or more"),
-        (reading.parse_choice, ["p", "q"], "a JSON object"),
+        (parse_words, {"tokens": "a"}, "'tokens': expected a list"),
+        (parse_words, {"tokens": [5]}, "a token is 5, expected text"),
+        (parse_words, ["a", "b"], "1 or fewer columns, got 2"),
+        (parse_question, {"question": "q", "context": " "}, "the context is empty"),
+        (parse_question, ["q"], "2 or more columns"),
+        (parse_question, ["q", "c", "d"], "2 or fewer columns, got 3"),
+        (parse_choice, {"passage": "p", "options": ["a"]}, "a list of two or more"),
+        (parse_choice, ["p", "q"], "a JSON object"),
     ],
 )
 def test_rows_that_are_no_input_are_refused(parse, row, problem):

@@ -11,10 +11,11 @@ import sys
 import pytest
 
 import albert_tf
-from albert_tf import inference
+from albert_tf import inference, tasks
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.squad.task import QuestionAnswering
 from tests.conftest import ROOT
 from tests.inference.conftest import CONTEXTS, TEXTS, write_folder
 
@@ -98,7 +99,7 @@ def test_an_answer_is_marked_in_its_context(spans_dir):
 
 def test_no_answer_marks_nothing():
     row, result = {"context": "It rains."}, {"answer": "", "begin": -1, "end": -1}
-    value = web.SPANS.show(row, result)
+    value = QuestionAnswering.show(row, result)
     assert value == {"text": "It rains.", "entities": []}
 
 
@@ -136,9 +137,9 @@ def test_an_invalid_input_is_shown_as_an_error(pretrained_dir, choices_dir):
         form_of(choices_dir).fn("The river", "It is _.", "")
 
 
-@pytest.mark.parametrize("form", [web.TEXTS, *web.FORMS.values()])
-def test_examples_have_the_same_fields(form):
-    assert len({tuple(example) for example in form.examples}) == 1
+@pytest.mark.parametrize("spec", tasks.rows(), ids=lambda spec: spec.name)
+def test_demos_have_the_same_columns(spec):
+    assert len({tuple(row) for row in tasks.resolve(spec.task).demos}) == 1
 
 
 def tabs(page):

@@ -133,6 +133,7 @@ def assert_is_complete(output_dir, result, settings):
     assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
     found_out = {"sentence_objective": "sop", "precision": "float32"}
     assert folder.record.settings == json.loads(json.dumps(settings.to_dict())) | found_out
+    assert folder.record.task == {"selection_metric": "masked_lm_accuracy"}
 
 
 @pytest.mark.ci

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import from_pretrained
-from albert_tf.inference.predictors import load_predictor
+from albert_tf.inference.predictor import load_predictor
 from albert_tf.serving import pretrained_model, saved_model
 from albert_tf.serving.poolings import POOLINGS
 from tests.inference.conftest import write_folder

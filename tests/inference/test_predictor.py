@@ -16,7 +16,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.classification.task import read_dev_predictions
 from albert_tf.cli import convert_checkpoint
-from albert_tf.inference.predictors import similarities
+from albert_tf.inference.embeddings import similarities
 from albert_tf.serving import openvino_engine
 from albert_tf.tokenization import find_words
 from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
@@ -131,7 +131,7 @@ def test_answers_match_the_program_and_their_offsets(answers_dir):
     expected = json.loads((answers_dir / "predictions.json").read_text())
     nbest = json.loads((answers_dir / "nbest_predictions.json").read_text())
     odds = json.loads((answers_dir / "null_odds.json").read_text())
-    found = answer.answer([(question, CONTEXTS[n]) for _, n, question, _ in QUESTIONS])
+    found = answer.predict([(question, CONTEXTS[n]) for _, n, question, _ in QUESTIONS])
     for (name, number, question, _), result in zip(QUESTIONS, found, strict=True):
         assert result["answer"] == expected[name]
         assert result["null_odds"] == pytest.approx(odds[name], abs=1e-5)
@@ -149,7 +149,7 @@ def test_answers_match_the_program_and_their_offsets(answers_dir):
 
 def test_above_the_threshold_there_is_no_answer(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir))
-    answer._threshold = -1e9
+    answer.task.null_threshold = -1e9
     result = answer(QUESTIONS[0][2], CONTEXTS[0])
     assert (result["answer"], result["begin"], result["end"]) == ("", -1, -1)
     assert result["answers"][0]["answer"]
@@ -157,9 +157,9 @@ def test_above_the_threshold_there_is_no_answer(answers_dir):
 
 def test_unusual_contexts_have_an_answer_or_none(answers_dir):
     answer = albert_tf.load_predictor(str(answers_dir))
-    answer._threshold = None
+    answer.task.null_threshold = None
     lost = "\u0301"  # a lone accent, which normalization removes
-    together = answer.answer([("what", lost), ("what", "\U0001f600"), ("where", LONG)])
+    together = answer.predict([("what", lost), ("what", "\U0001f600"), ("where", LONG)])
     for result in (together[0], answer("what", lost)):
         assert (result["answer"], result["begin"], result["answers"]) == ("", -1, [])
     for result in together[1:]:
@@ -297,7 +297,7 @@ def test_masks_are_filled_with_the_best_words(fill_mask):
 def test_text_right_after_a_mask_has_no_leading_space(fill_mask):
     tokenizer = fill_mask.tokenizer
     for text, after in (("The [MASK].", ["."]), ("[MASK]s", ["s"]), ("[MASK] .", ["▁", "."])):
-        ids, (place,) = fill_mask._encode(text)
+        ids, (place,) = fill_mask.task._encode(text)
         assert tokenizer.convert_ids_to_tokens(ids[place + 1 : -1]) == after
 
 

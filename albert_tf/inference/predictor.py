@@ -1,0 +1,282 @@
+"""The predictor: a callable that applies a trained model to raw text and returns Python values.
+
+    >>> embed = albert_tf.load_predictor("albert_tiny/")
+    >>> embed(["The river", "A boat"]).shape
+    (2, 12)
+
+`load_predictor` determines from the folder which task the model was trained for. The task says what
+the arguments are, and what a result is. A predictor tokenizes texts as the fine-tuning programs do,
+sorts them by length, and pads each batch to its longest sequence. It returns results in input
+order, with the same numbers as the programs. Results can be serialized as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import tasks
+from albert_tf.classification.task import MIN_SEQ_LENGTH
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.prediction import BatchRunner
+from albert_tf.finetuning.task import Outputs
+from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
+from albert_tf.serving import openvino_engine, saved_model
+from albert_tf.serving.poolings import MEAN, POOLINGS
+from albert_tf.serving.signatures import Export
+from albert_tf.tokenization import Tokenizer
+
+# If the folder does not record them.
+BATCH_SIZE = 32
+PAD_TO_MULTIPLE = 8
+TOP_K = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of inference.
+
+    Attributes:
+        batch_size: B. None uses `predict_batch_size` of the run that trained the model, or else 32.
+        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
+            windows. None uses that of training, or else the model's maximum.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings: "mean" averages the token vectors of the last layer,
+            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
+        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
+            installed, supports the model, and there is no GPU or TPU. The precision is that of
+            Keras' global policy.
+    """
+
+    batch_size: int | None = None
+    max_seq_length: int | None = None
+    top_k: int = TOP_K
+    pooling: str = MEAN
+    engine: str = AUTO
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "max_seq_length", "top_k"):
+            least = MIN_SEQ_LENGTH if name == "max_seq_length" else 1
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: expected {least} or more")
+        for name, choices in (("pooling", POOLINGS), ("engine", ENGINES)):
+            value = getattr(self, name)
+            if value not in choices:
+                expected = ", ".join(map(repr, choices))
+                raise ValueError(f"{name}={value!r}: expected one of {expected}")
+        if self.engine == OPENVINO:
+            openvino_engine.check_installed()
+
+    def choose_engine(self) -> str:
+        """Returns "tensorflow" or "openvino"."""
+        if self.engine != AUTO:
+            return self.engine
+        has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+        is_faster = not has_accelerator and openvino_engine.is_installed()
+        return OPENVINO if is_faster else TENSORFLOW
+
+
+def load_predictor(
+    folder: str,
+    task: str | None = None,
+    *,
+    batch_size: int | None = None,
+    max_seq_length: int | None = None,
+    top_k: int = TOP_K,
+    pooling: str = MEAN,
+    engine: str = AUTO,
+    **model_files: Any,
+) -> Predictor:
+    """Returns a predictor for the model in a folder: a callable that takes text.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁")])
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+        fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
+        fill_mask("北京是[MASK]国的首都")
+
+    >>> embed = albert_tf.load_predictor("albert_tiny/", "embeddings", pooling="pooled")
+    >>> embed("The river").shape
+    (12,)
+
+    Args:
+        folder: the output directory of one of the programs, a released archive, or any other folder
+            that `from_pretrained` accepts; a checkpoint in it; or the name of a downloaded model.
+        task: "classification", "multi_label_classification", "regression", "token_classification",
+            "multiple_choice", "spans", "answerable_spans", "fill_mask", "embeddings", or a
+            registered task of your own.
+            Default: the task that the model was fine-tuned for, or else "embeddings".
+        batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
+            trained the model, or else to 32.
+        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
+            windows. Defaults to that of training, or else to the model's maximum.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings. "mean" averages the token vectors of the last layer,
+            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
+        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
+            installed, supports the model, and there is no GPU or TPU.
+        **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
+            `from_pretrained`; by default, they are found in the folder.
+
+    Returns:
+        A predictor, whose arguments and results depend on the task.
+
+    Raises:
+        FileNotFoundError, ValueError: as in `from_pretrained`, or if the model has no head for the
+            task or the engine is not installed.
+    """
+    options = Options(batch_size, max_seq_length, top_k, pooling, engine)
+    model_folder = ModelFolder(folder)
+    name = model_folder.find_task(task)
+    return Predictor(model_folder, name, options, model_files)
+
+
+class Predictor:
+    """Applies a model to texts, as its task says.
+
+    Calling it with texts returns the result of each of them, in input order; for a single text, its
+    result alone. Programs pass the examples in rows of files, `task.parse_row`, to `predict`.
+
+    Args:
+        model_folder: the folder of the model.
+        name: name of a task.
+        options: the options of inference.
+        model_files: as in `load_predictor`; values of None are ignored.
+
+    Attributes:
+        task: the task.
+        options: the `options` argument.
+        engine: "tensorflow" or "openvino".
+        model: the model.
+        tokenizer: the tokenizer of the model.
+        max_seq_length: maximum sequence length, in tokens.
+    """
+
+    def __init__(
+        self, model_folder: ModelFolder, name: str, options: Options, model_files: Mapping[str, Any]
+    ) -> None:
+        spec = tasks.get(name)
+        task = tasks.resolve(spec.task)
+        if task.uses_pooler(options.pooling):
+            model_folder.check_pooler(f"pooling={options.pooling!r}")
+        self.options = options
+        self.engine = options.choose_engine()
+        self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
+        self._load = functools.partial(model_folder.load, name, **model_files)
+        is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
+        with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
+            self.model: Any
+            self.tokenizer: Tokenizer
+            self.model, self.tokenizer = self._load()
+        logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
+        of = tasks.resolve(spec.settings)
+        names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
+        recorded = model_folder.settings(names, of)
+        config = self.model.config
+        limit = config.max_position_embeddings
+        self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
+        config.check_length(self.max_seq_length)
+        settings = None
+        if spec.is_fine_tuned:
+            values = model_folder.all_settings(of) | {"max_seq_length": self.max_seq_length}
+            values.pop("tflite_quantization", None)  # of an export of the run
+            settings = of(**values)
+        self._run = model_folder.run
+        trained = TrainedModel(
+            task=name,
+            settings=settings,
+            config=config,
+            tokenizer=self.tokenizer,
+            run=model_folder.run,
+            num_outputs=model_folder.count_outputs(spec),
+            max_seq_length=self.max_seq_length,
+            top_k=options.top_k,
+            pooling=options.pooling,
+        )
+        self.task: TextTask = task.of_trained(trained)
+        multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
+        self._padding = self.task.padding(Padding(self.max_seq_length, multiple))
+        self._batch_size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)
+        self._runner: BatchRunner | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the model's outputs; () if they have none."""
+        return self.task.labels
+
+    @property
+    def num_truncated(self) -> int:
+        """Number of texts so far that were too long, and of which only a part was read."""
+        return self.task.num_truncated
+
+    def __call__(self, *inputs: Any, **named_inputs: Any) -> Any:
+        """Returns the result of each input, in their order; for a single one, its result alone.
+
+        Args:
+            *inputs: the arguments of the task's `parse_call`: for most tasks, a text, a list of
+                texts, or a list of pairs of texts.
+            **named_inputs: likewise, by name.
+
+        Raises:
+            ValueError: an input is not of the expected type.
+        """
+        examples, is_single = self.task.parse_call(*inputs, **named_inputs)
+        results = self._results(examples)
+        return results[0] if is_single else results
+
+    def predict(self, examples: Sequence[Any]) -> Sequence[Result]:
+        """Returns the results of examples as JSON objects, in their order."""
+        return self.task.as_objects(self._results(examples))
+
+    def make_export(self) -> Export:
+        """Returns what is exported of the model, which has to be in float32."""
+        task: Any = self.task
+        exported: Export = task.make_export(self.model, self.max_seq_length, self._run)
+        return exported
+
+    def _results(self, examples: Sequence[Any]) -> Any:
+        features = self.task.features_of(examples) if examples else None
+        if features is None:
+            return self.task.unanswered(examples)
+        return self.task.results(examples, features, self._compute(features))
+
+    def _compute(self, features: Features) -> Outputs:
+        """Returns the task's outputs for features, name → [N, …], in their order."""
+        if self._runner is None:
+            self._runner = self._make_runner(features)
+        self._runner.features = features
+        return self._runner.run()
+
+    def _make_runner(self, features: Features) -> BatchRunner:
+        make = functools.partial(
+            BatchRunner,
+            lambda batch, training: self.task.compute(self.model, batch),
+            features,
+            self._batch_size,
+            outputs=self.task.outputs,
+            shows_progress=False,
+        )
+        if self.engine == TENSORFLOW:
+            return make(self._padding)
+        unpadded = dataclasses.replace(self._padding, multiple=1)  # nothing is compiled per length
+        compile_step = functools.partial(openvino_engine.compile_step, precision=self._precision)
+        try:
+            return make(unpadded, compile_step=compile_step)
+        except openvino_engine.ConversionError as error:
+            if self.options.engine == OPENVINO:
+                raise
+            logging.warning("%s. Computing with tensorflow instead", error)
+        self.engine = TENSORFLOW
+        self.model, _ = self._load()  # in the precision of the global policy
+        return make(self._padding)
