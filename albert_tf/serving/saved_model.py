@@ -14,7 +14,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -65,7 +65,7 @@ def model_files(
 @acceleration.plain()
 def export(
     export_dir: str,
-    variables: Iterable[tf.Variable],
+    variables: Sequence[tf.Variable],
     exported: Export,
     model_files: Mapping[str, bytes],
 ) -> str:
@@ -89,24 +89,23 @@ def export(
     """
     parent = os.path.join(export_dir, exported.subfolder) if exported.subfolder else export_dir
     files.ensure_directory(parent, "--export_dir")
-    root = hold(variables)
     target = _name_new_folder(parent)
     with files.publish_directory(target, "--export_dir") as temporary:
-        save(temporary, root, exported.signatures, target)
+        save(temporary, hold(variables), exported.signatures, target)
         if TENSORS in exported.signatures:
             folder = os.path.join(temporary, TENSORS)
             signature = {DEFAULT: exported.signatures[TENSORS]}
-            save(folder, hold(root.variables), signature, target)
+            save(folder, hold(variables), signature, target)
             _share_weights(folder, temporary)
         _write_extra_files(temporary, {**model_files, **exported.files})
     logging.info("Exported to %s", target)
     if exported.tflite and exported.quantization:
         path = os.path.join(export_dir, tflite.FILE)
-        tflite.convert(path, root, exported.tflite, exported.quantization)
+        tflite.convert(path, hold(variables), exported.tflite, exported.quantization)
     return target
 
 
-def hold(variables: Iterable[tf.Variable]) -> Any:
+def hold(variables: Sequence[tf.Variable]) -> Any:
     """Returns an object to save that has variables alone: Keras objects are not needed to load."""
     root = tf.train.Checkpoint()
     root.variables = list(variables)
@@ -121,7 +120,8 @@ def save(
 
     Args:
         folder: the output folder, which may exist.
-        root: the object to save, which has all variables of the signatures; see `hold`.
+        root: the object to save, which has all variables of the signatures; see `hold`. It gets
+            their tokenizer.
         signatures: the signatures by name.
         shown_as: name of the folder in errors; None for its own.
 
