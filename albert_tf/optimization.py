@@ -14,6 +14,7 @@ Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAM
 
 from __future__ import annotations
 
+import abc
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -147,6 +148,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.exclude = exclude
 
+    @abc.abstractmethod
     def updated(
         self,
         variable: tf.Variable,
@@ -162,7 +164,6 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             slots: the values of its slots.
             is_applied: bool scalar; False in a skipped step, which changes nothing.
         """
-        raise NotImplementedError
 
     def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int] | None:
         """Returns the shape of a slot, initialized to 0; None if the variable does not have it."""

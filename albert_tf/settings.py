@@ -40,7 +40,7 @@ def setting(
     maximum: float | None = None,
     choices: Collection[str] | None = None,
     group: str | None = None,
-    decides: str = NOTHING,
+    affects: str = NOTHING,
     is_repeated: bool = False,
     is_optional: bool = False,
 ) -> Any:
@@ -53,17 +53,17 @@ def setting(
         maximum: the largest allowed value.
         choices: the allowed values.
         group: heading in `--help`; defaults to `GROUP` of the class.
-        decides: what the value affects. TRAINING: the result of training, so a run can only be
+        affects: what the value affects. TRAINING: the result of training, so a run can only be
             resumed with the same value. MODEL: also the output of the trained model, so evaluation
             and prediction need the same value. READING: how data are read; their content is
             compared instead of this value. NOTHING: anything else, and names of files, whose
             content is compared (`checkpoints.run_record`). A program that uses a trained model
-            takes values not given, unless they decide NOTHING, from the training run.
+            takes values not given, unless they affect NOTHING, from the training run.
         is_repeated: whether several values are given by repeating the flag, not by commas.
         is_optional: whether the program chooses a number that is not given: None, which is `auto`
             on the command line.
     """
-    metadata = {"help": help, "group": group, "decides": decides, "is_repeated": is_repeated}
+    metadata = {"help": help, "group": group, "affects": affects, "is_repeated": is_repeated}
     metadata["is_optional"] = is_optional
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata | limits)
@@ -148,11 +148,11 @@ class SettingsGroup:
 
     @classmethod
     def make(cls, **values: Any) -> Self:
-        """Returns settings with the given values and those derived by `complete`."""
-        return cls(**cls.complete(values))
+        """Returns settings with the given values and those derived by `with_derived_values`."""
+        return cls(**cls.with_derived_values(values))
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the given values and, in some classes, values derived from them.
 
         The command line creates its settings with this method.
@@ -194,7 +194,7 @@ class FieldInfo:
         default: the default value; None if there is none.
         is_required: whether a value must be given.
         group: as in `setting`, or `GROUP` of the class that first defines the field.
-        help, minimum, maximum, choices, decides, is_repeated, is_optional: as in `setting`.
+        help, minimum, maximum, choices, affects, is_repeated, is_optional: as in `setting`.
     """
 
     name: str
@@ -208,17 +208,17 @@ class FieldInfo:
     minimum: float | None
     maximum: float | None
     choices: Collection[str] | None
-    decides: str
+    affects: str
     is_repeated: bool
     is_optional: bool
 
     @property
     def is_recorded(self) -> bool:
         """Whether a run records the value, unlike paths and other texts that decide nothing."""
-        return self.type is not str or bool(self.choices) or self.decides != NOTHING
+        return self.type is not str or bool(self.choices) or self.affects != NOTHING
 
 
-def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
+def fields_of(settings: type[SettingsGroup]) -> list[FieldInfo]:
     """Returns the fields of a settings class, with those of base classes first."""
     hints = typing.get_type_hints(settings)
     fields = []
@@ -238,7 +238,7 @@ def describe(settings: type[SettingsGroup]) -> list[FieldInfo]:
                 minimum=field.metadata["minimum"],
                 maximum=field.metadata["maximum"],
                 choices=field.metadata["choices"],
-                decides=field.metadata["decides"],
+                affects=field.metadata["affects"],
                 is_repeated=field.metadata["is_repeated"],
                 is_optional=field.metadata["is_optional"],
             )

@@ -20,7 +20,7 @@ from markdown.preprocessors import Preprocessor
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
-from albert_tf.settings import FieldInfo, describe
+from albert_tf.settings import FieldInfo, fields_of
 
 ROOT = Path(__file__).resolve().parent.parent
 # Page of the site → file of the repository.
@@ -125,7 +125,7 @@ def settings_table(name: str, base: str | None) -> str:
 
 def _fields(name: str) -> list[FieldInfo]:
     module, _, settings = name.partition(":")
-    return describe(getattr(importlib.import_module(module), settings))
+    return fields_of(getattr(importlib.import_module(module), settings))
 
 
 def _row(field: FieldInfo) -> str:

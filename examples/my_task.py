@@ -28,7 +28,7 @@ class Settings(FineTuningSettings):
     """The flags of all fine-tuning programs, and two more."""
 
     data_dir: str = redefined(TaskSettings, "data_dir", REQUIRED)
-    labels: tuple[str, ...] = setting(REQUIRED, "Labels, separated by commas.", decides=MODEL)
+    labels: tuple[str, ...] = setting(REQUIRED, "Labels, separated by commas.", affects=MODEL)
 
 
 class MultiLabel(FineTuningTask):

@@ -13,7 +13,7 @@ from collections import defaultdict
 
 import pytest
 
-from albert_tf.settings import SettingsGroup, describe
+from albert_tf.settings import SettingsGroup, fields_of
 from tests.conftest import ROOT
 
 FLOOR = {"files", "included", "settings", "tasks", "workers"}  # all modules may import these
@@ -170,7 +170,7 @@ def test_every_flag_is_explained_in_one_sentence_that_says_what_0_and_nothing_me
     for module in HOUSE:
         if module.startswith("cli."):
             importlib.import_module(f"albert_tf.{module}")
-    for field in [field for c in settings_classes() for field in describe(c)]:
+    for field in [field for c in settings_classes() for field in fields_of(c)]:
         text = field.help
         assert text.endswith("."), f"{field.name}: {text}"
         assert not re.search(r"[.?!] [A-Z]", text), f"{field.name}: more than one sentence"

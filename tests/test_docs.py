@@ -17,7 +17,7 @@ import pytest
 
 from albert_tf.cli import describe as cli_describe
 from albert_tf.config import AlbertConfig
-from albert_tf.settings import describe
+from albert_tf.settings import fields_of
 from tests.conftest import ROOT
 from tests.test_pasted_commands import lines_of, make_home, run_here  # noqa: F401
 
@@ -84,7 +84,7 @@ def test_the_reference_lists_the_settings_of_every_program_with_functions():
     programs = "data pretraining classification squad race token_classification inference"
     for program in programs.split():
         assert importlib.import_module(f"albert_tf.{program}").Settings in classes
-    assert all(describe(settings) for settings in classes)
+    assert all(fields_of(settings) for settings in classes)
 
 
 def test_how_albert_works_shows_what_albert_describe_prints():

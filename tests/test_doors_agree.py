@@ -418,7 +418,8 @@ def train_and_export(kind, folder, vocabulary):
         | kind.write_data(data)
     )
     make = tasks.resolve(tasks.get(kind.task).task).make
-    task = make(settings, CONFIG, FullTokenizer(spm_model_file=vocabulary), None)
+    new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
+    task = make(new, CONFIG, FullTokenizer(spm_model_file=vocabulary), None)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)
     examples = task.read("dev")

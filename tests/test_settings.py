@@ -10,7 +10,7 @@ import pytest
 from albert_tf.settings import (
     REQUIRED,
     SettingsGroup,
-    describe,
+    fields_of,
     from_text,
     redefined,
     setting,
@@ -71,7 +71,7 @@ def test_a_redefined_setting_keeps_its_limits():
 
 
 def test_a_field_belongs_to_the_group_that_defined_it_first():
-    fields = {field.name: field for field in describe(Ferry)}
+    fields = {field.name: field for field in fields_of(Ferry)}
     assert [fields[name].group for name in ("oars", "wood", "landing")] == ["boat", "boat", "ferry"]
     assert fields["landing"].is_required
     assert not fields["cable"].is_required
@@ -87,7 +87,7 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
     ],
 )
 def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
-    (field,) = [field for field in describe(Ferry) if field.name == name]
+    (field,) = [field for field in fields_of(Ferry) if field.name == name]
     assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
 
 
@@ -109,7 +109,7 @@ def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
     ],
 )
 def test_values_convert_to_text_and_back(name, value, text):
-    (field,) = (field for field in describe(Ferry) if field.name == name)
+    (field,) = (field for field in fields_of(Ferry) if field.name == name)
     assert to_text(value, field) == text
     assert from_text(text, field) == value
 

@@ -14,7 +14,7 @@ from albert_tf.finetuning.task import FineTuningTask
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
 from albert_tf.finetuning.text_task import TextTask
-from albert_tf.settings import describe
+from albert_tf.settings import fields_of
 from albert_tf.tasks import TaskSpec
 
 SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, len)
@@ -34,7 +34,7 @@ def test_every_row_refers_to_what_exists(spec):
     assert issubclass(settings_class, FineTuningSettings)
     assert issubclass(tasks.resolve(spec.task), TextTask)
     assert issubclass(tasks.resolve(spec.task), FineTuningTask) == spec.is_fine_tuned
-    assert set(spec.head_settings) <= {field.name for field in describe(settings_class)}
+    assert set(spec.head_settings) <= {field.name for field in fields_of(settings_class)}
     arguments = set(inspect.signature(head.__init__).parameters)
     assert {*spec.head_settings, *spec.head_arguments} <= arguments
 

@@ -35,6 +35,11 @@ class Evaluation:
     measured_on: str
     precision: str | None = None
 
+    @property
+    def key(self) -> tuple[int, str, str | None]:
+        """What two evaluations of the same checkpoint, trained again, have in common."""
+        return self.step, self.measured_on, self.precision
+
 
 def best_of(
     evaluations: Iterable[Evaluation], metric: str, official_order: bool = False

@@ -21,7 +21,7 @@ import errno
 import os
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import filelock
@@ -193,10 +193,14 @@ class RunFolder:
 
     # Evaluations and metrics.
 
-    def evaluations(self) -> list[Evaluation]:
+    def evaluations(self, present: Collection[str] = ()) -> list[Evaluation]:
         """Returns the evaluations, of which the last one with the same data and step counts.
 
         They are in the order of evaluation.
+
+        Args:
+            present: digests of checkpoints that exist, whose evaluations count in any case: another
+                checkpoint of the step of `model.ckpt-best` may have been evaluated after it.
 
         Raises:
             ValueError: the file is damaged.
@@ -204,12 +208,17 @@ class RunFolder:
         fields = typing.get_type_hints(Evaluation)
         rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
         last: dict[Any, Evaluation] = {}
+        of_checkpoint: dict[Any, Evaluation] = {}
         for row in rows:
             entry = Evaluation(**{name: row[name] for name in fields if name in row})
-            key = entry.step, entry.measured_on, entry.precision
-            last.pop(key, None)
-            last[key] = entry
-        return list(last.values())
+            last[entry.key] = entry
+            of_checkpoint.pop((entry.key, entry.checkpoint), None)
+            of_checkpoint[entry.key, entry.checkpoint] = entry
+        return [
+            entry
+            for entry in of_checkpoint.values()
+            if last[entry.key] is entry or entry.checkpoint in present
+        ]
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Appends an evaluation, also to the metrics."""

@@ -22,7 +22,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.settings import SettingsGroup, describe
+from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.tokenization import Tokenizer
 from albert_tf.version import __version__
 
@@ -135,7 +135,12 @@ class RunRecord:
         labels = values["task"].get("labels", [])
         if not all(isinstance(label, str) for label in labels):
             raise ValueError(f"{place}: expected labels as a list of texts, got {labels!r:.100}")
-        return cls(**{name: values[name] for name in kinds} | {"files": kept})
+        record = cls(**{name: values[name] for name in kinds} | {"files": kept})
+        try:
+            record.to_json().encode("utf-8")
+        except UnicodeEncodeError as error:  # JSON can encode a lone surrogate
+            raise ValueError(f"{place}: a text in it is not UTF-8: {error.reason}") from None
+        return record
 
     def to_json(self) -> str:
         """Returns the text of `run.json`."""
@@ -171,7 +176,7 @@ class RunRecord:
             ValueError: a value has another type than the setting.
         """
         values = {}
-        for field in describe(of):
+        for field in fields_of(of):
             if field.name not in names or field.name not in self.settings:
                 continue
             value = self.settings[field.name]
@@ -382,7 +387,7 @@ def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
 
 def _log_others(output_dir: str, before: RunRecord, now: RunRecord, settings: Any) -> None:
     """Logs changes that do not affect the result."""
-    names = {field.name for field in describe(type(settings)) if field.is_recorded}
+    names = {field.name for field in fields_of(type(settings)) if field.is_recorded}
     names -= {"allow_changed_settings", *settings.names_for_training, *ALWAYS_COMPARED}
     columns = {"before": before.texts(names), "now": now.texts(names)}
     for name in before.files.keys() & now.files.keys():

@@ -320,5 +320,5 @@ def evaluation_of_best(folder: RunFolder) -> Evaluation | None:
     if not folder.has_best:
         return None
     name = containers.digest(folder.best)
-    matching = [e for e in folder.evaluations() if e.checkpoint == name]
+    matching = [e for e in folder.evaluations([name]) if e.checkpoint == name]
     return matching[-1] if matching else None

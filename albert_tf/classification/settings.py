@@ -28,8 +28,8 @@ class CustomDataSettings(SettingsGroup):
 
     GROUP = "data"
 
-    text_a_column: str | None = setting(None, _COLUMN.format("text"), decides=READING)
-    text_b_column: str | None = setting(None, _COLUMN.format("second text"), decides=READING)
+    text_a_column: str | None = setting(None, _COLUMN.format("text"), affects=READING)
+    text_b_column: str | None = setting(None, _COLUMN.format("second text"), affects=READING)
     label_column: str | None = redefined(
         TaskSettings, "label_column", None, _COLUMN.format("label")
     )
@@ -37,16 +37,16 @@ class CustomDataSettings(SettingsGroup):
         None,
         "Whether the first line of a custom task is a header; if not given, it is one if it "
         "names a column.",
-        decides=READING,
+        affects=READING,
     )
     is_regression: bool = setting(
-        False, "Take the labels of a custom task as numbers to predict.", decides=READING
+        False, "Take the labels of a custom task as numbers to predict.", affects=READING
     )
     is_multi_label: bool = setting(
         False,
         "Predict any number of labels for each text of a custom task, whose label column has JSON "
         "lists of labels, or whose label columns (separated by commas) have 0 or 1 for each label.",
-        decides=READING,
+        affects=READING,
     )
     labels: tuple[str, ...] = setting(
         (),
@@ -69,12 +69,12 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
         "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "
         "may always have them.",
         group="data",
-        decides=READING,
+        affects=READING,
     )
     use_pooled_output: bool = setting(
         True,
         "Classify the pooled output of [CLS], instead of the mean over all positions.",
-        decides=MODEL,
+        affects=MODEL,
         group="model",
     )
     export_texts: bool = setting(

@@ -174,7 +174,7 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
     for module, defined in flags.FLAGS.flags_by_module_dict().items():
         for flag in defined if module in _ALWAYS_THERE else ():
             values[flag.name] = flag
-    for field in settings.describe(settings_class):
+    for field in settings.fields_of(settings_class):
         if field.type is bool:
             flags.DEFINE_boolean(field.name, field.default, field.help, values)
         elif field.is_repeated:
@@ -233,11 +233,11 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     for name in _rows(IGNORED, settings_class):
         if values[name].present:
             logging.warning("--%s has no effect", name)
-    names = [field.name for field in settings.describe(settings_class)]
+    names = [field.name for field in settings.fields_of(settings_class)]
     given = {name: _value(values[name]) for name in names if _is_given(values[name])}
     given = _albert_zh_defaults(settings_class, values, given) | given
-    completed = settings_class.complete(given)
-    for field in settings.describe(settings_class):
+    completed = settings_class.with_derived_values(given)
+    for field in settings.fields_of(settings_class):
         if field.is_required and field.name not in completed:
             raise flags.Error(f"--{field.name} is required: {field.help}")
     return settings_class(**completed)
@@ -315,7 +315,7 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
         is_full: whether to describe all flags, as `--helpfull` does, or the essential ones, if the
             program distinguishes them.
     """
-    fields = settings.describe(settings_class)
+    fields = settings.fields_of(settings_class)
     parts = [description.strip()]
     if settings_class.ESSENTIAL and not is_full:
         by_name = {field.name: field for field in fields}

@@ -39,6 +39,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 COMPRESSION_LEVEL = 6
+_PIECE_BYTES = 1 << 20
 METADATA_SUFFIX = ".records.json"
 _VOCABULARY = {"file": str, "size": int, "checksum": str}  # what metadata say of the vocabulary
 MAX_SHARDS = 100_000  # in one folder; more would take an hour to create
@@ -193,13 +194,27 @@ def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
             "the checksum of its length is wrong: the file is corrupt or not a TFRecord file"
         )
     size = int.from_bytes(header[:8], "little")
-    data = stream.read(size + FOOTER_BYTES)
-    if len(data) < size + FOOTER_BYTES:
-        raise EOFError
+    data = _read_exactly(stream, size + FOOTER_BYTES)
     content = data[:size]
     if checksum(content) != data[size:]:
         raise ValueError("its content is damaged")
     return content
+
+
+def _read_exactly(stream: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
+    """Returns the next `count` bytes, read in pieces: a wrong length takes no memory.
+
+    Raises:
+        EOFError: there are fewer.
+    """
+    pieces = []
+    while count:
+        piece = stream.read(min(count, _PIECE_BYTES))
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
 
 
 def read_records(path: str) -> Iterator[bytes]:

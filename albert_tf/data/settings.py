@@ -81,7 +81,7 @@ class VocabularySettings(VocabularyFileSettings):
     GROUP = "data"
 
     do_lower_case: bool = setting(
-        True, "Lower-case the text, as uncased models need it.", decides=MODEL
+        True, "Lower-case the text, as uncased models need it.", affects=MODEL
     )
 
 
@@ -96,7 +96,7 @@ class SequenceSettings(SettingsGroup):
         "Maximum sequence length, in tokens; longer sequences are truncated.",
         minimum=1,
         maximum=MAX_LENGTH,
-        decides=TRAINING,
+        affects=TRAINING,
     )
 
 
@@ -144,35 +144,35 @@ class MaskingSettings(SettingsGroup):
         "Fraction of the tokens to mask; 0 masks none.",
         minimum=0,
         maximum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     max_predictions_per_seq: int = setting(
         20,
         "Maximum number of masked tokens per sequence.",
         minimum=1,
         maximum=MAX_LENGTH,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     ngram: int = setting(
         3,
         "Maximum length of a masked n-gram, in words.",
         minimum=1,
         maximum=MAX_NGRAM,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     favor_shorter_ngram: bool = setting(
         True,
         "Mask n-grams of n words with a probability proportional to 1/n, instead of favoring "
         "longer ones.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
     do_whole_word_mask: bool = setting(
-        True, "Mask all pieces of a word together.", decides=TRAINING
+        True, "Mask all pieces of a word together.", affects=TRAINING
     )
     do_permutation: bool = setting(
         False,
         "Also permute as many other tokens among their positions, and predict them.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
 
     def __post_init__(self) -> None:
@@ -224,7 +224,7 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         "whether the second one is random (nsp) or nothing (none); if not given, sop, or none "
         "without pairs.",
         choices=sentence_objectives.OBJECTIVES.keys(),  # a view: includes objectives added later
-        decides=MODEL,
+        affects=MODEL,
     )
     random_next_sentence: bool = setting(
         False, "Google's flag for sentence_objective=nsp.", group="compatibility"
@@ -362,7 +362,7 @@ class Settings(EncodingSettings, InputSettings):
     )
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `values` with albert_zh's defaults added if `albert_zh_compat` is set.
 
         With `non_chinese`, `segment_chinese_words` is turned off.

@@ -97,8 +97,7 @@ def fine_tune(
             _export(runs[results.index(best)], task, settings.export_dir)
         has_files = opened.is_chief and not task.splits.keys().isdisjoint(("train", "dev"))
         text = "".join(texts).removesuffix("\n")
-        folder = best.settings.output_dir
-        return FineTuningResult(folder, best.step, best.metrics, text, has_files)
+        return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
 
 def _prepare(runs: Sequence[Run], make_task: MakeTask[SettingsType], name: str) -> FineTuningTask:

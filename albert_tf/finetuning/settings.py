@@ -17,7 +17,7 @@ from albert_tf.settings import (
     REQUIRED,
     TRAINING,
     SettingsGroup,
-    describe,
+    fields_of,
     redefined,
     setting,
 )
@@ -60,14 +60,14 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
         "for a max_seq_length of 128.",
         minimum=1,
         is_optional=True,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     official_order: bool = setting(
         False,
         "As Google's programs do, train in file order with a shuffle buffer of 100 examples, "
         "instead of shuffling all; evaluate the initial weights too, and select the first of "
         "equally good checkpoints, instead of the one with the lowest loss.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
 
 
@@ -109,19 +109,19 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         1000,
         "Number of training steps, if num_train_epochs is 0.",
         minimum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     warmup_step: int = setting(
         0,
         "Number of warm-up steps, if num_train_epochs is 0; 0 means no warm-up.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     num_train_epochs: float = setting(
         0.0,
         "Number of training epochs; 0 trains for train_step steps instead.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     warmup_proportion: float = setting(
         0.1,
@@ -129,7 +129,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         "means no warm-up.",
         minimum=0,
         maximum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     num_runs: int = setting(
         1,
@@ -140,18 +140,18 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         False,
         "Train the task's head only: the encoder keeps the weights of init_checkpoint, and dropout "
         "stays on.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
     early_stopping_patience: int = setting(
         0,
         "Number of checkpoints in a row without improvement of the dev metric after which "
         "training stops; 0 disables early stopping.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
 
     @classmethod
-    def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns `values`, completed with the settings of the trained model if not training.
 
         Without a value for any of the `PHASES`, the run trains and evaluates, unless the program
@@ -169,8 +169,8 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         output_dir = values.get("output_dir") or ""
         is_training = values.get("do_train", cls.do_train)
         record = RunFolder(output_dir).record if output_dir and not is_training else RunRecord()
-        fields = describe(cls)
-        names = {field.name for field in fields if field.decides != NOTHING}
+        fields = fields_of(cls)
+        names = {field.name for field in fields if field.affects != NOTHING}
         recorded = record.values_for(cls, names)
         data_dir = record.settings.get("data_dir")
         if data_dir and any(field.name == "data_dir" for field in fields):
@@ -252,12 +252,12 @@ class TaskSettings(SettingsGroup):
 
     GROUP = "data"
 
-    task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.", decides=READING)
+    task_name: str = setting(REQUIRED, "Task to train, evaluate or predict.", affects=READING)
     label_column: str | None = setting(
         None,
         "Column of the label of a custom task, as a name or a number from 0; if not given, its "
         "usual name.",
-        decides=READING,
+        affects=READING,
     )
     data_dir: str = setting(REQUIRED, "Folder of the dataset.")
 
@@ -273,5 +273,5 @@ class QuestionSettings(SettingsGroup):
         "Dropout rate of the task head; 0 disables dropout.",
         minimum=0,
         group="model",
-        decides=TRAINING,
+        affects=TRAINING,
     )

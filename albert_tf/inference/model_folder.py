@@ -16,7 +16,7 @@ from albert_tf.checkpoints.pretrained import (
     leave_out_pooler,
     load_pretrained,
 )
-from albert_tf.settings import SettingsGroup, describe
+from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.tasks import TaskSpec
 from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
@@ -162,10 +162,10 @@ class ModelFolder:
         Args:
             of: the settings class of the program.
         """
-        fields = describe(of)
+        fields = fields_of(of)
         values = dict.fromkeys((field.name for field in fields if field.is_required), self.run.path)
         # Devices, logs and training are those of the machine and of the run that trained.
-        others = {field.name for field in describe(RunSettings)}
+        others = {field.name for field in fields_of(RunSettings)}
         names = [field.name for field in fields if field.is_recorded and field.name not in others]
         recorded = self.settings(names, of)
         return values | recorded | {"output_dir": self.run.path, "do_train": False}

@@ -61,7 +61,7 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
         "Mask tokens during training, differently in every epoch, in records created with "
         "masked_lm_prob=0; the other settings of masking are only for this.",
         group="masking",
-        decides=TRAINING,
+        affects=TRAINING,
     )
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "
         "group.",
         group="model",
-        decides=TRAINING,
+        affects=TRAINING,
     )
     sentence_objective: str | None = redefined(
         InstanceSettings,
@@ -124,7 +124,7 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         "Weight of the loss of the sentence objective, which is added to the masked-LM loss; 0 "
         "leaves it out.",
         minimum=0,
-        decides=MODEL,
+        affects=MODEL,
     )
     do_train: bool = redefined(TrainingSettings, "do_train", True)
     train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
@@ -140,23 +140,23 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         False,
         "Take learning_rate as the rate for a batch size of 4096, and scale it by the square "
         "root of train_batch_size / 4096.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
     poly_power: float = setting(
         1.0,
         "Power of the polynomial decay of the learning rate; 1 decays linearly, 0 not at all.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
-    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, decides=TRAINING)
+    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, affects=TRAINING)
     num_warmup_steps: int = setting(
-        3125, "Number of warm-up steps; 0 means no warm-up.", minimum=0, decides=TRAINING
+        3125, "Number of warm-up steps; 0 means no warm-up.", minimum=0, affects=TRAINING
     )
     start_warmup_step: int = setting(
         0,
         "Training step at which the warm-up starts; 0 starts at the beginning.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     eval_batch_size: int = redefined(EvaluationSettings, "eval_batch_size", 64)
     max_eval_steps: int = setting(

@@ -28,7 +28,7 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
         "Maximum length of a question with an option, in tokens; of longer ones the last tokens "
         "are kept.",
         minimum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     high_only: bool = setting(False, "Use only the questions for high schools.")
     middle_only: bool = setting(False, "Use only the questions for middle schools.")

@@ -46,13 +46,13 @@ class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
         128,
         "Distance between the starts of two windows of a long context, in tokens.",
         minimum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     max_query_length: int = setting(
         64,
         "Maximum length of a question, in tokens; longer ones are truncated.",
         minimum=1,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     n_best_size: int = setting(
         20,

@@ -28,7 +28,7 @@ class ColumnSettings(SettingsGroup):
         0,
         "Column of the token, counted from 0, or from the end with negative numbers; 0 is the "
         "first column.",
-        decides=READING,
+        affects=READING,
     )
     label_column: int = redefined(
         TaskSettings,
@@ -42,7 +42,7 @@ class ColumnSettings(SettingsGroup):
         "Tagging scheme of the labels; auto detects it, and raw takes every token with a label "
         "other than O as a span of its own.",
         choices=(AUTO, "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo", RAW),
-        decides=READING,
+        affects=READING,
     )
 
 

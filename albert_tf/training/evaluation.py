@@ -107,7 +107,7 @@ class CheckpointEvaluator(Hook):
         self._measured_on = task.measured_on()
         self._precision = precision.current()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
-        self._all = folder.evaluations()
+        self._all = folder.evaluations(self._checkpoints())
         metric = task.selection_metric
         for evaluation in self.evaluations:
             if metric not in evaluation.metrics:
@@ -181,7 +181,9 @@ class CheckpointEvaluator(Hook):
             if evaluation.checkpoint == name:
                 return evaluation
         evaluation = self._measure(prefix, name)
-        self._all = [e for e in self._all if _key(e) != _key(evaluation)] + [evaluation]
+        present = self._checkpoints()
+        self._all = [e for e in self._all if e.key != evaluation.key or e.checkpoint in present]
+        self._all.append(evaluation)
         self._keep_best()  # first, because the result files refer to it
         self.folder.add_evaluation(evaluation)
         if self._tracker is not None:
@@ -300,11 +302,6 @@ class CheckpointEvaluator(Hook):
                 metric,
                 best.metrics[metric],
             )
-
-
-def _key(evaluation: Evaluation) -> tuple[int, str, str | None]:
-    """Returns what two evaluations of the same checkpoint, trained again, have in common."""
-    return evaluation.step, evaluation.measured_on, evaluation.precision
 
 
 class Evaluator:

@@ -1,7 +1,7 @@
 """Hooks: what a run does besides taking steps, such as logging and saving.
 
     def log_norm(trainer, result):
-        trainer.log(word_norm=float(tf.norm(trainer.model.encoder.embeddings.word_embeddings)))
+        trainer.log(word_norm=float(tf.norm(trainer.model.encoder.embeddings.word_table)))
 
     pretraining.run(settings, hooks=[every(100, log_norm)])
 
@@ -17,38 +17,13 @@ from collections.abc import Callable
 from absl import logging
 from tqdm import tqdm
 
+from albert_tf.training.loop import Hook as Hook
 from albert_tf.training.loop import Trainer, Untimed
 from albert_tf.training.messages import format_figures, format_seconds, most_telling
 from albert_tf.training.step import StepResult
 from albert_tf.training.tracking import TRAIN, Tracker
 
 LOG_STEPS = 100  # between two lines by default, unless the run has less than 10 times as many
-
-
-class Hook:
-    """What is done during training; by default, nothing."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Is called before the first step."""
-
-    def on_step(self, trainer: Trainer, result: StepResult) -> None:
-        """Is called after each step.
-
-        Args:
-            trainer: the trainer, whose attributes are those after the step.
-            result: the result of the step. Reading its values waits for the device.
-        """
-
-    def on_save(self, trainer: Trainer, prefix: str) -> None:
-        """Is called after a checkpoint was written, in the process that writes files.
-
-        Args:
-            trainer: the trainer.
-            prefix: prefix of the checkpoint.
-        """
-
-    def on_end(self, trainer: Trainer) -> None:
-        """Is called when training ends, also by an error."""
 
 
 def every(steps: int, call: Callable[[Trainer, StepResult], object]) -> Hook:

@@ -16,7 +16,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -31,9 +31,6 @@ from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepResult, TrainStep, check_names
 from albert_tf.training.task import Batch, add_derived
 
-if TYPE_CHECKING:
-    from albert_tf.training.hooks import Hook
-
 # Even with the policy "skip", the run stops if this many steps contain no good one.
 MAX_SKIPPED_STEPS = 20
 
@@ -42,6 +39,32 @@ Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that ste
 
 class NonFiniteLossError(ArithmeticError):
     """The loss, a gradient or an updated weight is NaN or infinite."""
+
+
+class Hook:
+    """What is done during training; by default, nothing."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Is called before the first step."""
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Is called after each step.
+
+        Args:
+            trainer: the trainer, whose attributes are those after the step.
+            result: the result of the step. Reading its values waits for the device.
+        """
+
+    def on_save(self, trainer: Trainer, prefix: str) -> None:
+        """Is called after a checkpoint was written, in the process that writes files.
+
+        Args:
+            trainer: the trainer.
+            prefix: prefix of the checkpoint.
+        """
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Is called when training ends, also by an error."""
 
 
 class Untimed(NamedTuple):

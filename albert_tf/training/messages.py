@@ -45,6 +45,8 @@ def format_seconds(seconds: float) -> str:
 def most_telling(values: Mapping[str, float]) -> dict[str, float]:
     """Returns the metrics to show in a message: the loss first, without its terms."""
     first = {"loss": values["loss"]} if "loss" in values else {}
-    hidden = [name for name in values if name.endswith("_loss")] if first else []
-    shown = {name: x for name, x in values.items() if name not in (*hidden, *RESERVED)}
+    hidden = RESERVED - {"skipped_steps"}
+    if first:
+        hidden |= {name for name in values if name.endswith("_loss")}
+    shown = {name: x for name, x in values.items() if name not in hidden}
     return first | shown

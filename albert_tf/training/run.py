@@ -268,7 +268,9 @@ class Run:
         return self._evaluator
 
     def evaluation_model(self, task: Task) -> Any:
-        """Returns the model that checkpoints are evaluated with, to predict with another one."""
+        """Returns the model that checkpoints are loaded into, one for all runs of a sweep."""
+        if self._sweep is not None:
+            return self._sweep.evaluation_model(task)
         if self._model is None:
             self._model = task.build_model()
         return self._model
@@ -283,7 +285,7 @@ class Run:
         folder = self.folder
         checkpoint = folder.trained
         if checkpoint is not None:
-            check_not_replaced(folder.evaluations(), checkpoint)
+            check_not_replaced(folder.evaluations([containers.digest(checkpoint)]), checkpoint)
         elif self.settings.init_checkpoint:
             checkpoint = containers.find_checkpoint(self.settings.init_checkpoint)
         else:

@@ -13,7 +13,7 @@ from albert_tf import files, included
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.optimizers import OPTIMIZERS
-from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, describe, setting
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -166,33 +166,33 @@ class TrainingSettings(SettingsGroup):
         5e-5,
         "Peak learning rate, reached at the end of the warm-up.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     train_batch_size: int = setting(
         32,
         "Effective training batch size, in examples per step over all devices and micro-batches.",
         minimum=1,
         maximum=1 << 20,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     optimizer: str = setting(
         "adamw",
         "; ".join(f"{name}: {spec.description}" for name, spec in OPTIMIZERS.items()) + ".",
         choices=tuple(OPTIMIZERS),
-        decides=TRAINING,
+        affects=TRAINING,
     )
     weight_decay: float = setting(
         0.01,
         "Weight decay of all weights but biases and LayerNorm; 0 disables it.",
         minimum=0,
-        decides=TRAINING,
+        affects=TRAINING,
     )
     seed: int = setting(
         12345,
         "Random seed of weight initialization, dropout and the order of the training data.",
         minimum=0,
         maximum=2**32 - 1,  # of NumPy's seeds
-        decides=TRAINING,
+        affects=TRAINING,
     )
     save_checkpoints_steps: int = setting(
         5000, "Number of training steps between checkpoints.", minimum=1
@@ -210,7 +210,7 @@ class TrainingSettings(SettingsGroup):
         False,
         "Clip the gradient of each device before the gradients are summed, as Google's programs "
         "do on TPUs, instead of clipping their sum.",
-        decides=TRAINING,
+        affects=TRAINING,
     )
     nan_policy: str = setting(
         "stop",
@@ -288,12 +288,12 @@ class RunSettings(
     @property
     def names_for_training(self) -> set[str]:
         """The settings that the result of training depends on."""
-        return {f.name for f in describe(type(self)) if f.decides in (TRAINING, MODEL)}
+        return {f.name for f in fields_of(type(self)) if f.affects in (TRAINING, MODEL)}
 
     @property
     def names_for_model(self) -> set[str]:
         """The settings that evaluation and prediction need as they were in training."""
-        return {field.name for field in describe(type(self)) if field.decides == MODEL}
+        return {field.name for field in fields_of(type(self)) if field.affects == MODEL}
 
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""

@@ -34,7 +34,10 @@ from albert_tf.training.task import Batch
 CLIP_NORM = 1.0
 # Names that a line of `metrics.jsonl` has besides the metrics of the task.
 RESERVED = frozenset(
-    ("step", "loss", "gradient_norm", "learning_rate", "examples_per_second", "tokens_per_second")
+    (
+        *("step", "loss", "gradient_norm", "learning_rate", "skipped_steps"),
+        *("examples_per_second", "tokens_per_second"),
+    )
 )
 DROPOUT_STREAM = 1  # second half of the dropout seed; other uses of the seed have other numbers
 

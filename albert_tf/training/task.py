@@ -28,8 +28,8 @@ class Task(abc.ABC):
             best checkpoint; larger is better.
         percentages: endings of the names of metrics in percent, for messages.
         derived: name of a metric → function of the means of the others that computes it. It is
-            called for training and evaluation, such as `{"perplexity": lambda means:
-            math.exp(means["masked_lm_loss"])}`.
+            called for training and the evaluation of pre-training, such as `{"perplexity": lambda
+            means: math.exp(means["masked_lm_loss"])}`; fine-tuning evaluates with `measure`.
         official_order: whether the initial weights are evaluated too, and the best checkpoint is
             chosen as in Google's programs; see `best_of`.
         freezes_encoder: whether only the weights of the head are trained.

@@ -120,6 +120,9 @@ def test_the_last_line_of_a_step_counts_and_no_line_is_changed(folder, tmp_path)
     for name, text in before.items():
         assert (tmp_path / name).read_text().startswith(text)
     assert folder.evaluations() == [evaluation(3, 0.5), evaluation(6, 0.375), *others]
+    first = evaluation(6, 0.25)  # if that is `model.ckpt-best`
+    found = folder.evaluations([first.checkpoint, others[0].checkpoint])
+    assert found == [evaluation(3, 0.5), first, evaluation(6, 0.375), *others]
     assert folder.metrics() == [
         {"step": 3, "loss": 2.0},
         {"step": 3, "eval/loss": 0.5},

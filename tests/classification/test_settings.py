@@ -4,11 +4,11 @@ import pytest
 
 from albert_tf import classification
 from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.settings import describe
+from albert_tf.settings import fields_of
 
 
 def test_help_texts_mention_custom_tasks():
-    fields = {field.name: field for field in describe(CustomDataSettings)}
+    fields = {field.name: field for field in fields_of(CustomDataSettings)}
     assert set(fields) == {
         *("text_a_column", "text_b_column", "label_column"),
         *("has_header", "is_regression", "is_multi_label", "labels"),

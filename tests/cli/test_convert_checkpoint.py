@@ -249,7 +249,9 @@ def test_the_record_of_a_run_says_what_its_head_is(tmp_path):
     assert convert(Settings(source, str(tmp_path / "hf"), "huggingface"))
     values = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert values["architectures"] == ["AlbertForMultipleChoice"]
-    source = fine_tuned(tmp_path / "mean", 2, settings={"use_pooled_output": False})
+    source = fine_tuned(
+        tmp_path / "mean", 2, {"name": "classification"}, {"use_pooled_output": False}
+    )
     with pytest.raises(ValueError, match="classifies the pooled output, but this model"):
         convert(Settings(source, str(tmp_path / "refused"), "huggingface"))
     assert not (tmp_path / "refused").exists()

@@ -16,7 +16,7 @@ from absl import flags as absl_flags
 from albert_tf import classification
 from albert_tf.cli import flags
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.settings import describe
+from albert_tf.settings import fields_of
 from tests.conftest import ROOT
 
 PROGRAMS = {
@@ -41,11 +41,11 @@ def test_flags_without_arguments_are_the_defaults():
 
 def test_every_field_has_a_flag_that_sets_it():
     given = {}
-    for field in describe(FineTuningSettings):
+    for field in fields_of(FineTuningSettings):
         value = {bool: True, int: 3, float: 0.5, str: "text"}[field.type]
         given[field.name] = field.choices[-1] if field.choices else value
     settings = parse([f"--{name}={value}" for name, value in given.items()])
-    tuples = {f.name for f in describe(FineTuningSettings) if f.is_tuple and not f.is_scalar}
+    tuples = {f.name for f in fields_of(FineTuningSettings) if f.is_tuple and not f.is_scalar}
     expected = {name: (v,) if name in tuples else v for name, v in given.items()}
     assert dataclasses.asdict(settings) == expected
 
@@ -205,7 +205,7 @@ def test_help_shows_groups_meanings_and_defaults():
     assert "\n  --optimizer=adamw|lamb|lamb_albert_zh  (default: adamw)\n" in text
     assert "\n  --learning_rate=FLOAT,...  (default: 5e-05)\n" in text
     assert "  --bert_config_file\n      Same as --albert_config_file.\n" in text
-    for field in describe(FineTuningSettings):
+    for field in fields_of(FineTuningSettings):
         assert f"\n{field.group}:\n" in text
     # At the end, and under no other heading.
     assert text.endswith(
@@ -229,7 +229,7 @@ def settings_of(script):
 def test_all_recorded_flags_exist_with_their_defaults(script):
     values = flags.define(settings_of(script))
     assert set(OLD_FLAGS[script]) <= set(values)
-    names = {field.name for field in describe(settings_of(script))}
+    names = {field.name for field in fields_of(settings_of(script))}
     found = {name: values[name].default for name in names & set(OLD_FLAGS[script])}
     lists = {name: list(value) for name, value in found.items() if isinstance(value, tuple)}
     expected = {name: OLD_FLAGS[script][name] for name in found}
@@ -254,7 +254,7 @@ def test_help_is_fast_grouped_and_exits_with_status_0(script):
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    for field in describe(settings_of(script)):
+    for field in fields_of(settings_of(script)):
         name = f"[no]{field.name}" if field.type is bool else f"{field.name}="
         assert f"\n{field.group}:\n" in done.stdout
         assert f"\n  --{name}" in done.stdout
@@ -265,7 +265,7 @@ def test_help_shows_the_essential_flags_with_the_required_ones(script):
     settings = settings_of(script)
     text = flags.help_text(settings, "", is_full=False)
     shown = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
-    fields = describe(settings)
+    fields = fields_of(settings)
     if settings.ESSENTIAL:
         assert tuple(shown) == settings.ESSENTIAL
         assert f"--helpfull describes all {len(fields)} flags." in text

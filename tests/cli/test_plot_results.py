@@ -212,9 +212,7 @@ def test_the_runs_of_a_sweep_have_their_plots_also_where_they_were_moved(tmp_pat
 # Programs, and the command
 
 
-@pytest.mark.parametrize(
-    "content", ['{"step": 2\n', '{"step": 2, "loss": "x"}\n{"step": 3, "loss": 1}']
-)
+@pytest.mark.parametrize("content", ['{"step": 2\n', '{"step": 2, "loss": {}}\n'])
 def test_a_plot_that_cannot_be_drawn_is_a_warning_of_the_program(content, tmp_path, caplog):
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
     (tmp_path / "metrics.jsonl").write_text(content)

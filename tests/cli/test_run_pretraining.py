@@ -41,4 +41,6 @@ def test_a_config_is_required_unless_it_is_beside_the_weights(tmp_path):
     with pytest.raises(FileNotFoundError, match="no config found"):
         pretraining.run(settings)
     (tmp_path / "albert_config.json").write_text("{}")
+    (tmp_path / "records").touch()
+    settings = dataclasses.replace(settings, input_file=f"{tmp_path}/records")
     assert settings.completed().albert_config_file == f"{tmp_path}/albert_config.json"

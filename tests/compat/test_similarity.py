@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import similarity
 from similarity import BertSim
 
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 
@@ -28,8 +28,8 @@ def make_model_dir(tmp_path_factory):
     save_checkpoint(str(folder / "model.ckpt-best"), random_weights(SHARED) | head)
     SHARED.to_json_file(str(folder / "albert_config.json"))
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
-    task = {"task_name": "own", "folder": "", "labels": ["no", "yes"], "is_regression": False}
-    (folder / "run.json").write_text(json.dumps({"task": task}))
+    task = {"name": "classification", "labels": ["no", "yes"], "task_name": "own", "folder": ""}
+    RunFolder(str(folder)).write_record(RunRecord(task=task))
     return str(folder)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.inference import Settings, run
 from albert_tf.serving.poolings import POOLINGS
-from albert_tf.settings import describe
+from albert_tf.settings import fields_of
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_a_missing_model_is_named_before_tensorflow_is_imported(monkeypatch, tmp
 
 
 def test_the_setting_has_every_pooling():
-    (field,) = (field for field in describe(Settings) if field.name == "pooling")
+    (field,) = (field for field in fields_of(Settings) if field.name == "pooling")
     assert tuple(field.choices) == POOLINGS

@@ -16,7 +16,6 @@ from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining import record_files, task
 from albert_tf.pretraining.program import name_optimizer_of_layout
-from albert_tf.pretraining.record_files import RecordFile
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
 
@@ -168,7 +167,7 @@ def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
     write_vocabulary(first, "a")
     write_vocabulary(second, "b")
     store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    known = record_files.find_vocabulary([RecordFile(str(first), 6)])
+    known = record_files.find_vocabulary(record_files.find_record_files([str(first)], {}))
     RunFolder(str(tmp_path / "out")).write_record(known)
     settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
     with pytest.raises(ValueError, match="created with different vocabularies: "):

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.run_record import TrainedWith
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.tfrecord import encode_examples, frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import Feature, parse
@@ -154,12 +154,13 @@ def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     for path in paths:
         write_numbers(str(path), range(4))
     record_files_of = record_files.find_record_files(map(str, paths), FEATURES)
-    assert record_files.find_vocabulary(record_files_of) == TrainedWith({})
+    assert record_files.find_vocabulary(record_files_of) == RunRecord()
     write_metadata(paths[0], "a" * 64)
     found = record_files.find_vocabulary(record_files_of)
     text = "97 entries, sha256 aaaaaaaaaaaaaaaa"
-    assert found.identity == {"vocabulary": text, "do_lower_case": "False"}
-    assert found.paths == {"vocabulary": f"x.model (according to {tmp_path}/a.records.json)"}
+    path = f"x.model (according to {tmp_path}/a.records.json)"
+    assert found.files == {"vocabulary": FileRecord(text, path)}
+    assert found.settings == {"do_lower_case": False}
     write_metadata(paths[1], "b" * 64)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
         record_files.find_vocabulary(record_files_of)

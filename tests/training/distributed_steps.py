@@ -77,7 +77,9 @@ def run(step, model):
     for number in range(STEPS):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
         result = step(batch)
-    found = {f"sums/{name}": value.numpy() for name, value in result.items()}
+    values = result._asdict() | result.metrics
+    del values["metrics"]
+    found = {f"sums/{name}": value.numpy() for name, value in values.items()}
     return found | {variable_name(v): v.numpy() for v in model.variables}
 
 

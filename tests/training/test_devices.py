@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import types
 
 import pytest
 import tensorflow as tf
+import tf_keras
 from absl import logging
 
 from albert_tf.training import devices
@@ -188,3 +190,24 @@ def test_micro_batches_must_divide_the_rows_of_each_device():
     devices.check_batch_size(strategy, 24, 3)
     with pytest.raises(ValueError, match=r"not a multiple of 2 device\(s\) x --gradient_acc"):
         devices.check_batch_size(strategy, 25, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"), [("float32", "float32"), ("bfloat16", "mixed_bfloat16")]
+)
+def test_the_precision_is_that_of_the_block_also_if_it_fails(name, policy):
+    with contextlib.suppress(KeyError), devices.open_devices(DeviceSettings(precision=name)) as it:
+        assert (it.precision, it.is_chief) == (name, True)
+        assert it.strategy.num_replicas_in_sync == 1
+        assert tf_keras.mixed_precision.global_policy().name == policy
+        raise KeyError
+    assert tf_keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_the_number_of_threads_cannot_change_after_initialization():
+    tf.zeros(()).numpy()  # initializes TensorFlow
+    with (
+        pytest.raises(ValueError, match=r"--threads=3: TensorFlow is already initialized"),
+        devices.open_devices(DeviceSettings(threads=3)),
+    ):
+        pass

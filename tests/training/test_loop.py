@@ -334,5 +334,5 @@ def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(task, tmp_path):
 
 def test_a_run_with_googles_moments_is_not_continued_with_albert_zhs_optimizer(finished, task):
     trainer = make_trainer(task, finished[1], kind="lamb_albert_zh")
-    with pytest.raises(ValueError, match="has the moments of --optimizer=lamb or adamw: pass"):
+    with pytest.raises(ValueError, match="has the moments of --optimizer=adamw or lamb: pass"):
         trainer.restore_latest()

@@ -237,8 +237,8 @@ def test_steps_have_the_losses_of_albert_zhs_trainer(ln_type):
         loss, norm, gradients = clipped_as_albert_zh(theirs, step.task, batch)
         found = step(batch)
         norms.append(norm)
-        assert float(found["loss"][0]) == pytest.approx(loss, rel=2e-5)
-        assert float(found["gradient_norm"][0]) == pytest.approx(norm, rel=2e-4)
+        assert float(found.loss[0]) == pytest.approx(loss, rel=2e-5)
+        assert float(found.gradient_norm) == pytest.approx(norm, rel=2e-4)
         rate = 0.03 * (number / 4 if number < 4 else 1 - number / (2 * distributed_steps.STEPS))
         for name, gradient in gradients.items():
             gradient = tf.convert_to_tensor(gradient).numpy().astype(np.float64)
@@ -294,15 +294,15 @@ def test_a_step_that_is_not_finite_changes_nothing_and_is_diagnosed(taken):
     weights[0, 0] = np.nan
     bad = batch | {"masked_lm_weights": tf.constant(weights)}
     result = step(bad)
-    assert not result["is_finite"]
-    assert not result["is_good"]
+    assert not result.is_finite
+    assert not result.is_applied
     after = [variable.numpy() for variable in model.variables + step.optimizer.variables]
     changed = [
         i for i, pair in enumerate(zip(before, after, strict=True)) if (pair[0] != pair[1]).any()
     ]
     names = [step.optimizer.variables[i - len(model.variables)].name for i in changed]
     assert {name.split(":")[0] for name in names} <= {"iteration", "current_learning_rate"}
-    assert step(batch)["is_good"]
+    assert step(batch).is_applied
 
 
 @pytest.mark.slow
