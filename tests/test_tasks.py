@@ -13,7 +13,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
-from albert_tf.finetuning.text_task import TextTask
+from albert_tf.inference.predictor import TextTask
 from albert_tf.settings import fields_of
 from albert_tf.tasks import TaskSpec
 

@@ -6,7 +6,7 @@ import pytest
 import serving_client
 import tensorflow as tf
 
-from albert_tf.serving.saved_model import TEXT_SIGNATURE
+from albert_tf.serving.signatures import TEXTS
 from tests.serving.serving_rest import served
 
 
@@ -32,7 +32,7 @@ def test_every_line_of_a_file_gets_its_label(tmp_path, capsys):
     path = tmp_path / "pairs.tsv"
     lines = ["多大了\t你", "one\tmore", "alone", *(["one\tmore"] * serving_client.BATCH_SIZE)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with served({TEXT_SIGNATURE: Signature()}, "pairs") as url:
+    with served({TEXTS: Signature()}, "pairs") as url:
         serving_client.main([f"--url={url}", f"--input_file={path}"])
         printed = capsys.readouterr().out.splitlines()
         with pytest.raises(OSError, match=r"/v1/models/other: .*Malformed request"):
