@@ -325,10 +325,7 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path)
     (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
     finish(command(out, *flags))
     assert_same_state(out, tmp_path / "through", STEPS)
-    ours, theirs = (
-        [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-        for path in (out, tmp_path / "through")
-    )
+    ours, theirs = (RunFolder(str(path)).metrics() for path in (out, tmp_path / "through"))
     for line in ours + theirs:
         for name in ("examples_per_second", "tokens_per_second"):
             line.pop(name, None)

@@ -396,9 +396,9 @@ def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
 def test_metrics_are_weighted_means_over_the_whole_set(tiny_config, tmp_path):
     """The batch size only affects the mean of the batches' losses."""
     write_records(tmp_path / "dev.tfrecord", 23)
-    records = record_files.find_record_files([str(tmp_path / "dev.tfrecord")])
     config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
     task = PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
+    records = record_files.find_record_files([str(tmp_path / "dev.tfrecord")], task.features)
     tf_keras.utils.set_random_seed(3)
     model = task.build_model()
 
