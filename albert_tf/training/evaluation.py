@@ -8,7 +8,7 @@ delete old ones, because the best one is kept as `model.ckpt-best`. The results 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -184,7 +184,7 @@ class CheckpointEvaluator(Hook):
         present = self._checkpoints()
         self._all = [e for e in self._all if e.key != evaluation.key or e.checkpoint in present]
         self._all.append(evaluation)
-        self._keep_best()  # first, because the result files refer to it
+        self._keep_best(present)  # first, because the result files refer to it
         self.folder.add_evaluation(evaluation)
         if self._tracker is not None:
             tags = {EVAL + metric: value for metric, value in evaluation.metrics.items()}
@@ -249,7 +249,7 @@ class CheckpointEvaluator(Hook):
         for prefix in sorted(prefixes, key=lambda prefix: prefix != self.folder.best):
             self.evaluate(prefix)
         if self.evaluations:
-            self._keep_best()
+            self._keep_best(self._checkpoints())
             self.task.write_evaluations(self.folder, self.evaluations)
 
     def _measure(self, prefix: str, name: str) -> Evaluation:
@@ -261,9 +261,8 @@ class CheckpointEvaluator(Hook):
         step = loading.read_step(prefix)
         return Evaluation(step, metrics, name, self._measured_on, self._precision)
 
-    def _keep_best(self) -> None:
-        """Copies the best checkpoint to `model.ckpt-best` unless it is already there."""
-        present = self._checkpoints()
+    def _keep_best(self, present: Mapping[str, str]) -> None:
+        """Copies the best of `_checkpoints` to `model.ckpt-best` unless it is already there."""
         first = best = self.best
         while best is not None and not self._is_usable(present.get(best.checkpoint)):
             self._lost.add(best.checkpoint)
