@@ -214,7 +214,7 @@ class FieldInfo:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a run records the value, unlike paths and other texts that decide nothing."""
+        """Whether a run records the value, unlike paths and other texts that affect nothing."""
         return self.type is not str or bool(self.choices) or self.affects != NOTHING
 
 

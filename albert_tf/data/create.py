@@ -129,7 +129,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
         "program": f"albert_tf {__version__}",
         "settings": _record_settings(settings),
         "vocabulary": {
-            "file": os.path.basename(settings.spm_model_file or settings.vocab_file or ""),
+            "file": os.path.basename(settings.vocabulary_file),
             "size": tokenizer.vocab_size,
             "checksum": tokenizer.checksum,
             "do_lower_case": tokenizer.do_lower_case,

@@ -73,6 +73,11 @@ class VocabularyFileSettings(SettingsGroup):
         elif self.vocab_file:
             files.check_file(self.vocab_file, "--vocab_file")
 
+    @property
+    def vocabulary_file(self) -> str:
+        """Path of the vocabulary that is used of the two; "" if none is given."""
+        return self.spm_model_file or self.vocab_file or ""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularySettings(VocabularyFileSettings):

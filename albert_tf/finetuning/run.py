@@ -145,7 +145,7 @@ def describe_data(
         train: the training examples, or None without training.
         name: name of the task; "" if it is not registered.
     """
-    of_text = run_record.of_tokenizer(tokenizer, _vocabulary_of(settings))
+    of_text = run_record.of_tokenizer(tokenizer, settings.vocabulary_file)
     known = dict(of_text.files)
     if train is not None:
         path = getattr(train, "path", "")
@@ -183,11 +183,6 @@ def _make_splits(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Spl
     return splits
 
 
-def _vocabulary_of(settings: FineTuningSettings) -> str:
-    """Returns the path of the vocabulary."""
-    return settings.spm_model_file or settings.vocab_file or ""
-
-
 def read_tokenizer(
     settings: FineTuningSettings, config: AlbertConfig, trained: RunFolder | None = None
 ) -> Tokenizer:
@@ -200,7 +195,7 @@ def read_tokenizer(
         ValueError: token ids or positions would be out of range; the message names both numbers.
     """
     do_lower_case = settings.do_lower_case
-    if trained is not None and not is_tokenizer_file(_vocabulary_of(settings)):
+    if trained is not None and not is_tokenizer_file(settings.vocabulary_file):
         recorded = trained.record.settings.get(run_record.LOWER_CASE)
         if recorded is None:
             weights = trained.trained or settings.init_checkpoint or trained.path
@@ -210,7 +205,7 @@ def read_tokenizer(
     tokenizer = load_tokenizer(settings.vocab_file, do_lower_case, settings.spm_model_file)
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
-            f"{_vocabulary_of(settings)} has {tokenizer.vocab_size} entries, but "
+            f"{settings.vocabulary_file} has {tokenizer.vocab_size} entries, but "
             f"{settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
             "does not belong to this model"
         )
@@ -327,7 +322,7 @@ def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
         loading.load_weights(model, run.best_checkpoint())
         run.begin()
         model_files = saved_model.model_files(
-            run.folder.file(CONFIG_FILE), _vocabulary_of(settings), run.folder.record
+            run.folder.file(CONFIG_FILE), settings.vocabulary_file, run.folder.record
         )
         exported = task.make_export(model, settings.max_seq_length, run.folder)
         saved_model.export(export_dir, model.variables, exported, model_files)

@@ -201,7 +201,7 @@ class FineTuningTask(Task, TextTask):
         """Returns what affects the metrics besides the examples, their features and the checkpoint.
 
         These are settings that change the model's outputs, how outputs are converted to answers, or
-        how answers are measured. By default, those that decide `settings.MODEL`.
+        how answers are measured. By default, those that affect `settings.MODEL`.
 
         Args:
             split: the examples.
@@ -377,7 +377,7 @@ class FineTuningTask(Task, TextTask):
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary to the folder of a run."""
-        path = self.settings.spm_model_file or self.settings.vocab_file or ""
+        path = self.settings.vocabulary_file
         finding.keep_vocabulary(path, bool(self.settings.spm_model_file), folder.path)
 
     def batch_signature(self) -> dict[str, tf.TensorSpec]:

@@ -1,7 +1,7 @@
 """Determines the task, labels and training settings of a model from the files in its folder.
 
 The folder is the output directory of one of the programs, which record their task, or any folder
-that `from_pretrained` accepts, such as a released archive. `run_record` reads the record of a run,
+that `from_pretrained` accepts, such as a released archive. `RunFolder` reads the record of a run,
 or Hugging Face's `config.json`. Without either, the head in the checkpoint tells the task.
 """
 
