@@ -13,6 +13,9 @@ albert_tf`, and with it the `--help` of every program, does not have to wait for
 from __future__ import annotations
 
 import importlib
+import os
+import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
 from albert_tf.version import __version__
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
     from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay, fine_tuning_optimizer
     from albert_tf.serving.tokenizer_layer import TokenizerLayer
     from albert_tf.tokenization import FullTokenizer
+
+# TensorFlow reads this when it is imported. By default, it leaves oneDNN off on x86 processors
+# without AVX-512 VNNI, where matmuls take up to twice as long without it.
+if "tensorflow" not in sys.modules and platform.machine() in ("x86_64", "AMD64"):
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 __all__ = [
     "AdamW",

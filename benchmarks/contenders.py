@@ -97,7 +97,9 @@ class Contender:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT},
+            env={"TF_ENABLE_ONEDNN_OPTS": "1"}  # for all that use TensorFlow, as `import albert_tf`
+            | os.environ
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT},
             text=True,
         )
         self.steps: list[dict[str, float]] = []

@@ -71,11 +71,11 @@ def finish(process, status=0):
 def test_a_run_is_described_and_says_what_it_computes_on(folder, config_file, tmp_path):
     flags = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
     output = finish(start(folder, tmp_path / "model", *flags))
-    assert "device    one CPU, float32: --precision=float32" in output
+    assert "device    one CPU with oneDNN, float32: --precision=float32" in output
     run = json.loads((tmp_path / "model" / "run.json").read_text())
     assert run["settings"]["num_train_steps"] == 1
     assert run["config"]["hidden_size"] == 12
-    assert run["start"]["device"] == {"devices": "one CPU", "precision": "float32"}
+    assert run["start"]["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
 
 
 @pytest.mark.ci

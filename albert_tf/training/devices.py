@@ -25,6 +25,7 @@ from albert_tf.training.settings import DeviceSettings
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"  # set by `albert_tf/__init__.py`, unless it is set already
 _INSTALL_CUDA = "pip install 'tensorflow[and-cuda]~=2.20.0'"
 _GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
 
@@ -309,6 +310,8 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     if gpus and tf.config.list_logical_devices("GPU"):
         details = tf.config.experimental.get_device_details(gpus[0])
         kind = details.get("device_name", "GPU")
+    elif os.environ.get(_ONEDNN) == "1":
+        kind = "CPU with oneDNN"
     count = num_local_replicas(strategy)
     text = f"{count} x {kind}" if count > 1 else f"one {kind}"
     if is_multi_worker(strategy):
