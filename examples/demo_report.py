@@ -15,7 +15,6 @@ LINE_LENGTH = 96
 # The model has learned something if it is this many times better than a constant prediction.
 REQUIRED_RATIO = 1.25
 REQUIRED_TASK_RATIO = 1.4  # the same for the classification task
-REQUIRED_ORDER_MARGIN = 0.05  # over a constant prediction of the sentence order
 LONG_RUN = (
     "This took minutes. After an hour, bash examples/pretrain_small.sh reaches 0.265 of the masked "
     "tokens and 0.734 of the sentence orders of the same corpus, where the best constant answers "
@@ -23,8 +22,7 @@ LONG_RUN = (
 )
 TOO_LITTLE = (
     f"The model learned too little: expected were {REQUIRED_RATIO} times the best constant answer "
-    f"for masked words, {REQUIRED_TASK_RATIO} times for packages, and "
-    f"{100 * REQUIRED_ORDER_MARGIN:.0f} points above it for sentence order."
+    f"for masked words, and {REQUIRED_TASK_RATIO} times for packages."
 )
 
 
@@ -141,8 +139,8 @@ def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
         f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
         f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
         "often it sees whether two pieces of text were swapped: "
-        f"{100 * order_gain:+.1f} points beside one who always gives the same answer "
-        f"({100 * REQUIRED_ORDER_MARGIN:+.0f} is what this demo asks for)."
+        f"{100 * order_gain:+.1f} points beside one who always gives the same answer; this "
+        "is learned later than words are."
     )
     return f"{tabulate(results, chance, piece)}\n\n{textwrap.fill(meaning, LINE_LENGTH)}"
 
@@ -193,12 +191,10 @@ def about_the_long_run() -> str:
 
 
 def has_learned(results: dict[str, float], chance: Chance, task_result: TaskResult) -> bool:
-    """Returns whether the model is better than constant predictions by what is required."""
+    """Returns whether words and packages are predicted as much better as the demo asks for."""
     words = results["masked_lm_accuracy"]
     packages = task_result.accuracy
-    order_gain = results["sentence_order_accuracy"] - chance.sentence_order_accuracy
     return (
         words >= REQUIRED_RATIO * chance.masked_lm_accuracy
-        and order_gain >= REQUIRED_ORDER_MARGIN
         and packages >= REQUIRED_TASK_RATIO * task_result.majority_share
     )
