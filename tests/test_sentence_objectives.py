@@ -141,8 +141,8 @@ def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog
         assert (note in caplog.text) == (objective != NSP)
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("objective", [NSP, NONE, "sop3"])  # of sop: tests/pretraining
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", [NSP, NONE, pytest.param("sop3", marks=pytest.mark.ci)])
 def test_an_objective_goes_from_text_in_the_shell_to_a_loaded_model(
     tmp_path, text_file, toy_spm_model, config_file, sop3, caplog, objective
 ):
