@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import pickle
 import sys
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf import huggingface_tokenizer
-from albert_tf.data import instances, masking
 from albert_tf.finetuning.examples import Examples
 from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.race.reading import Question
@@ -22,9 +21,7 @@ from albert_tf.squad import alignment
 from albert_tf.squad.reading import SquadExample
 from albert_tf.squad.windows import WindowSettings
 from albert_tf.squad.windows import make_features as make_windows
-from albert_tf.tokenization import find_words
 from tests import huggingface_folders as folders
-from tests.checkpoints.test_huggingface import run
 
 PAIR = ("The  Müller café in 1999, said (New York). ¾", "the river 北京 [MASK] Mürs")
 NEW_YORK = folders.added(len(folders.PIECES), "new york", False, True)
@@ -44,29 +41,6 @@ WORDPIECE_CASED = [2, 1, 22, 23, 11, 14, 15, *REST, 17, 18, 4, 1, 3]
 NO_CHINESE = [2, 5, 10, 11, 14, 16, *REST, 17, 19, 4, 1, 3]
 NO_SEGMENTS = {"model_input_names": ["input_ids", "attention_mask"]}
 SEGMENTS = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-
-
-# Saves the tokenizer of a folder of version 4 in another one, and writes the ids of both.
-RUN_TOKENIZERS = """
-import json, sys
-from transformers import AutoTokenizer
-
-earlier, saved, texts, more = sys.argv[1:]
-tokenizer = AutoTokenizer.from_pretrained(earlier)
-lines = open(texts, encoding="utf-8").read().split("\\n")
-rows = [tokenizer(*pair)["input_ids"] for pair in zip(lines[::2], lines[1::2])]
-tokenizer.add_tokens(json.loads(more))
-tokenizer.save_pretrained(saved)
-tokenizer = AutoTokenizer.from_pretrained(saved)
-others = [tokenizer(line)["input_ids"] for line in lines]
-words = [tokenizer(line.split(), is_split_into_words=True)["input_ids"] for line in lines[:100]]
-with open(saved + "/ids.json", "w") as stream:
-    json.dump([rows, others, words], stream)
-"""
-ENGLISH = ("wikitext2_valid.txt", "doyle_adventures.txt")
-CHINESE = ("journey_to_the_west_zh.txt",)
-ACCENTS, CASED = {"keep_accents": True}, {"do_lower_case": False}
-REAL_LINES = 1500  # of each text
 
 
 def load(folder, max_length=512):
@@ -98,7 +72,6 @@ def test_ids_are_those_of_transformers(tmp_path, write, options, expected):
     tokenizer = load(tmp_path)
     assert tokenizer([PAIR])["input_ids"].tolist() == [expected]
     first, second = map(tokenizer.encode, PAIR)
-    assert tokenizer.join(first, second)[0] == expected
     assert tokenizer.convert_tokens_to_ids(tokenizer.tokenize(PAIR[0])) == first
     is_lower = options.get("lower", options.get("do_lower_case", True))
     assert tokenizer.do_lower_case == is_lower
@@ -106,13 +79,14 @@ def test_ids_are_those_of_transformers(tmp_path, write, options, expected):
     assert restored.encode_batch(PAIR) == [first, second]
 
 
-def test_tokens_that_a_folder_of_version_4_adds_have_their_ids(tmp_path):
+@pytest.mark.parametrize("name", ["added_tokens.json", "tokenizer_config.json"])
+def test_tokens_that_a_folder_of_version_4_adds_have_their_ids(tmp_path, name):
     folders.write_spiece(tmp_path)
-    (tmp_path / "added_tokens.json").write_text('{"new york": 40}')
-    assert load(tmp_path)([PAIR])["input_ids"].tolist() == [UNIGRAM_ADDED]
-    (tmp_path / "added_tokens.json").unlink()
-    entry = {"content": "new york", "normalized": True, "special": False}
-    folders.write_spiece(tmp_path, added_tokens_decoder={"40": entry})
+    if name == "added_tokens.json":
+        (tmp_path / name).write_text('{"new york": 40}')
+    else:
+        entry = {"content": "new york", "normalized": True, "special": False}
+        folders.write_spiece(tmp_path, added_tokens_decoder={"40": entry})
     assert load(tmp_path)([PAIR])["input_ids"].tolist() == [UNIGRAM_ADDED]
 
 
@@ -201,19 +175,6 @@ def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_
         assert first_length == (place if second else len(ids))
 
 
-def test_a_text_without_pieces_is_not_aligned(tokenizers_of_kinds):
-    for tokenizer in tokenizers_of_kinds.values():
-        assert alignment.tokenize(tokenizer, "") is None
-        assert alignment.tokenize(tokenizer, " \n ") is None
-
-
-def test_words_of_a_text_are_tokenized_alone_as_in_training(tokenizers_of_kinds):
-    tokenizer = tokenizers_of_kinds["unigram"]
-    words = [word for word, _ in find_words("the river, in 1999")]
-    (comma,) = tokenizer.encode_batch([words[2]])
-    assert tokenizer.convert_ids_to_tokens(comma) == ["▁", ","]
-
-
 def test_masks_in_a_text_are_found(tokenizers_of_kinds):
     for tokenizer in tokenizers_of_kinds.values():
         ids, places = tokenizer.encode_masked("the [MASK] in [MASK], river")
@@ -222,34 +183,19 @@ def test_masks_in_a_text_are_found(tokenizers_of_kinds):
 
 
 def test_unknown_pieces_are_spelled(tokenizers_of_kinds):
-    tokenizer = tokenizers_of_kinds["unigram"]
-    ids, spelled = tokenizer.encode_and_spell(["the river", "the qq"])
-    assert list(spelled) == [1]
-    assert spelled[1] == ["▁the", "▁", "qq"]
-    table = masking.word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
-    documents = instances.tokenize_documents([["the river", "the qq"]], tokenizer, table)
-    assert documents.ids.tolist() == ids[0] + ids[1]
-    assert documents.word_starts.tolist() == [True, True, True, True, False]
+    ids, spelled = tokenizers_of_kinds["unigram"].encode_and_spell(["the river", "the qq"])
+    assert ids[1][-1] == 1
+    assert spelled == {1: ["▁the", "▁", "qq"]}
     assert tokenizers_of_kinds["wordpiece"].encode_and_spell(["qq"]) == ([[1]], {})
 
 
 def test_truncation_and_padding_in_the_file_do_not_matter(tmp_path):
-    content = folders.unigram_json()
-    content["truncation"] = {
-        "direction": "Right",
-        "max_length": 4,
-        "strategy": "LongestFirst",
-        "stride": 0,
-    }
-    content["padding"] = {
-        "strategy": {"Fixed": 64},
-        "direction": "Left",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "<pad>",
-    }
-    folders.write_tokenizer(tmp_path, content, folders.ALBERT_CONFIG)
+    folders.write_unigram(tmp_path)
+    path = str(tmp_path / "tokenizer.json")
+    edited = tokenizers.Tokenizer.from_file(path)
+    edited.enable_truncation(4)
+    edited.enable_padding(length=64)
+    edited.save(path)
     assert load(tmp_path)([PAIR])["input_ids"].tolist() == [UNIGRAM]
 
 
@@ -296,31 +242,19 @@ def test_its_files_make_the_same_tokenizer_in_another_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("write", "options"),
-    [
-        (folders.write_unigram, {"truncation_side": "left"}),
-        (folders.write_unigram, {"split_special_tokens": True}),
-        (folders.write_wordpiece, {"padding_side": "left"}),
-        (folders.write_spiece, {"remove_space": False}),
-        (folders.write_spiece, {"sp_model_kwargs": {"enable_sampling": True, "alpha": 0.1}}),
-        (folders.write_spiece, {"add_prefix_space": False}),
-        (folders.write_spiece, {"tokenizer_class": "XLNetTokenizer"}),
-        (folders.write_vocabulary, {"never_split": ["[X]"]}),
-        (folders.write_vocabulary, {"do_basic_tokenize": False}),
-        (folders.write_vocabulary, {"tokenizer_class": "BertJapaneseTokenizer"}),
-    ],
-)
-def test_options_that_would_change_ids_are_refused_by_name(tmp_path, write, options):
-    write(tmp_path, **options)
-    with pytest.raises(ValueError, match=next(iter(options))) as error:
-        load(tmp_path)
-    assert "tokenizer_config.json" in str(error.value)
-    assert str(error.value).count("\n") < 2
-
-
-@pytest.mark.parametrize(
     ("write", "option", "value"),
     [
+        (folders.write_unigram, "truncation_side", "left"),
+        (folders.write_unigram, "split_special_tokens", True),
+        (folders.write_wordpiece, "padding_side", "left"),
+        (folders.write_spiece, "remove_space", False),
+        (folders.write_spiece, "sp_model_kwargs", {"enable_sampling": True, "alpha": 0.1}),
+        (folders.write_spiece, "add_prefix_space", False),
+        (folders.write_spiece, "tokenizer_class", "XLNetTokenizer"),
+        (folders.write_vocabulary, "never_split", ["[X]"]),
+        (folders.write_vocabulary, "do_basic_tokenize", False),
+        (folders.write_vocabulary, "tokenizer_class", "BertJapaneseTokenizer"),
+        # Those of tokenizer.json say something else.
         (folders.write_unigram, "do_lower_case", False),
         (folders.write_unigram, "keep_accents", True),
         (folders.write_wordpiece, "do_lower_case", False),
@@ -328,13 +262,13 @@ def test_options_that_would_change_ids_are_refused_by_name(tmp_path, write, opti
         (folders.write_wordpiece, "tokenize_chinese_chars", False),
     ],
 )
-def test_options_that_contradict_the_tokenizer_are_refused(tmp_path, write, option, value):
+def test_options_that_would_change_ids_are_refused_by_name(tmp_path, write, option, value):
     write(tmp_path)
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {option: value}))
-    with pytest.raises(ValueError, match=f"contradicts {option}=") as error:
+    with pytest.raises(ValueError, match=rf"{tmp_path}.*\b{option}=") as error:
         load(tmp_path)
-    assert str(tmp_path) in str(error.value)
+    assert str(error.value).count("\n") < 2
 
 
 def test_a_flag_that_contradicts_the_tokenizer_is_refused(tmp_path):
@@ -345,112 +279,54 @@ def test_a_flag_that_contradicts_the_tokenizer_is_refused(tmp_path):
     assert load_tokenizer(path, do_lower_case=True).do_lower_case
 
 
-def change(content, name, value):
-    if name == "post_processor":
-        return content | {name: value}
-    vocab = [[value if piece == name else piece, x] for piece, x in content["model"]["vocab"]]
-    tokens = [token for token in content["added_tokens"] if token["content"] != name]
-    return content | {"model": content["model"] | {"vocab": vocab}, "added_tokens": tokens}
+def with_template(template):
+    return folders.unigram_json() | {"post_processor": template}
+
+
+def with_two_separators():
+    template = folders.template(2, 3)
+    template["pair"].insert(3, template["pair"][2])  # as RoBERTa has
+    return with_template(template)
+
+
+def without_mask():
+    return json.loads(json.dumps(folders.unigram_json()).replace("[MASK]", "<mask>"))
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("content", "said"),
     [
-        ("post_processor", None, "template"),
-        ("post_processor", folders.template(3, 2), "template"),
-        ("[MASK]", "<mask>", r"lacks the tokens \[MASK\]"),
+        (with_template(None), "template"),
+        (with_template(folders.template(3, 2)), "template"),
+        (with_two_separators(), r"\[SEP\] \[SEP\]"),
+        (without_mask(), r"lacks the tokens \[MASK\]"),
+        ({"version": "1.0"}, r"tokenizer\.json: not a tokenizer"),
     ],
 )
-def test_other_special_tokens_are_refused(tmp_path, name, value, message):
-    content = change(folders.unigram_json(), name, value)
+def test_other_tokenizers_are_refused(tmp_path, content, said):
     folders.write_tokenizer(tmp_path, content, folders.ALBERT_CONFIG)
-    with pytest.raises(ValueError, match=message) as error:
-        load(tmp_path)
-    assert str(tmp_path) in str(error.value)
-
-
-def test_a_template_with_another_separator_is_refused(tmp_path):
-    content = folders.unigram_json()
-    pair = content["post_processor"]["pair"]
-    pair.insert(3, pair[2])  # RoBERTa's [SEP] [SEP]
-    folders.write_tokenizer(tmp_path, content, folders.ALBERT_CONFIG)
-    with pytest.raises(ValueError, match=r"\[SEP\] \[SEP\]"):
+    with pytest.raises(ValueError, match=rf"{tmp_path}.*{said}|{said}"):
         load(tmp_path)
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    folders.write_unigram(tmp_path)
-    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "model"')
-    with pytest.raises(ValueError, match=r"tokenizer\.json: not a tokenizer"):
-        load(tmp_path)
-
-
-def test_options_without_a_vocabulary_are_an_error(tmp_path):
+def test_options_without_a_vocabulary_are_refused(tmp_path):
     folders.write_config(tmp_path, folders.ALBERT_CONFIG)
     with pytest.raises(FileNotFoundError, match=r"spiece\.model or vocab\.txt"):
         HuggingFaceTokenizer(str(tmp_path / "tokenizer_config.json"))
 
 
-@pytest.mark.parametrize("write", [folders.write_unigram, folders.write_spiece])
-def test_without_the_library_the_error_says_what_to_install(tmp_path, monkeypatch, write):
-    write(tmp_path)
+def test_without_the_library_the_error_says_what_to_install(tmp_path, monkeypatch):
+    folders.write_spiece(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
         load(tmp_path)
 
 
-def test_a_vocabulary_has_googles_tokenizer(tmp_path, toy_spm_model):
+def test_a_vocabulary_has_googles_tokenizer(toy_spm_model):
     tokenizer = load_tokenizer(spm_model_file=toy_spm_model)
     assert not isinstance(tokenizer, HuggingFaceTokenizer)
     assert tokenizer.do_lower_case
     assert not load_tokenizer(None, False, toy_spm_model).do_lower_case
     assert huggingface_tokenizer.list_files(toy_spm_model) == [toy_spm_model]
     assert huggingface_tokenizer.checksum_of(toy_spm_model) == tokenizer.checksum
-    assert np.array_equal(list(tokenizer.vocabulary_files), ["spiece.model"])
-
-
-def real_lines(shared, names):
-    texts = [(shared / "data" / "text" / name).read_text(encoding="utf-8") for name in names]
-    lines = [[line for line in text.split("\n") if line.strip()][:REAL_LINES] for text in texts]
-    return [line for some in lines for line in some]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("vocabulary", "name", "config", "options", "texts"),
-    [
-        ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG, {}, ENGLISH),
-        ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG, {"keep_accents": True}, ENGLISH),
-        (
-            "30k-clean.model",
-            "spiece.model",
-            folders.ALBERT_CONFIG,
-            {"do_lower_case": False},
-            ENGLISH,
-        ),
-        ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG, {}, CHINESE),
-        ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG, {"strip_accents": False}, CHINESE),
-    ],
-)
-def test_ids_of_real_lines_are_those_of_transformers(
-    transformers_python, shared, tmp_path, vocabulary, name, config, options, texts
-):
-    earlier, saved = tmp_path / "earlier", tmp_path / "saved"
-    earlier.mkdir()
-    (earlier / name).write_bytes((shared / "vocab" / vocabulary).read_bytes())
-    folders.write_config(earlier, config | options)
-    lines = real_lines(shared, texts)
-    (tmp_path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
-    more = json.dumps(["Holmes", "Project Gutenberg", "行者"])
-    run(transformers_python, RUN_TOKENIZERS, earlier, saved, tmp_path / "lines.txt", more)
-    pairs, singles, words = json.loads((saved / "ids.json").read_text())
-
-    tokenizer = load(earlier, 10**6)
-    rows = tokenizer.sequences(list(zip(lines[::2], lines[1::2], strict=False)), None, 10**6)
-    assert [ids for ids, _ in rows] == pairs
-    tokenizer = load(saved, 10**6)
-    assert [ids for ids, _ in tokenizer.sequences(lines, None, 10**6)] == singles
-    for line, expected in zip(lines, words, strict=False):
-        pieces = tokenizer.encode_batch(line.split())
-        assert tokenizer.join([*itertools.chain(*pieces)], [])[0] == expected
+    assert list(tokenizer.vocabulary_files) == ["spiece.model"]

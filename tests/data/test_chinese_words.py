@@ -1,20 +1,25 @@
-"""Chinese words aligned by position, and as albert_zh finds them."""
+"""Chinese words, aligned by position and as albert_zh finds them."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords, load_segmenter
+from albert_tf.data.encoding import load_word_marker
 from albert_tf.data.instances import tokenize_documents
 from albert_tf.data.masking import word_start_table
+from albert_tf.data.settings import EncodingSettings
 from albert_tf.tokenization import FullTokenizer
+from tests.data.conftest import write
 
 EXAMPLES = "中华人民共和国 画蛇添足 研究生命起源的研究生"
 WORDS = ["中华人民共和国", "画蛇添足", "研究", "生命", "起源", "的", "研究生", "好人"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+HAN = sorted(set(EXAMPLES.replace(" ", "")) | set("好人恤"))
 
 
 def segment(text):
@@ -33,15 +38,10 @@ def segment(text):
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    han = sorted(set(EXAMPLES.replace(" ", "")) | set("好人恤"))
-    pieces = [
-        *["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        *[*han, *("##" + char for char in han)],
-        *["play", "##ing", "3", ".", "14", "t", "["],
-    ]
+    pieces = [*SPECIAL, *HAN, *("##" + char for char in HAN)]
+    pieces += ["play", "##ing", "3", ".", "14", "t", "["]
     path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    return FullTokenizer(str(path))
+    return FullTokenizer(write(path, "\n".join(pieces) + "\n"))
 
 
 def marked(words, tokenizer, *lines):
@@ -49,7 +49,6 @@ def marked(words, tokenizer, *lines):
     encoded = tokenizer.encode_batch(lines)
     marks = words.continues_word(list(lines), encoded)
     tokens = [token for ids in encoded for token in tokenizer.convert_ids_to_tokens(ids)]
-    assert len(marks) == len(tokens)
     pairs = zip(marks, tokens, strict=True)
     return " ".join("+" + token if mark else token for mark, token in pairs)
 
@@ -73,12 +72,23 @@ def test_words_of_the_examples_are_marked(tokenizer, line, by_position, as_alber
     assert marked(AlbertZhWords(tokenizer, segment), tokenizer, line) == as_albert_zh
 
 
-def test_jieba_finds_the_words_of_the_examples(tokenizer):
-    if not importlib.util.find_spec("jieba"):
-        pytest.skip("jieba is not installed")
-    real = load_segmenter()
-    for line in EXAMPLES.split():
-        assert real(line) == segment(line)
+@pytest.mark.ci
+def test_jieba_finds_the_words_of_the_examples():
+    jieba = load_segmenter()
+    assert list(map(jieba, EXAMPLES.split())) == list(map(segment, EXAMPLES.split()))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([" 画 蛇添足\t龘好人 "], "画 +蛇 +添 +足 [UNK] 好 +人"),
+        (["画\0蛇添足"], "画 +蛇 +添 +足"),
+        (["好", "", "人 playing", " ", "好人"], "好 人 play ##ing 好 +人"),
+    ],
+    ids=["spaces and an unknown character", "a dropped character", "lines"],
+)
+def test_words_are_aligned_by_position(tokenizer, lines, expected):
+    assert marked(ChineseWords(tokenizer, segment), tokenizer, *lines) == expected
 
 
 def test_only_han_characters_are_marked(tokenizer):
@@ -86,21 +96,6 @@ def test_only_han_characters_are_marked(tokenizer):
     assert marked(words, tokenizer, "playing 3.14好人playing t恤人") == (
         "play ##ing 3 . 14 好 +人 play ##ing t 恤 +人"
     )
-
-
-def test_spaces_and_unknown_characters_do_not_shift_words(tokenizer):
-    words = ChineseWords(tokenizer, segment)
-    assert marked(words, tokenizer, " 画 蛇添足\t龘好人 ") == "画 +蛇 +添 +足 [UNK] 好 +人"
-    assert marked(words, tokenizer, "画\0蛇添足") == "画 +蛇 +添 +足"
-
-
-def test_lines_are_marked_one_by_one(tokenizer):
-    words = ChineseWords(tokenizer, segment)
-    assert (
-        marked(words, tokenizer, "好", "", "人 playing", " ", "好人") == "好 人 play ##ing 好 +人"
-    )
-    zh = AlbertZhWords(tokenizer, segment)
-    assert marked(zh, tokenizer, "好", "", "人 playing", "好人") == "好 人 play ##ing 好 +人"
 
 
 def test_latin_words_are_separated_for_the_segmenter(tokenizer):
@@ -111,27 +106,13 @@ def test_latin_words_are_separated_for_the_segmenter(tokenizer):
 
 
 def test_sentencepiece_pieces_are_aligned_by_their_text():
-    class Tokenizer:
-        """Pieces of several characters."""
-
-        is_sentencepiece, do_lower_case = True, True
-
-        def preprocess(self, text):
-            return text.strip()
-
-        def tokenize(self, text):
-            return ["▁", "画蛇", "添足", "▁t", "恤", "研究", "生", "命", "▁好", "人", "▁"]
-
-        def encode_batch(self, lines):
-            return [list(range(11)) for _ in lines]
-
-        def convert_ids_to_tokens(self, ids):
-            return self.tokenize("")
-
-    tokenizer = Tokenizer()
-    assert marked(ChineseWords(tokenizer, segment), tokenizer, "画蛇添足 t恤研究生命 好人") == (
-        "▁ 画蛇 +添足 ▁t 恤 研究 生 +命 ▁好 +人 ▁"
+    pieces = ["▁", "画蛇", "添足", "▁t", "恤", "研究", "生", "命", "▁好", "人", "▁"]
+    tokenizer = SimpleNamespace(
+        is_sentencepiece=True, do_lower_case=True, tokenize=lambda line: pieces
     )
+    marks = ChineseWords(tokenizer, segment).continues_word(["the line"], [[0] * len(pieces)])
+    continuing = [piece for piece, mark in zip(pieces, marks, strict=True) if mark]
+    assert continuing == ["添足", "命", "人"]
 
 
 def test_documents_have_word_starts_and_albert_zh_labels(tokenizer):
@@ -148,19 +129,21 @@ def test_documents_have_word_starts_and_albert_zh_labels(tokenizer):
     assert documents.labels.dtype == np.int32
 
 
-def test_albert_zh_requires_a_continuation_piece_for_every_character(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n好\n人\n##人\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="the vocabulary lacks 1 such pieces, for example ##好"):
-        AlbertZhWords(FullTokenizer(str(path)), segment)
-
-
-def test_albert_zh_requires_a_wordpiece_vocabulary(toy_tokenizer):
+def test_albert_zh_requires_a_wordpiece_vocabulary_with_continuation_pieces(
+    tmp_path, toy_tokenizer
+):
     with pytest.raises(ValueError, match="albert_zh_compat requires a WordPiece vocabulary"):
         AlbertZhWords(toy_tokenizer, segment)
+    path = write(tmp_path / "vocab.txt", "\n".join([*SPECIAL, "好", "人", "##人"]))
+    with pytest.raises(ValueError, match="lacks 1 such pieces, for example ##好"):
+        AlbertZhWords(FullTokenizer(path), segment)
 
 
-def test_without_jieba_the_error_names_the_extra(monkeypatch):
+def test_no_words_are_marked_by_default(tokenizer):
+    assert load_word_marker(EncodingSettings(), tokenizer) is None
+
+
+def test_the_error_names_the_extra_that_segments_chinese(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ValueError, match=r"requires jieba: .*\[zh\]"):
         load_segmenter()

@@ -1,15 +1,15 @@
-"""Record files: names, counts, corruption and metadata."""
+"""TFRecord files: bytes as TensorFlow's, names, counts, damage and metadata."""
 
 from __future__ import annotations
 
 import gzip
-import json
-import os
+from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.data.records import (
-    FEATURES,
     METADATA_SUFFIX,
     Outputs,
     count_records,
@@ -17,214 +17,214 @@ from albert_tf.data.records import (
     read_records,
     write_metadata,
 )
-from albert_tf.data.tfrecord import frame_records
+from albert_tf.data.tfrecord import (
+    decode_example,
+    encode_examples,
+    frame_records,
+)
+from tests.data.conftest import write
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]
 
 
-def write(path, data):
-    path.write_bytes(data)
-    return str(path)
-
-
-@pytest.fixture
-def record_file(tmp_path):
-    return write(tmp_path / "train.tfrecord", b"".join(frame_records(CONTENTS)))
-
-
-def describe(path, instances=5, size=None, **settings):
-    entry = {
-        "name": os.path.basename(path),
-        "instances": instances,
-        "bytes": os.path.getsize(path) if size is None else size,
-    }
+def random_features(rng, rows=5, seq_length=11, slots=7, largest=97):
     return {
-        "settings": {"max_seq_length": 11, **settings},
-        "vocabulary": {"file": "toy.model", "size": 97, "checksum": "c0ffee"},
-        "mask_id": 4,
-        "counts": {"instances": instances},
-        "files": [entry],
+        "input_ids": rng.integers(0, largest, (rows, seq_length)).astype(
+            np.int32 if largest < 1 << 31 else np.int64
+        ),
+        "input_mask": rng.integers(0, 2, (rows, seq_length)).astype(np.uint8),
+        "masked_lm_ids": rng.integers(0, largest, (rows, slots)).astype(np.int64),
+        "masked_lm_weights": rng.random((rows, slots)).astype(np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1)).astype(np.uint8),
     }
 
 
-def test_features_have_the_names_of_the_official_records():
-    assert set(FEATURES) == set(
-        [
-            "input_ids",
-            "input_mask",
-            "segment_ids",
-            "token_boundary",
-            "masked_lm_positions",
-            "masked_lm_ids",
-            "masked_lm_weights",
-            "next_sentence_labels",
-        ]
-    )
-    assert [name for name, (dtype, _) in FEATURES.items() if dtype == "float32"] == [
-        "masked_lm_weights"
+def tensorflow_bytes(features, row):
+    def feature(values):
+        if np.issubdtype(values.dtype, np.floating):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    content = {name: feature(values[row]) for name, values in features.items()}
+    example = tf.train.Example(features=tf.train.Features(feature=content))
+    return example.SerializeToString(deterministic=True)
+
+
+# Values around each change in the size of a varint; the lists are longer than 128 bytes, too.
+@pytest.mark.parametrize(
+    "largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28, 1 << 35, 1 << 56]
+)
+@pytest.mark.parametrize("seq_length", [1, 11, 127, 509])
+def test_records_are_identical_to_those_of_tensorflow(largest, seq_length):
+    rng = np.random.default_rng(5)
+    features = random_features(rng, rows=3, seq_length=seq_length, largest=largest)
+    features["input_ids"][0, 0] = largest - 1
+    encoded = encode_examples(features)
+    assert encoded == [tensorflow_bytes(features, row) for row in range(3)]
+    for row, record in enumerate(encoded):
+        decoded = decode_example(record)
+        assert set(decoded) == set(features)
+        for name, values in decoded.items():
+            np.testing.assert_array_equal(values, features[name][row])
+
+
+@pytest.mark.parametrize("largest", [128, 300, 70_000, 1 << 40])
+def test_zeros_anywhere_in_a_row_are_kept(largest):
+    rows = [
+        [0, 0, 0, 0, 0],
+        [largest, 0, 0, 0, 0],
+        [0, largest, 0, 0, 7],
+        [0, 0, 0, 0, 7],
+        [1, largest, 0, 256, 0],
+        [1, 2, 3, 4, largest],
     ]
+    features = {"input_ids": np.array(rows), "masked_lm_weights": np.zeros((6, 2), np.float32)}
+    assert encode_examples(features) == [tensorflow_bytes(features, row) for row in range(6)]
 
 
-def test_records_are_counted(tmp_path, record_file):
-    assert count_records(record_file) == 5
-    assert count_records(write(tmp_path / "empty", b"")) == 0
+def test_no_records_are_encoded_as_none():
+    assert encode_examples(random_features(np.random.default_rng(5), rows=0)) == []
+    assert frame_records([]) == []
 
 
-def test_compressed_records_are_counted(tmp_path, record_file):
-    with open(record_file, "rb") as stream:
-        packed = write(tmp_path / "train.gz", gzip.compress(stream.read()))
-    assert count_records(packed) == 5
-    assert list(read_records(packed)) == CONTENTS
+@pytest.mark.parametrize("data", [b"\x0a\xff", b"not a message", b"\x0a\x04\x0a\x02\x0a\x00"])
+def test_something_else_than_an_example_is_refused(data):
+    with pytest.raises(ValueError, match=r"not a tf\.train\.Example"):
+        decode_example(data)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 56])
+def test_integers_out_of_range_are_refused(value):
+    with pytest.raises(ValueError, match="integers in"):
+        encode_examples({"input_ids": np.array([[3, value]])})
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_files_are_identical_to_those_of_tensorflow(tmp_path, compression):
+    contents = encode_examples(random_features(np.random.default_rng(5), seq_length=211))
+    contents += [b"", b"123456789", contents[0][:40]]
+    path = str(tmp_path / "train")
+    with tf.io.TFRecordWriter(path, compression) as writer:
+        for content in contents:
+            writer.write(content)
+    with gzip.open(path) if compression else open(path, "rb") as stream:
+        assert stream.read() == b"".join(frame_records(contents))
+    assert list(read_records(path)) == contents
+    assert count_records(path) == 8
 
 
 def test_a_record_whose_length_looks_like_gzip_is_read(tmp_path):
     content = b"x" * int.from_bytes(b"\x1f\x8b\x08\x00", "little")
-    path = write(tmp_path / "train.tfrecord", b"".join(frame_records([content])))
-    assert count_records(path) == 1
+    assert count_records(write(tmp_path / "train", frame_records([content])[0])) == 1
 
 
-def test_records_written_by_tensorflow_are_read(tmp_path):
-    import tensorflow as tf
-
-    for compression in ("", "GZIP"):
-        path = str(tmp_path / f"train{compression}")
-        with tf.io.TFRecordWriter(path, compression) as writer:
-            for content in CONTENTS:
-                writer.write(content)
-        assert list(read_records(path)) == CONTENTS
+FRAMES = frame_records(CONTENTS)
+FILE = b"".join(FRAMES)
 
 
-@pytest.mark.parametrize("missing", [1, 4, 5, 100, 112, 115])
-def test_an_error_names_the_truncated_file_and_record(tmp_path, record_file, missing):
-    with open(record_file, "rb") as stream:
-        path = write(tmp_path / "cut.tfrecord", stream.read()[:-missing])
-    number = 5 if missing < 113 else 4
-    with pytest.raises(ValueError, match=rf"cut\.tfrecord, record {number}: the file ends early"):
-        count_records(path)
-
-
-def test_an_error_names_the_truncated_compressed_file(tmp_path, record_file):
-    with open(record_file, "rb") as stream:
-        path = write(tmp_path / "cut.gz", gzip.compress(stream.read())[:-15])
-    with pytest.raises(ValueError, match=r"cut\.gz, record \d: the file ends early"):
-        count_records(path)
-
-
-def test_an_error_names_the_record_with_a_wrong_length(tmp_path):
-    frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
-    frames[2][0] ^= 1
-    path = write(tmp_path / "bad.tfrecord", b"".join(frames))
-    with pytest.raises(ValueError, match=r"bad\.tfrecord, record 3: the checksum of its length"):
-        count_records(path)
-
-
-def test_a_corrupt_record_is_reported(tmp_path):
-    frames = [bytearray(frame) for frame in frame_records(CONTENTS)]
-    frames[2][20] ^= 1
-    path = write(tmp_path / "bad", b"".join(frames))
-    with pytest.raises(ValueError, match="bad, record 3: its content is damaged"):
-        list(read_records(path))
-
-
-def test_text_is_not_a_record_file(tmp_path):
-    path = write(tmp_path / "text.txt", b"one sentence a line\n" * 9)
-    with pytest.raises(ValueError, match=r"record 1: .* not a TFRecord file"):
-        count_records(path)
-
-
-def test_an_error_names_the_missing_file():
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.tfrecord"):
-        count_records("nowhere.tfrecord")
-
-
-def test_one_output():
-    outputs = Outputs.parse("out/train.tfrecord")
-    assert outputs == Outputs(("out/train.tfrecord",), ("out/train.tfrecord",), "")
-    assert outputs.metadata_file == "out/train.tfrecord.records.json"
-
-
-def test_a_list_of_outputs_is_named_after_the_first():
-    outputs = Outputs.parse(" a.tfrecord, b.tfrecord,", "gzip")
-    assert outputs == Outputs(("a.tfrecord", "b.tfrecord"), ("a.tfrecord", "b.tfrecord"), "gzip")
-
-
-def test_a_number_of_shards():
-    outputs = Outputs.parse("out/train@3")
-    assert outputs.stem == "out/train"
-    assert outputs.paths == (
-        "out/train-00000-of-00003",
-        "out/train-00001-of-00003",
-        "out/train-00002-of-00003",
-    )
-    assert len(Outputs.parse("train@100000").paths[-1]) == len("train-99999-of-100000")
+def flip(place, byte):
+    """The file with another bit at a byte of a frame."""
+    frame = bytearray(FRAMES[place])
+    frame[byte] ^= 1
+    return b"".join([*FRAMES[:place], bytes(frame), *FRAMES[place + 1 :]])
 
 
 @pytest.mark.parametrize(
-    ("pattern", "reason"),
+    ("content", "said"),
     [
-        ("", "at least one"),
+        (FILE[:-1], "bad, record 5: the file ends early"),
+        (FILE[:-5], "bad, record 5: the file ends early"),
+        (FILE[:-112], "bad, record 5: the file ends early"),
+        (FILE[:-115], "bad, record 4: the file ends early"),
+        (gzip.compress(FILE)[:-15], r"bad, record \d: the file ends early"),
+        (flip(2, 0), "bad, record 3: the checksum of its length"),
+        (flip(2, 20), "bad, record 3: its content is damaged"),
+        (flip(2, -1), "bad, record 3: its content is damaged"),
+        (b"one sentence a line\n" * 9, "bad, record 1: .* not a TFRecord file"),
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, content, said):
+    with pytest.raises(ValueError, match=said):
+        list(read_records(write(tmp_path / "bad", content)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "paths", "stem"),
+    [
+        ("out/a.tfrecord", ("out/a.tfrecord",), "out/a.tfrecord"),
+        (" a, b,", ("a", "b"), "a"),
+        ("out/a@2", ("out/a-00000-of-00002", "out/a-00001-of-00002"), "out/a"),
+    ],
+)
+def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
+    outputs = Outputs.parse(pattern)
+    assert (outputs.paths, outputs.metadata_file) == (paths, f"{stem}.records.json")
+    assert Outputs.parse("train@100000").paths[-1] == "train-99999-of-100000"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
         (" , ", "at least one"),
         ("a,b,a", "same file is named twice"),
         ("a@0", "expected 1 to 100000 after the @"),
         ("a@-1", "expected 1 to 100000"),
-        ("a@99999999", "expected 1 to 100000"),
+        ("a@100001", "expected 1 to 100000"),
     ],
 )
-def test_invalid_outputs_are_rejected(pattern, reason):
-    with pytest.raises(ValueError, match=reason):
+def test_other_outputs_are_refused(pattern, said):
+    with pytest.raises(ValueError, match=said):
         Outputs.parse(pattern)
 
 
-def test_metadata_is_found_for_the_files_it_names(tmp_path, record_file):
-    other = write(tmp_path / "other.tfrecord", b"")
+@pytest.fixture
+def record_file(tmp_path):
+    return write(tmp_path / "train", FILE)
+
+
+def describe(**settings):
+    return {
+        "settings": {"max_seq_length": 11, "字": 1, **settings},
+        "vocabulary": {"file": "toy.model", "size": 97, "checksum": "c0ffee"},
+        "mask_id": 4,
+        "files": [{"name": "train", "instances": 5, "bytes": len(FILE)}],
+    }
+
+
+def test_metadata_are_found_for_the_files_that_they_name(tmp_path, record_file, monkeypatch):
     metadata_file = record_file + METADATA_SUFFIX
-    write_metadata(metadata_file, describe(record_file, max_predictions_per_seq=7))
-    found = read_metadata([record_file, other])
+    write_metadata(metadata_file, describe())
+    assert "\n" in (tmp_path / "train.records.json").read_text("utf-8").partition("字")[2]
+    found = read_metadata([record_file, write(tmp_path / "other", b"")])
     assert set(found) == {record_file}
     info = found[record_file]
-    assert info.instances == 5
-    assert info.settings == {"max_seq_length": 11, "max_predictions_per_seq": 7}
+    assert (info.instances, info.mask_id, info.metadata_file) == (5, 4, metadata_file)
+    assert info.settings == {"max_seq_length": 11, "字": 1}
     assert info.vocabulary["checksum"] == "c0ffee"
-    assert info.metadata_file == metadata_file
+    monkeypatch.chdir(tmp_path)
+    assert read_metadata(["train"])["train"].instances == 5
 
 
-def test_metadata_is_found_in_the_current_folder(monkeypatch, record_file):
-    monkeypatch.chdir(os.path.dirname(record_file))
-    write_metadata("train.records.json", describe("train.tfrecord"))
-    assert read_metadata(["train.tfrecord"])["train.tfrecord"].instances == 5
-
-
-def test_metadata_of_an_overwritten_file_is_ignored(record_file):
-    write_metadata(record_file + METADATA_SUFFIX, describe(record_file, size=7))
+def test_metadata_of_an_overwritten_file_are_ignored(record_file):
+    write_metadata(record_file + METADATA_SUFFIX, describe())
+    write(Path(record_file), FILE + FRAMES[0])
     assert read_metadata([record_file]) == {}
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("name", "value"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"files": [{}]}',
-        '{"files": [], "settings": 1, "vocabulary": {}}',
-        '{"files": [], "settings": {}, "vocabulary": {"file": "v", "checksum": "c0ffee"}}',
-        '{"files": [], "settings": {}, "vocabulary": {"file": "v", "checksum": "c", "size": "9"}}',
+        ("files", [{}]),
+        ("files", [{"name": "train", "instances": -1, "bytes": 5}]),
+        ("settings", 1),
+        ("settings", {"sentence_objective": 1}),
+        ("vocabulary", {"file": "v", "checksum": "c0ffee"}),
+        ("vocabulary", {"file": "v", "checksum": "c0ffee", "size": "9"}),
+        ("mask_id", "4"),
+        ("mask_id", 97),
     ],
 )
-def test_an_error_names_a_json_file_that_is_not_metadata(record_file, content):
-    path = record_file + METADATA_SUFFIX
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(content)
-    with pytest.raises(ValueError, match=r"train\.tfrecord\.records\.json: not a metadata file"):
+def test_a_json_file_that_is_not_metadata_is_named(record_file, name, value):
+    write_metadata(record_file + METADATA_SUFFIX, describe() | {name: value})
+    with pytest.raises(ValueError, match=r"train\.records\.json: not a metadata file"):
         read_metadata([record_file])
-
-
-def test_metadata_is_readable_json(tmp_path):
-    path = str(tmp_path / "a.records.json")
-    content = {"files": [], "settings": {"字": 1}, "vocabulary": {}}
-    write_metadata(path, content)
-    with open(path, encoding="utf-8") as stream:
-        text = stream.read()
-    assert json.loads(text) == content
-    assert "字" in text
-    assert text.endswith("}\n")

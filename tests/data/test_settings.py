@@ -1,4 +1,4 @@
-"""Settings of the program that creates pre-training data: ranges, and albert_zh's defaults."""
+"""Settings of the data program that depend on each other, and albert_zh's defaults."""
 
 from __future__ import annotations
 
@@ -10,51 +10,47 @@ import pytest
 from albert_tf.data.settings import Settings
 
 PATHS = {"input_file": "text.txt", "output_file": "records"}
+ALBERT_ZH = {"albert_zh_compat": True, "ngram": 1}
+FULL = {"instance_format": "full_sentences"}
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "said"),
     [
         ({"max_seq_length": 4}, "max_seq_length=4: expected 5 or more, for 3 special tokens"),
-        ({"dupe_factor": 0}, "dupe_factor=0: expected 1 or more"),
-        ({"short_seq_prob": 1.5}, "short_seq_prob=1.5: expected 1 or less"),
-        ({"random_seed": -1}, "random_seed=-1: expected 0 or more"),
+        (FULL | {"max_seq_length": 3}, "max_seq_length=3: expected 4 or more, for 2 special"),
         ({"masked_lm_prob": 1.0}, "masked_lm_prob=1.0: expected less than 1"),
-        ({"masked_lm_prob": -0.1}, "masked_lm_prob=-0.1: expected 0 or more"),
-        ({"max_predictions_per_seq": 0}, "max_predictions_per_seq=0: expected 1 or more"),
-        ({"ngram": 0}, "ngram=0: expected 1 or more"),
-        ({"ngram": 10**6}, "ngram=1000000: expected 100 or less"),
-        ({"max_seq_length": 10**11}, "max_seq_length=100000000000: expected 65536 or less"),
-        ({"max_predictions_per_seq": 10**11}, "max_predictions_per_seq=10+: expected 65536 or"),
-        ({"chunk_megabytes": 1e300}, r"chunk_megabytes=1e\+300: expected 1000000.0 or less"),
-        ({"chunk_megabytes": 0}, "chunk_megabytes=0: expected 1e-06 or more"),
-        ({"shuffle_megabytes": 0}, "shuffle_megabytes=0: expected"),
-        ({"num_workers": -1}, "num_workers=-1: expected 1 or more"),
-        ({"input_format": "csv"}, "input_format='csv': expected one of 'sentences', 'documents'"),
-        ({"albert_zh_compat": True}, "cannot be combined with ngram above 1,"),
-        ({"albert_zh_compat": True, "ngram": 1, "do_permutation": True}, "with do_permutation"),
+        (FULL | {"sentence_objective": "sop"}, "'sop' needs pairs, which .*='full_sentences'"),
+        (FULL | {"random_next_sentence": True}, "'nsp' needs pairs"),
         (
-            {"albert_zh_compat": True, "ngram": 1, "random_next_sentence": True},
-            "with sentence_objective=nsp",
+            {"random_next_sentence": True, "sentence_objective": "sop"},
+            "'sop' contradicts random_next_sentence",
         ),
+        ({"albert_zh_compat": True}, "cannot be combined with ngram above 1,"),
+        (ALBERT_ZH | FULL, "cannot be combined with instance_format=full_sentences"),
+        (ALBERT_ZH | {"do_permutation": True}, "with do_permutation"),
+        (ALBERT_ZH | {"random_next_sentence": True}, "with sentence_objective=nsp"),
     ],
 )
-def test_invalid_settings_are_rejected(values, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_that_contradict_each_other_are_refused(values, said):
+    with pytest.raises(ValueError, match=said):
         Settings(**PATHS, **values)
 
 
-def test_googles_flag_for_next_sentence_prediction_is_another_name_of_nsp():
-    assert Settings(**PATHS).objective.abbreviation == "sop"
-    for values in ({}, {"sentence_objective": "nsp"}):
-        assert Settings(**PATHS, random_next_sentence=True, **values).objective.name == (
-            "next_sentence"
-        )
-    with pytest.raises(ValueError, match="'sop' contradicts random_next_sentence, which is Google"):
-        Settings(**PATHS, random_next_sentence=True, sentence_objective="sop")
+@pytest.mark.parametrize(
+    ("values", "objective"),
+    [
+        ({}, "sop"),
+        (FULL, "none"),
+        ({"random_next_sentence": True}, "nsp"),
+        ({"random_next_sentence": True, "sentence_objective": "nsp"}, "nsp"),
+    ],
+)
+def test_the_sentence_objective_follows_from_the_format_and_from_googles_flag(values, objective):
+    assert Settings(**PATHS, **values).objective.abbreviation == objective
 
 
-def test_without_sentencex_the_error_names_the_extra(monkeypatch):
+def test_the_error_names_the_extra_that_splits_sentences(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     Settings(**PATHS)
     with pytest.raises(ValueError, match=r"requires sentencex: .*\[sentences\]"):
@@ -69,12 +65,8 @@ def changes(**values):
     }
 
 
-def test_without_albert_zh_compat_the_defaults_are_googles():
-    assert changes() == {}
-    assert changes(ngram=2) == {"ngram": 2}
-
-
 def test_albert_zh_compat_sets_the_defaults_of_albert_zh():
+    assert changes(ngram=2) == {"ngram": 2}
     expected = {
         "albert_zh_compat": True,
         "segment_chinese_words": True,
@@ -90,19 +82,12 @@ def test_albert_zh_compat_sets_the_defaults_of_albert_zh():
     assert changes(albert_zh_compat=True, **given) == kept
 
 
-def test_non_chinese_turns_off_chinese_words():
-    found = changes(albert_zh_compat=True, non_chinese=True)
-    assert found["non_chinese"]
-    assert "segment_chinese_words" not in found
+def test_non_chinese_turns_off_chinese_words_and_has_no_effect_alone(caplog):
+    assert "segment_chinese_words" not in changes(albert_zh_compat=True, non_chinese=True)
     assert "segment_chinese_words" not in changes(segment_chinese_words=True, non_chinese=True)
-
-
-def test_non_chinese_alone_warns_that_it_has_no_effect(caplog):
+    assert caplog.text == ""
     assert changes(non_chinese=True) == {"non_chinese": True}
     assert "--non_chinese has no effect" in caplog.text
-    caplog.clear()
-    changes(segment_chinese_words=True, non_chinese=True)
-    assert caplog.text == ""
 
 
 def test_sizes_are_converted_to_bytes():

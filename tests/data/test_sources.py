@@ -1,97 +1,150 @@
-"""Sizes and kinds of text files, and their streams."""
+"""Text files of every kind: plain, compressed, or with rows that contain text."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import json
 
+import pyarrow
 import pytest
+from backports import zstd
+from pyarrow import parquet
 
-from albert_tf.data import sources
+from albert_tf.data import corpus, sources
 from albert_tf.data.sources import Source, find_sources, open_source
+from tests.data.conftest import write
 
-TEXT = "one\ntwo 字\n\n".encode() * 40
-
-
-def test_files_are_found_with_their_number_size_and_kind(tmp_path):
-    contents = [TEXT, b"", gzip.compress(TEXT), b"\x1f"]
-    paths = [tmp_path / str(number) for number in range(len(contents))]
-    for path, content in zip(paths, contents, strict=True):
-        path.write_bytes(content)
-    assert find_sources(list(map(str, paths))) == [
-        Source(number, str(path), len(content), is_splittable=number != 2)
-        for number, (path, content) in enumerate(zip(paths, contents, strict=True))
-    ]
+TEXT = "".join(f"line {number} 字\n" for number in range(300)).encode()
+TEXTS = [f"first line {n}\nsecond 字 “{n}”" for n in range(600)]
+ROWS = [{"text": text, "title": f"t{n}"} for n, text in enumerate(TEXTS)]
+TABLE = pyarrow.table({"text": TEXTS, "n": range(600), "title": [f"t{n}" for n in range(600)]})
 
 
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
-        find_sources([str(tmp_path / "nowhere")])
+def pack_bzip2(text):
+    return bz2.compress(text[:99]) + bz2.compress(text[99:])
 
 
-@pytest.mark.parametrize("store", [lambda data: data, gzip.compress])
-def test_the_text_and_the_progress_are_read(tmp_path, store):
-    path = tmp_path / "text"
-    path.write_bytes(store(TEXT))
-    with open_source(str(path)) as (stream, raw):
-        assert stream.read(3) == b"one"
-        assert stream.read() == TEXT[3:]
-        assert raw.tell() == len(store(TEXT))
-
-
-def test_bzip2_is_recognized(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(bz2.compress(TEXT) * 2)
-    assert not find_sources([str(path)])[0].is_splittable
-    with open_source(str(path)) as (stream, _):
-        assert stream.read() == TEXT * 2
-
-
-@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:20] + b"x" * 50])
-def test_a_damaged_bzip2_file_is_named(tmp_path, damage):
-    path = tmp_path / "text"
-    path.write_bytes(damage(bz2.compress(TEXT)))
-    with (
-        pytest.raises(ValueError, match="text: corrupt bzip2 file: "),
-        open_source(str(path)) as (stream, _),
-    ):
-        stream.read()
-
-
-def test_zstandard_is_recognized_with_any_number_of_frames_and_any_window(tmp_path):
-    zstd = pytest.importorskip("backports.zstd")
+def pack_zstandard(text):
+    """Two frames, of which the first has the longest window and not its size in the header."""
     longest = {
         zstd.CompressionParameter.window_log: 31,
         zstd.CompressionParameter.enable_long_distance_matching: 1,
     }
-    compressor = zstd.ZstdCompressor(options=longest)  # without the size in the header
-    content = compressor.compress(TEXT) + compressor.flush() + zstd.compress(TEXT)
-    path = tmp_path / "text"
-    path.write_bytes(content)
-    assert not find_sources([str(path)])[0].is_splittable
-    with open_source(str(path)) as (stream, _):
-        assert stream.read(3) == b"one"
-        assert stream.read() == TEXT[3:] + TEXT
+    compressor = zstd.ZstdCompressor(options=longest)
+    return compressor.compress(text[:99]) + compressor.flush() + zstd.compress(text[99:])
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: data + b"text"])
-def test_a_damaged_zstandard_file_is_named(tmp_path, damage):
-    zstd = pytest.importorskip("backports.zstd")
-    path = tmp_path / "text"
-    path.write_bytes(damage(zstd.compress(TEXT)))
-    with (
-        pytest.raises(ValueError, match="text: corrupt Zstandard file: "),
-        open_source(str(path)) as (stream, _),
-    ):
-        stream.read()
+def pack_parquet(table):
+    stream = io.BytesIO()
+    parquet.write_table(table, stream, row_group_size=70)
+    return stream.getvalue()
 
 
-def test_zstandard_without_its_package_names_the_extra(tmp_path, monkeypatch):
+def pack_arrow(table, new=pyarrow.ipc.new_file):
+    stream = io.BytesIO()
+    with new(stream, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
+    return stream.getvalue()
+
+
+def pack_arrow_stream(table):
+    return pack_arrow(table, pyarrow.ipc.new_stream)
+
+
+def cut(data):
+    return data[: -len(data) // 20]
+
+
+def overwrite(data):
+    return data[:40] + b"x" * 90
+
+
+def read_all(path):
+    with open_source(path) as (stream, _):
+        return stream.read()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, pack_bzip2, pack_zstandard])
+def test_the_text_of_a_file_and_the_progress_are_read(tmp_path, pack):
+    path = write(tmp_path / "text", pack(TEXT))
+    size = len(pack(TEXT))
+    assert find_sources([path, path]) == [
+        Source(number, path, size, is_splittable=pack is bytes) for number in range(2)
+    ]
+    with open_source(path) as (stream, raw):
+        assert stream.read(4) == b"line"
+        assert stream.read() == TEXT[4:]
+        assert raw.tell() == size
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (cut(gzip.compress(TEXT)), "gzip"),
+        (overwrite(gzip.compress(TEXT)), "gzip"),
+        (cut(bz2.compress(TEXT)), "bzip2"),
+        (overwrite(bz2.compress(TEXT)), "bzip2"),
+        (cut(zstd.compress(TEXT)), "Zstandard"),
+        (zstd.compress(TEXT) + b"text", "Zstandard"),
+        (cut(pack_parquet(TABLE)), "Parquet or Arrow"),
+        (cut(pack_arrow_stream(TABLE)), "Parquet or Arrow"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, content, kind):
+    path = write(tmp_path / "text", content)
+    with pytest.raises(ValueError, match=f"text: corrupt {kind} file: "):
+        read_all(path)
+
+
+def test_the_error_names_the_extra_that_reads_zstandard(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "zstd", None)
-    path = tmp_path / "text"
-    path.write_bytes(b"\x28\xb5\x2f\xfd")
-    with (
-        pytest.raises(ValueError, match=r"text: .*albert-tf2\[zstd\]"),
-        open_source(str(path)),
-    ):
-        pass
+    with pytest.raises(ValueError, match=r"text: .*albert-tf2\[zstd\]"):
+        read_all(write(tmp_path / "text", zstd.compress(TEXT)))
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such file"):
+        find_sources([str(tmp_path / "nowhere")])
+    with pytest.raises(FileNotFoundError, match="expected a file, but this is a directory"):
+        find_sources([str(tmp_path)])
+
+
+@pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])
+def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
+    rows = write(tmp_path / "rows", pack(TABLE))
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS]
+    text = write(tmp_path / "rows.jsonl", "".join(lines))
+    assert [json.loads(line) for line in read_all(rows).splitlines()] == ROWS
+    (source,) = find_sources([rows])
+    assert (source.has_rows, source.is_splittable) == (True, False)
+    chunks, expected = (list(corpus.read_chunks([path], 5000, "jsonl")) for path in (rows, text))
+    assert [(c.position, c.checksum) for c in chunks] == [
+        (c.position, c.checksum) for c in expected
+    ]
+    assert len(chunks) > 3
+    for chunk in chunks:
+        (part,) = chunk.parts
+        first = json.loads(part.data.splitlines()[0])
+        assert part.first_line == ROWS.index(first) + 1
+
+
+def test_rows_are_refused_as_another_format(tmp_path):
+    path = write(tmp_path / "rows", pack_parquet(TABLE))
+    with pytest.raises(ValueError, match=r"rows is a .* input format is sentences.*_format=jsonl"):
+        next(corpus.read_chunks([path], 5000))
+
+
+@pytest.mark.parametrize("pack", [pack_parquet, pack_arrow])
+@pytest.mark.parametrize(
+    ("names", "cells", "said"),
+    [
+        (["n", "m"], [1], r"rows: no column contains text; its columns: n \(int64\)"),
+        (["text", "text"], ["a"], "rows: several columns are called 'text'"),
+    ],
+)
+def test_a_file_without_one_column_of_text_is_refused(tmp_path, pack, names, cells, said):
+    table = pyarrow.Table.from_arrays([pyarrow.array(cells)] * 2, names)
+    with pytest.raises(ValueError, match=said):
+        read_all(write(tmp_path / "rows", pack(table)))

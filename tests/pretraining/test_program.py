@@ -1,4 +1,4 @@
-"""Pre-training from Python: Google's losses, resuming, the best checkpoint, and errors."""
+"""Pre-training from Python: Google's losses, the learning rate, checkpoints, and refusals."""
 
 from __future__ import annotations
 
@@ -13,52 +13,74 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.pretraining import record_files
-from albert_tf.pretraining.program import name_optimizer_of_layout
+from albert_tf.pretraining.schedule import choose_learning_rate
+from albert_tf.pretraining.task import PretrainingTask
+from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+from tests.pretraining.conftest import write_batch, write_metadata
 from tests.script_runner import tensors
 from tests.test_modeling import GOLDEN, read_golden
 
 
-def write_batch(path, batch, copies=1):
-    """Writes the rows of a batch of arrays as records."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in list(range(len(batch["input_ids"]))) * copies:
-            feature = {}
-            for name, values in batch.items():
-                if values.dtype == np.float32:
-                    numbers = {"float_list": tf.train.FloatList(value=values[row])}
-                else:
-                    numbers = {"int64_list": tf.train.Int64List(value=values[row])}
-                feature[name] = tf.train.Feature(**numbers)
-            example = tf.train.Example(features=tf.train.Features(feature=feature))
-            writer.write(example.SerializeToString())
-
-
 @pytest.fixture
 def settings(tmp_path):
-    """Returns settings for Google's reference batch, and its records."""
-    write_batch(tmp_path / "train.tfrecord", read_golden("input/"))
+    """Settings for Google's reference batch, and its records."""
     return pretraining.Settings(
         albert_config_file=f"{GOLDEN}/encoder_shared.json",
-        input_file=str(tmp_path / "train.tfrecord"),
+        input_file=write_batch(tmp_path / "train.tfrecord", read_golden("input/")),
         output_dir=str(tmp_path / "out"),
         max_seq_length=20,
         max_predictions_per_seq=5,
+        train_batch_size=6,
         precision="float32",
     )
 
 
 @pytest.fixture
+def evaluating(tmp_path, settings):
+    """Settings for the evaluation of Google's weights."""
+    store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
+    return dataclasses.replace(
+        settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
+    )
+
+
+def test_a_checkpoint_of_google_has_googles_losses(tmp_path, evaluating):
+    result = pretraining.run(evaluating)
+    expected = read_golden("output/")
+    (evaluation,) = result.evaluations
+    for name, key in {"loss": "total_loss", "sentence_order_loss": "sentence_order_loss"}.items():
+        assert evaluation.metrics[name] == pytest.approx(float(expected[key]), rel=1e-5)
+    lines = (tmp_path / "out" / "eval_results.txt").read_text()
+    assert str(result) + "\n" == lines
+    assert [line.split(" = ")[0] for line in lines.splitlines()] == [
+        *("global_step", "loss", "masked_lm_accuracy", "masked_lm_loss"),
+        *("sentence_order_accuracy", "sentence_order_loss"),
+    ]
+    assert not list((tmp_path / "out").glob("*.index"))
+
+
+@pytest.mark.ci
+def test_evaluation_and_training_name_the_file_of_a_bad_record(tmp_path, settings, evaluating):
+    batch = read_golden("input/")
+    batch["masked_lm_positions"][4, 1] = -2
+    write_batch(tmp_path / "train.tfrecord", batch)
+    training = dataclasses.replace(settings, num_train_steps=1, output_dir=f"{tmp_path}/other")
+    for run in (evaluating, training):
+        with pytest.raises(ValueError, match=r"train\.tfrecord: a record .* values out of the"):
+            pretraining.run(run)
+
+
+@pytest.fixture
 def training(tmp_path, settings):
-    """Returns settings of nine steps, evaluated on other records, keeping some checkpoints."""
-    write_batch(tmp_path / "held_out.tfrecord", read_golden("input/"), copies=2)
+    """Settings of nine steps, evaluated on other records, keeping some checkpoints."""
+    held_out = write_batch(tmp_path / "held_out.tfrecord", read_golden("input/"), copies=2)
     return dataclasses.replace(
         settings,
-        eval_input_file=str(tmp_path / "held_out.tfrecord"),
+        eval_input_file=held_out,
         do_eval=True,
         optimizer="adamw",
-        train_batch_size=6,
         eval_batch_size=5,
         learning_rate=0.01,
         num_warmup_steps=1,
@@ -68,187 +90,167 @@ def training(tmp_path, settings):
     )
 
 
-def test_a_checkpoint_of_google_has_googles_losses(tmp_path, settings):
-    store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
-    result = pretraining.run(
-        dataclasses.replace(
-            settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
-        )
-    )
-    expected = read_golden("output/")
-    (evaluation,) = result.evaluations
-    assert evaluation.metrics["loss"] == pytest.approx(float(expected["total_loss"]), rel=1e-5)
-    assert evaluation.metrics["sentence_order_loss"] == pytest.approx(
-        float(expected["sentence_order_loss"]), rel=1e-5
-    )
-    lines = (tmp_path / "out" / "eval_results.txt").read_text()
-    assert str(result) + "\n" == lines
-    assert [line.split(" = ")[0] for line in lines.splitlines()] == [
-        "global_step",
-        "loss",
-        "masked_lm_accuracy",
-        "masked_lm_loss",
-        "sentence_order_accuracy",
-        "sentence_order_loss",
-    ]
-    assert not list((tmp_path / "out").glob("*.index"))
-
-
 @pytest.mark.ci
-@pytest.mark.parametrize("damage", ["content", "position"])
-def test_evaluation_and_training_name_a_bad_record(tmp_path, settings, damage):
-    store.save_checkpoint(str(tmp_path / "google"), read_golden("variable/"))
-    batch = read_golden("input/")
-    if damage == "position":
-        batch["masked_lm_positions"][4, 1] = -2
-    path = tmp_path / "train.tfrecord"
-    write_batch(path, batch)
-    if damage == "content":
-        content = bytearray(path.read_bytes())
-        content[4 * len(content) // 6 + 40] ^= 1
-        path.write_bytes(content)
-    evaluating = dataclasses.replace(
-        settings, do_train=False, do_eval=True, init_checkpoint=f"{tmp_path}/google"
-    )
-    place = r"train\.tfrecord, record 5: " if damage == "content" else r"train\.tfrecord: a record "
-    with pytest.raises(ValueError, match=place) as caught:
-        pretraining.run(evaluating)
-    training = dataclasses.replace(settings, train_batch_size=6, num_train_steps=1)
-    with pytest.raises(ValueError, match=place) as in_training:
-        pretraining.run(dataclasses.replace(training, output_dir=f"{tmp_path}/other"))
-    assert str(in_training.value) == str(caught.value)
-
-
-def assert_is_complete(output_dir, result, settings):
-    """Checks that the loss fell, checkpoints were evaluated, and the best one was kept."""
-    folder = RunFolder(str(output_dir))
+def test_a_run_learns_evaluates_its_checkpoints_once_and_exports_the_best(
+    tmp_path, training, toy_spm_model, caplog
+):
+    result = pretraining.run(training)
+    folder = RunFolder(training.output_dir)
     assert list(folder.checkpoints()) == [4, 8, 9]
+    losses = {evaluation.step: evaluation.metrics["loss"] for evaluation in result.evaluations}
     curve = {row["step"]: row["eval/loss"] for row in folder.metrics() if "eval/loss" in row}
-    assert curve == {e.step: e.metrics["loss"] for e in result.evaluations}
-    assert [e.step for e in result.evaluations] == [0, 4, 8, 9]
-    losses = [evaluation.metrics["loss"] for evaluation in result.evaluations]
-    assert losses[-1] < losses[0] - 0.5
-    best = tensors(output_dir / "model.ckpt-best")["global_step"]
-    assert best == (0, 4, 8, 9)[int(np.argmin(losses))]
+    assert losses == curve
+    assert list(losses) == [0, 4, 8, 9]
+    assert losses[9] < losses[0] - 0.5
+    best = tensors(tmp_path / "out" / "model.ckpt-best")["global_step"]
+    assert best == min(losses, key=losses.get)
     found_out = {"sentence_objective": "sop", "precision": "float32"}
-    assert folder.record.settings == json.loads(json.dumps(settings.to_dict())) | found_out
+    assert folder.record.settings == json.loads(json.dumps(training.to_dict())) | found_out
+    assert "training data" in folder.record.files
     assert folder.record.task == {"selection_metric": "masked_lm_accuracy"}
 
-
-@pytest.mark.ci
-def test_a_run_evaluates_its_checkpoints_once_wherever_the_records_are(tmp_path, training, caplog):
-    before = pretraining.run(training)
-    assert_is_complete(tmp_path / "out", before, training)
+    # Again, with records that were moved.
     curves = (tmp_path / "out" / "metrics.jsonl").read_bytes()
     moved = tmp_path / "moved"
     moved.mkdir()
     for name in ("train.tfrecord", "held_out.tfrecord"):
-        shutil.copyfile(tmp_path / name, moved / name)  # with another time
+        shutil.copyfile(tmp_path / name, moved / name)
     inputs = {"input_file": f"{moved}/train.tfrecord", "eval_input_file": f"{moved}/held*"}
     caplog.clear()
-    assert pretraining.run(dataclasses.replace(training, **inputs)) == before
+    assert pretraining.run(dataclasses.replace(training, **inputs)) == result
     assert (tmp_path / "out" / "metrics.jsonl").read_bytes() == curves
     assert "evaluated" not in caplog.text
 
-
-def write_vocabulary(path, checksum):
-    """Writes metadata that names the vocabulary of the six records of a file."""
-    entry = {"name": path.name, "instances": 6, "bytes": path.stat().st_size}
-    vocabulary = {"size": 40, "checksum": checksum * 64, "file": f"{checksum}.model"}
-    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
-    path.with_suffix(".records.json").write_text(json.dumps(metadata))
-
-
-def test_records_of_another_vocabulary_are_rejected(tmp_path, settings):
-    (tmp_path / "out").mkdir()
-    first, second = tmp_path / "train.tfrecord", tmp_path / "second.tfrecord"
-    second.write_bytes(first.read_bytes())
-    write_vocabulary(first, "a")
-    write_vocabulary(second, "b")
-    store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-9"), read_golden("variable/"))
-    known = record_files.find_vocabulary(record_files.find_record_files([str(first)], {}))
-    RunFolder(str(tmp_path / "out")).write_record(known)
-    settings = dataclasses.replace(settings, train_batch_size=6, do_eval=True)
-    with pytest.raises(ValueError, match="created with different vocabularies: "):
-        pretraining.run(dataclasses.replace(settings, eval_input_file=str(second)))
-    other = dataclasses.replace(settings, input_file=str(second))
-    with pytest.raises(ValueError, match=r"(?s)with other settings.*a\.model.*b\.model"):
-        pretraining.run(other)
-    with pytest.raises(ValueError, match=r"(?s)another vocabulary:.*a\.mod.*b\.model"):
-        pretraining.run(dataclasses.replace(other, do_train=False))
+    exporting = {"do_train": False, "do_eval": False, "export_dir": f"{tmp_path}/export"}
+    shutil.copy(toy_spm_model, tmp_path / "out" / "toy.model")
+    pretraining.run(dataclasses.replace(training, **exporting))
+    (export,) = (tmp_path / "export").iterdir()
+    assert {path.name for path in (export / "assets.extra").iterdir()} == {
+        *("albert_config.json", "toy.model")
+    }
+    text = "the river is wide."
+    expected = albert_tf.load_predictor(training.output_dir, pooling="pooled")(text)
+    texts = {"text_a": tf.constant([text]), "text_b": tf.constant([""])}
+    found = tf.saved_model.load(str(export)).signatures["texts"](**texts)["pooled"]
+    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "said"),
     [
         ({"do_train": False}, "nothing to do"),
         ({"use_tpu": True}, "--use_tpu"),
         ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
-        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
+        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records in 1"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),
-        ({"train_batch_size": 6, "init_checkpoint": "none"}, "none: no such checkpoint"),
+        ({"init_checkpoint": "none"}, "none: no such checkpoint"),
+        ({"masked_lm_budget": 3}, "masked_lm_budget=3: expected 0"),
+        ({"masked_lm_prob": 0.3}, "masked_lm_prob=0.3 has no effect, because the records"),
+        ({"dynamic_masking": True, "masked_lm_prob": 0.0}, "masks nothing"),
     ],
 )
-def test_invalid_combinations_are_rejected_before_training(tmp_path, settings, changes, message):
-    with pytest.raises((ValueError, OSError), match=message):
+def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes, said):
+    with pytest.raises((ValueError, OSError), match=said):
         pretraining.run(dataclasses.replace(settings, **changes))
     assert not list(tmp_path.glob("out/*.index"))
 
 
-def test_a_checkpoint_that_lacks_a_variable_is_rejected(tmp_path, settings):
-    weights = read_golden("variable/")
-    del weights["bert/pooler/dense/kernel"]
-    store.save_checkpoint(str(tmp_path / "part"), weights)
-    settings = dataclasses.replace(settings, init_checkpoint=f"{tmp_path}/part", train_batch_size=6)
-    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel is missing"):
-        pretraining.run(settings)
-    with pytest.raises(ValueError, match=r"bert/pooler/dense/kernel is missing"):
-        pretraining.run(dataclasses.replace(settings, do_train=False, do_eval=True))
+@pytest.mark.parametrize(
+    ("changes", "lengths", "size", "said"),
+    [
+        ({}, (11, 7), 97, None),
+        ({}, (12, 7), 97, r"input_ids has 11 values, but --max_seq_length=12\."),
+        ({}, (11, 8), 97, r"has 7 values, but --max_predictions_per_seq=8\."),
+        ({"vocab_size": 50}, (11, 7), 50, r"ids contains \d+, expected 0 to 49 .* vocab_size=50"),
+        ({}, (11, 7), 98, r"vocabulary of 98 entries.* vocab_size=97.*x\.model"),
+    ],
+)
+def test_records_have_to_fit_the_model(
+    tmp_path, tiny_config, tiny_batch, caplog, changes, lengths, size, said
+):
+    path = tmp_path / "train.tfrecord"
+    write_batch(path, tiny_batch)
+    write_metadata(path, 5, size=size)
+    task = PretrainingTask(dataclasses.replace(tiny_config, **changes), *lengths)
+    if said is None:
+        (file,) = task.find_records(f"{tmp_path}/*", "input_file")
+        assert file.num_records == 5
+        assert not caplog.records
+        write_batch(path, tiny_batch | {"masked_lm_weights": np.zeros((5, 7), np.float32)})
+        task.find_records(str(path), "input_file")
+        assert f"{path}: the first record has no masked tokens" in caplog.text
+        return
+    with pytest.raises(ValueError, match=said):
+        task.find_records(str(path), "input_file")
+
+
+@pytest.mark.parametrize("weight", [0.25, 0.0])
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_losses_follow_the_formula(tiny_config, tiny_batch, objective, weight):
+    name = {"sop": "sentence_order", "nsp": "next_sentence"}.get(objective)
+    task = PretrainingTask(tiny_config, SEQ_LENGTH, MAX_PREDICTIONS, objective, weight)
+    assert ("next_sentence_labels" in task.features) == (name is not None)
+    rng = np.random.default_rng(3)
+    words = rng.normal(size=(BATCH_SIZE, MAX_PREDICTIONS, 97)).astype(np.float32)
+    order = rng.normal(size=(BATCH_SIZE, 2)).astype(np.float32)
+    labels, weights = tiny_batch["masked_lm_ids"], tiny_batch["masked_lm_weights"]
+    labels += 9 * (weights == 0)  # labels without weight do not count
+    targets = tiny_batch["next_sentence_labels"]
+    outputs = {"masked_lm_logits": tf.constant(words)}
+    outputs |= {f"{name}_logits": tf.constant(order)} if name else {}
+    batch = {k: tf.constant(v) for k, v in tiny_batch.items() if k in task.features}
+    loss, sums = task.loss(outputs, batch)
+
+    def cross_entropy(logits, labels):
+        log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return -np.take_along_axis(log_probabilities, labels[..., None], -1)[..., 0]
+
+    word_loss = (cross_entropy(words, labels) * weights).sum()
+    order_losses = cross_entropy(order, targets[:, 0])
+    expected = word_loss / (weights.sum() + 1e-5) + weight * order_losses.mean() * bool(name)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    hits = ((words.argmax(-1) == labels) * weights).sum()
+    expected = {
+        "masked_lm_loss": [word_loss, weights.sum()],
+        "masked_lm_accuracy": [hits, weights.sum()],
+    }
+    if name:
+        right = (order.argmax(-1) == targets[:, 0]).sum()
+        expected[f"{name}_loss"] = [order_losses.sum(), BATCH_SIZE]
+        expected[f"{name}_accuracy"] = [right, BATCH_SIZE]
+    assert {name: [float(x) for x in pair] for name, pair in sums.items()} == {
+        name: pytest.approx(pair, rel=1e-5) for name, pair in expected.items()
+    }
+
+
+def test_results_are_blocks_of_sorted_lines(tmp_path, tiny_config):
+    task = PretrainingTask(tiny_config, SEQ_LENGTH, MAX_PREDICTIONS)
+    results = [
+        Evaluation(step, {"loss": loss}, "a", "records", precision="bfloat16")
+        for step, loss in ((2, 1.5), (4, 1.25))
+    ]
+    task.write_evaluations(RunFolder(str(tmp_path)), results)
+    first, *others = (tmp_path / "eval_results.txt").read_text().splitlines()
+    assert first.startswith("# Computed in bfloat16; ")
+    assert others == ["global_step = 2", "loss = 1.5", "global_step = 4", "loss = 1.25"]
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "layout", "is_named"),
+    ("rate", "batch_size", "advised"),
     [
-        ("lamb", "albert_zh", True),
-        ("lamb", "google", False),
-        ("lamb_albert_zh", "albert_zh", False),
-        ("adamw", "albert_zh", False),
+        (0.00176, 32, "0.000156"),
+        (0.00176, 1024, "0.00088"),
+        (0.00176, 1025, None),
+        (0.001, 32, None),
     ],
 )
-def test_googles_lamb_with_albert_zhs_layout_names_albert_zhs(
-    settings, tiny_config, caplog, optimizer, layout, is_named
+def test_the_learning_rate_is_scaled_to_the_batch_size_or_a_warning_says_to_which(
+    settings, caplog, rate, batch_size, advised
 ):
-    caplog.set_level("INFO", logger="absl")
-    config = dataclasses.replace(tiny_config, layout=layout, num_hidden_groups=1)
-    name_optimizer_of_layout(dataclasses.replace(settings, optimizer=optimizer), config)
-    assert ("--optimizer=lamb_albert_zh" in caplog.text) == is_named
-
-
-@pytest.mark.ci
-def test_the_best_checkpoint_is_exported_for_texts_and_tokens(tmp_path, training, toy_spm_model):
-    pretraining.run(training)
-    shutil.copy(toy_spm_model, tmp_path / "out" / "toy.model")
-    values = {"do_train": False, "do_eval": False, "export_dir": f"{tmp_path}/export"}
-    pretraining.run(dataclasses.replace(training, **values))
-    (folder,) = (tmp_path / "export").iterdir()
-    assert {path.name for path in (folder / "assets.extra").iterdir()} == {
-        *("albert_config.json", "toy.model")
-    }
-    served = tf.saved_model.load(str(folder)).signatures
-    text = "the river is wide."
-    expected = albert_tf.load_predictor(str(tmp_path / "out"), pooling="pooled")(text)
-    found = served["texts"](text_a=tf.constant([text]), text_b=tf.constant([""]))["pooled"]
-    np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
-    assert albert_tf.load_predictor(str(folder), "fill_mask")("the [MASK] is wide.")["masks"]
-
-
-@pytest.mark.ci
-def test_an_export_without_a_vocabulary_takes_tokens_alone(tmp_path, settings, caplog):
-    (tmp_path / "out").mkdir()
-    shutil.copy(settings.albert_config_file, tmp_path / "out" / "albert_config.json")
-    store.save_checkpoint(str(tmp_path / "out" / "model.ckpt-best"), read_golden("variable/"))
-    values = {"do_train": False, "export_dir": f"{tmp_path}/export"}
-    pretraining.run(dataclasses.replace(settings, **values))
-    assert "has no vocabulary, so the export takes no texts" in caplog.text
-    (folder,) = (tmp_path / "export").iterdir()
-    assert "texts" not in tf.saved_model.load(str(folder)).signatures
+    settings = dataclasses.replace(settings, learning_rate=rate, train_batch_size=batch_size)
+    assert choose_learning_rate(settings) == rate
+    assert bool(caplog.messages) == bool(advised)
+    for warning in caplog.messages:
+        assert f"--scale_learning_rate, or --learning_rate={advised}." in warning
+    scaled = choose_learning_rate(dataclasses.replace(settings, scale_learning_rate=True))
+    assert scaled == pytest.approx(rate * (batch_size / 4096) ** 0.5)
