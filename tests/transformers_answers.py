@@ -41,6 +41,10 @@ def create(case):
     for name, value in model.named_parameters():
         scale = 1.0 if "embeddings.weight" in name else 0.3
         value.data.copy_(("orm.weight" in name) + scale * torch.randn_like(value))
+    if config.embedding_size == config.hidden_size:  # Google's ALBERT then has no projection
+        mapping = model.base_model.encoder.embedding_hidden_mapping_in
+        torch.nn.init.eye_(mapping.weight)
+        torch.nn.init.zeros_(mapping.bias)
     if case["class"] == "AlbertForSequenceClassification":
         standardize(model.eval(), tokenizer, case["rows"])
     model = model.to(getattr(torch, case["dtype"]))
