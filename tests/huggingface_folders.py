@@ -1,8 +1,10 @@
-"""Tokenizers of small vocabularies, in folders as `transformers` writes them."""
+"""Tokenizers of small vocabularies, in folders as `transformers` writes them, and how it is run."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 
 from sentencepiece import sentencepiece_model_pb2
 
@@ -165,3 +167,17 @@ def write_unigram(folder, lower=True, accents=False, more=(), **options):
 
 def write_wordpiece(folder, lower=True, **options):
     write_tokenizer(folder, wordpiece_json(lower), BERT_CONFIG | {"do_lower_case": lower} | options)
+
+
+def run(python, code, *arguments):
+    """Runs code in another Python without this one's packages; returns its output."""
+    environment = {n: x for n, x in os.environ.items() if n != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-c", code, *map(str, arguments)],
+        env=environment | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -1,31 +1,17 @@
-"""AlbertConfig: reading, writing and validation."""
+"""AlbertConfig: Google's, albert_zh's and Hugging Face's files, and what is refused."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
-GOOGLE_KEYS = {
-    "attention_probs_dropout_prob",
-    "embedding_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "hidden_size",
-    "initializer_range",
-    "inner_group_num",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_groups",
-    "num_hidden_layers",
-    "type_vocab_size",
-    "vocab_size",
-}
+# The keys by which brightmart's configs are known, and no other of Google's.
 ALBERT_ZH = {
     "vocab_size": 97,
     "embedding_size": 8,
@@ -37,11 +23,11 @@ ALBERT_ZH = {
     "pooler_fc_size": 768,
     "pooler_type": "first_token_transform",
 }
+HUGGING_FACE = {"model_type": "albert"}
 
 
 def test_defaults_are_googles():
-    config = AlbertConfig(vocab_size=30000)
-    assert config.to_dict() == {
+    assert AlbertConfig(vocab_size=30000).to_dict() == {
         "vocab_size": 30000,
         "embedding_size": 128,
         "hidden_size": 4096,
@@ -57,134 +43,45 @@ def test_defaults_are_googles():
         "type_vocab_size": 2,
         "initializer_range": 0.02,
     }
-    assert (config.layout, config.ln_type) == ("google", "postln")
 
 
-def test_a_config_cannot_be_changed(tiny_config):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        tiny_config.hidden_size = 24
-
-
-def test_a_written_config_is_read_back_unchanged(tiny_config, tmp_path):
-    path = str(tmp_path / "albert_config.json")
-    tiny_config.to_json_file(path)
-    assert AlbertConfig.from_json_file(path) == tiny_config
-    assert AlbertConfig.from_dict(tiny_config.to_dict()) == tiny_config
-    assert set(json.loads((tmp_path / "albert_config.json").read_text())) == GOOGLE_KEYS
-
-
-@pytest.mark.parametrize("ln_type", ["postln", "preln"])
-def test_albert_zhs_configs_are_recognized_and_read_back_unchanged(ln_type, tmp_path):
-    config = AlbertConfig.from_dict({**ALBERT_ZH, "ln_type": ln_type})
-    assert (config.layout, config.ln_type) == ("albert_zh", ln_type)
+@pytest.mark.parametrize(
+    ("values", "layout", "ln_type"),
+    [
+        (TINY_SHAPE, "google", "postln"),
+        (ALBERT_ZH | {"num_hidden_groups": 1}, "google", "postln"),
+        (ALBERT_ZH, "albert_zh", "postln"),
+        (ALBERT_ZH | {"ln_type": None}, "albert_zh", "postln"),
+        (ALBERT_ZH | {"ln_type": "postln"}, "albert_zh", "postln"),
+        (ALBERT_ZH | {"ln_type": "preln"}, "albert_zh", "preln"),
+    ],
+)
+def test_the_layout_follows_from_the_keys_and_is_read_back(values, layout, ln_type, tmp_path):
+    before = dict(values)
+    config = AlbertConfig.from_dict(values)
+    assert (config.layout, config.ln_type) == (layout, ln_type)
+    assert values == before
     path = str(tmp_path / "albert_config.json")
     config.to_json_file(path)
     assert AlbertConfig.from_json_file(path) == config
 
 
-@pytest.mark.parametrize("missing", [{}, {"ln_type": None}])
-def test_an_albert_zh_config_defaults_to_post_ln(missing):
-    config = AlbertConfig.from_dict({**ALBERT_ZH, **missing})
-    assert (config.layout, config.ln_type) == ("albert_zh", "postln")
-
-
-def test_a_config_with_googles_sharing_keys_is_googles():
-    assert AlbertConfig.from_dict({**ALBERT_ZH, "num_hidden_groups": 1}).layout == "google"
-
-
 def test_googles_obsolete_keys_are_ignored():
-    historic = {
-        "down_scale_factor": 1,
-        "net_structure_type": 0,
-        "gap_size": 0,
-        "num_memory_blocks": 0,
-        "layers_to_keep": [],
-    }
-    assert AlbertConfig.from_dict({**TINY_SHAPE, **historic}) == AlbertConfig(**TINY_SHAPE)
+    obsolete = ("down_scale_factor", "net_structure_type", "gap_size", "num_memory_blocks")
+    values = TINY_SHAPE | dict.fromkeys(obsolete, 0) | {"layers_to_keep": []}
+    assert AlbertConfig.from_dict(values) == AlbertConfig(**TINY_SHAPE)
 
 
-def test_hugging_faces_config_can_be_read(tmp_path):
-    values = {
-        "architectures": ["AlbertForMaskedLM"],
-        "attention_probs_dropout_prob": 0,
-        "bos_token_id": 2,
-        "classifier_dropout_prob": 0.1,
-        "down_scale_factor": 1,
-        "embedding_size": 128,
-        "eos_token_id": 3,
-        "gap_size": 0,
-        "hidden_act": "gelu_new",
-        "hidden_dropout_prob": 0,
-        "hidden_size": 768,
-        "id2label": {"0": "negative", "1": "positive"},
-        "initializer_range": 0.02,
-        "inner_group_num": 1,
-        "intermediate_size": 3072,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": 512,
-        "model_type": "albert",
-        "net_structure_type": 0,
-        "num_attention_heads": 12,
-        "num_hidden_groups": 1,
-        "num_hidden_layers": 12,
-        "pad_token_id": 0,
-        "type_vocab_size": 2,
-        "vocab_size": 30000,
-    }
-    base = AlbertConfig(
-        vocab_size=30000,
-        hidden_size=768,
-        intermediate_size=3072,
-        num_attention_heads=12,
-        num_hidden_layers=12,
-    )
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(values))
-    assert AlbertConfig.from_json_file(str(path)) == base
-    del values["model_type"]  # as in the first configs of 2019
-    assert AlbertConfig.from_dict(values) == base
-
-
-def test_hugging_faces_defaults_are_used():
-    config = AlbertConfig.from_dict({"model_type": "albert"})
-    assert config == AlbertConfig(vocab_size=30000)
-
-
-def test_the_exact_gelu_causes_a_warning(caplog):
-    assert (
-        AlbertConfig.from_dict({"model_type": "albert", "hidden_act": "gelu"}).hidden_act == "gelu"
-    )
+def test_hugging_faces_configs_are_read_with_its_defaults(caplog):
+    others = {"bos_token_id": 2, "classifier_dropout_prob": 0.1, "id2label": {"0": "no"}}
+    written = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12, "hidden_size": 768}
+    expected = AlbertConfig(vocab_size=30000, hidden_size=768)
+    for mark in (HUGGING_FACE, {"architectures": ["AlbertForMaskedLM"]}):  # the second: in 2019
+        assert AlbertConfig.from_dict(mark | others | written) == expected
+    assert AlbertConfig.from_dict(HUGGING_FACE) == AlbertConfig(vocab_size=30000)
+    assert not caplog.messages
+    assert AlbertConfig.from_dict(HUGGING_FACE | {"hidden_act": "gelu"}).hidden_act == "gelu"
     assert "Hugging Face computes with erf" in caplog.text
-
-
-def without(values, name):
-    return {key: value for key, value in values.items() if key != name}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (without(ALBERT_ZH, "embedding_size"), "BERT config"),
-        (without(TINY_SHAPE, "vocab_size"), "'vocab_size' is missing"),
-        ({**TINY_SHAPE, "hiden_size": 12}, "unknown key.*'hiden_size'.*Known: .*hidden_size"),
-        ({"model_type": "bert"}, "model_type is 'bert'"),
-        ({"architectures": ["BertModel"]}, r"architectures is \['BertModel'\]"),
-        ({"model_type": "albert", "layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: only 1e-12"),
-        ({"model_type": "albert", "layer_norm_eps": "small"}, "layer_norm_eps='small': "),
-        ({"model_type": "albert", "hidden_act": "silu"}, "hidden_act='silu': expected one of gelu"),
-        ({"model_type": "albert", "hidden_act": []}, r"hidden_act=\[\]: expected one of gelu"),
-    ],
-)
-def test_configs_of_other_models_are_rejected(values, message):
-    with pytest.raises(ValueError, match=message):
-        AlbertConfig.from_dict(values)
-
-
-def test_from_dict_does_not_change_its_argument():
-    values = {**ALBERT_ZH, "hidden_act": "", "ln_type": None}
-    before = dict(values)
-    AlbertConfig.from_dict(values)
-    assert values == before
 
 
 @pytest.mark.parametrize("linear", ["", None, "linear"])
@@ -193,58 +90,53 @@ def test_no_activation_means_linear(linear):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "said"),
     [
-        ({"hidden_size": 13}, r"hidden_size=13 is not a multiple of num_attention_heads=4"),
-        ({"num_hidden_groups": 0}, r"num_hidden_groups=0: expected an integer of 1 or more"),
-        ({"num_hidden_layers": 0}, r"num_hidden_layers=0: expected an integer of 1 or more"),
-        ({"vocab_size": -1}, r"vocab_size=-1: expected an integer of 1 or more"),
-        ({"vocab_size": "97"}, r"vocab_size='97': expected an integer"),
-        ({"embedding_size": 8.0}, r"embedding_size=8\.0: expected an integer"),
-        ({"type_vocab_size": True}, r"type_vocab_size=True: expected an integer"),
-        ({"hidden_dropout_prob": 1}, r"hidden_dropout_prob=1 is not in \[0, 1\)"),
-        ({"attention_probs_dropout_prob": -0.1}, r"attention_probs_dropout_prob=-0\.1 is not in"),
-        ({"hidden_dropout_prob": "0.1"}, r"hidden_dropout_prob='0\.1': expected a number"),
-        ({"hidden_act": "swish"}, r"hidden_act='swish': expected one of gelu, relu, tanh, linear"),
-        ({"hidden_act": []}, r"hidden_act=\[\]: expected one of gelu"),
-        ({"hidden_act": 0}, r"hidden_act=0: expected one of gelu"),
-        ({"hidden_act": False}, r"hidden_act=False: expected one of gelu"),
-        ({"initializer_range": float("nan")}, r"initializer_range=nan: expected a finite number"),
-        ({"initializer_range": float("inf")}, r"initializer_range=inf: expected a finite number"),
-        ({"initializer_range": -1}, r"initializer_range=-1: expected a finite number of 0 or more"),
-        ({"initializer_range": 10**400}, r"initializer_range=10+…: expected a finite number of 0"),
-        ({"hidden_dropout_prob": float("nan")}, r"hidden_dropout_prob=nan is not in \[0, 1\)"),
-        ({"num_hidden_layers": 2**31}, r"num_hidden_layers=2147483648: expected at most 21474836"),
-        ({"layout": "hugging_face"}, r"layout='hugging_face': expected one of google, albert_zh"),
-        ({"ln_type": "preln", "layout": "google"}, r'"preln" requires the layout "albert_zh"'),
-        ({"layout": "albert_zh"}, r'layout "albert_zh" requires num_hidden_groups=1'),
+        ({"vocab_size": 97, "hidden_size": 12, "pooler_fc_size": 768}, "this is a BERT config"),
+        ({"hidden_size": 12}, "'vocab_size' is missing"),
+        (TINY_SHAPE | {"hiden_size": 12}, "unknown keys 'hiden_size'. Known: "),
+        ({"model_type": "bert"}, "model_type is 'bert'"),
+        ({"architectures": ["BertModel"]}, "architectures is ['BertModel']"),
+        (HUGGING_FACE | {"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: only 1e-12"),
+        (HUGGING_FACE | {"hidden_act": "silu"}, "hidden_act='silu': expected one of gelu"),
+        (TINY_SHAPE | {"hidden_size": 13}, "hidden_size=13 is not a multiple of num_attention"),
+        (TINY_SHAPE | {"num_hidden_groups": 0}, "num_hidden_groups=0: expected an integer of 1"),
+        (TINY_SHAPE | {"num_hidden_layers": 0}, "num_hidden_layers=0: expected an integer of 1"),
+        (TINY_SHAPE | {"num_hidden_layers": 2**31}, "num_hidden_layers=2147483648: expected at"),
+        (TINY_SHAPE | {"vocab_size": "97"}, "vocab_size='97': expected an integer"),
+        (TINY_SHAPE | {"type_vocab_size": True}, "type_vocab_size=True: expected an integer"),
+        (TINY_SHAPE | {"hidden_dropout_prob": 1}, "hidden_dropout_prob=1 is not in [0, 1)"),
+        (TINY_SHAPE | {"attention_probs_dropout_prob": -0.1}, "prob=-0.1 is not in [0, 1)"),
+        (TINY_SHAPE | {"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob='0.1': expected a num"),
+        (TINY_SHAPE | {"hidden_act": "swish"}, "hidden_act='swish': expected one of gelu, relu"),
+        (TINY_SHAPE | {"hidden_act": False}, "hidden_act=False: expected one of gelu"),
+        (TINY_SHAPE | {"initializer_range": float("nan")}, "initializer_range=nan: expected a fin"),
+        (TINY_SHAPE | {"initializer_range": -1}, "initializer_range=-1: expected a finite number"),
+        (TINY_SHAPE | {"initializer_range": 10**400}, "initializer_range=10"),
+        (TINY_SHAPE | {"layout": "hugging_face"}, "layout='hugging_face': expected one of google"),
+        (TINY_SHAPE | {"ln_type": "preln", "layout": "google"}, '"preln" requires the layout'),
+        (TINY_SHAPE | {"layout": "albert_zh"}, 'layout "albert_zh" requires num_hidden_groups=1'),
     ],
 )
-def test_invalid_values_are_rejected_with_the_value(values, message):
-    with pytest.raises(ValueError, match=message):
-        AlbertConfig.from_dict({**TINY_SHAPE, **values})
+def test_other_models_and_invalid_values_are_refused(values, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        AlbertConfig.from_dict(values)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "said"),
     [
         ("{", r"broken\.json: not JSON: Expecting property name"),
         ("[1]", r"broken\.json: expected a JSON object, got list"),
-        ('{"vocab_size": 0}', r"broken\.json: vocab_size=0"),
-        ('{"vocab_size": 9, "x": 1}', r"broken\.json: unknown key"),
-        ('{"vocab_size": 9, "initializer_range": NaN}', r"broken\.json: initializer_range=nan"),
+        (json.dumps({"vocab_size": 0}), r"broken\.json: vocab_size=0"),
+        (None, r"broken\.json: no such file"),
     ],
 )
-def test_the_name_of_a_broken_file_is_reported(content, message, tmp_path):
-    path = tmp_path / "broken.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=message):
-        AlbertConfig.from_json_file(str(path))
-
-
-def test_the_name_of_a_missing_file_is_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no\.json: no such file"):
-        AlbertConfig.from_json_file(str(tmp_path / "no.json"))
+def test_a_file_that_is_refused_is_named(content, said, tmp_path):
+    if content is not None:
+        (tmp_path / "broken.json").write_text(content)
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        AlbertConfig.from_json_file(str(tmp_path / "broken.json"))
 
 
 @pytest.mark.parametrize(
@@ -263,24 +155,8 @@ def test_consecutive_layers_share_a_group(layers, groups, expected):
     assert [config.group_of_layer(layer) for layer in range(layers)] == expected
 
 
-def test_only_googles_layout_needs_no_projection_for_equal_sizes(tiny_config):
-    assert tiny_config.has_embedding_projection
-    assert not dataclasses.replace(tiny_config, embedding_size=12).has_embedding_projection
-    same_widths = {**ALBERT_ZH, "embedding_size": 12, "ln_type": "postln"}
-    assert AlbertConfig.from_dict(same_widths).has_embedding_projection
-
-
-def test_released_configs_can_be_read(shared):
-    paths = sorted((shared / "released").glob("*/albert_config*.json"))
-    assert paths
-    for path in paths:
-        config = AlbertConfig.from_json_file(str(path))
-        brightmart = "brightmart" in path.parent.name
-        assert config.layout == ("albert_zh" if brightmart else "google"), path
-
-
-def test_a_sequence_longer_than_the_position_embeddings_is_rejected():
-    config = AlbertConfig(**TINY_SHAPE | {"max_position_embeddings": 11})
+def test_a_sequence_longer_than_the_position_embeddings_is_refused(tiny_config):
+    config = dataclasses.replace(tiny_config, max_position_embeddings=11)
     config.check_length(11)
     with pytest.raises(ValueError, match=r"--max_seq_length=12 is larger than the model.s max_"):
         config.check_length(12)

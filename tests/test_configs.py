@@ -1,16 +1,14 @@
-"""The JSON files of configs/: readable, in Google's keys, and of the published sizes."""
+"""The models in configs/, of Google's shapes and published sizes, and how their names are found."""
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
+from albert_tf import costs, included
 from albert_tf.config import AlbertConfig
 from tests.conftest import ROOT
 
 PATHS = sorted((ROOT / "configs").glob("*.json"))
-NAMES = [path.stem for path in PATHS]
 SIZES = ("base", "large", "xlarge", "xxlarge")
 ENGLISH = [f"albert_{size}{version}" for size in SIZES for version in ("", "_v2")]
 CHINESE = [f"albert_{size}_zh" for size in ("tiny", "small", *SIZES)]
@@ -30,83 +28,41 @@ PUBLISHED = {
 }
 
 
-def dense(inputs, outputs):
-    return inputs * outputs + outputs
-
-
-def count_parameters(config):
-    """Parameters in closed form: encoder and pooler, and the same with the pre-training heads."""
-    V, E, H, I = (  # noqa: E741
-        config.vocab_size,
-        config.embedding_size,
-        config.hidden_size,
-        config.intermediate_size,
-    )
-    norm = 2
-    tables = (V + config.type_vocab_size + config.max_position_embeddings) * E + norm * E
-    mapping = dense(E, H) if config.has_embedding_projection else 0
-    attention = 4 * dense(H, H) + norm * H
-    feed_forward = dense(H, I) + dense(I, H) + norm * H
-    groups = {config.group_of_layer(layer) for layer in range(config.num_hidden_layers)}
-    shared = len(groups) * config.inner_group_num * (attention + feed_forward)
-    encoder = tables + mapping + shared + dense(H, H)
-    heads = dense(H, E) + norm * E + V + dense(H, 2)
-    return encoder, encoder + heads
-
-
 def load(name):
-    return AlbertConfig.from_json_file(str(ROOT / "configs" / f"{name}.json"))
+    return AlbertConfig.from_json_file(name)
 
 
-def test_every_released_shape_is_there():
-    assert set(ENGLISH + CHINESE + ["albert_demo", "albert_mini_en", "albert_small_en"]) == set(
-        NAMES
-    )
+def differences(first, second):
+    """The values of the second config that are others in the first."""
+    before, after = load(first).to_dict(), load(second).to_dict()
+    return {key: after[key] for key in before if before[key] != after[key]}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
-def test_files_hold_googles_keys_and_nothing_else(path, tmp_path):
-    config = AlbertConfig.from_json_file(str(path))
-    assert config.layout == "google"
-    config.to_json_file(str(tmp_path / "again.json"))
-    assert path.read_text() == (tmp_path / "again.json").read_text()
+def test_every_released_shape_is_there_with_googles_keys(tmp_path):
+    own = ["albert_demo", "albert_mini_en", "albert_small_en"]
+    assert {path.stem for path in PATHS} == {*ENGLISH, *CHINESE, *own}
+    for path in PATHS:
+        load(str(path)).to_json_file(str(tmp_path / "again.json"))
+        assert path.read_text() == (tmp_path / "again.json").read_text()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_parameter_counts_are_the_published_ones(name):
-    encoder, with_heads = count_parameters(load(name))
-    published_encoder, published_with_heads = PUBLISHED[name]
-    assert encoder == published_encoder
-    assert published_with_heads in (None, with_heads)
-
-
-@pytest.mark.parametrize("name", ENGLISH)
-def test_english_models_have_the_english_vocabulary(name):
-    assert load(name).vocab_size == 30000
-
-
-@pytest.mark.parametrize("name", CHINESE)
-def test_chinese_models_have_berts_chinese_vocabulary_and_no_dropout(name):
-    config = load(name)
-    assert config.vocab_size == 21128
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0, 0)
+    encoder, with_heads = PUBLISHED[name]
+    assert load(name).num_weights == encoder
+    assert with_heads in (None, costs.count_parameters(load(name)))
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_version_2_differs_from_version_1_in_dropout_alone(size):
-    first, second = load(f"albert_{size}").to_dict(), load(f"albert_{size}_v2").to_dict()
-    different = {key for key in first if first[key] != second[key]}
-    dropouts = {"hidden_dropout_prob", "attention_probs_dropout_prob"}
-    assert different == (set() if size == "xxlarge" else dropouts)
-    assert {second[key] for key in dropouts} == {0.0}
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_chinese_models_differ_from_english_ones_where_googles_do(size):
-    english, chinese = load(f"albert_{size}_v2").to_dict(), load(f"albert_{size}_zh").to_dict()
-    different = {key: chinese[key] for key in english if english[key] != chinese[key]}
+def test_version_2_and_the_chinese_models_differ_where_googles_do(size):
+    first, second, chinese = f"albert_{size}", f"albert_{size}_v2", f"albert_{size}_zh"
+    assert load(first).vocab_size == 30000
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    assert differences(first, second) == ({} if size == "xxlarge" else no_dropout)
     own = {"base": {"hidden_act": "relu"}, "xxlarge": {"num_attention_heads": 16}}
-    assert different == {"vocab_size": 21128, **own.get(size, {})}
+    assert differences(second, chinese) == {"vocab_size": 21128, **own.get(size, {})}
+    for name in CHINESE:
+        assert no_dropout.items() <= load(name).to_dict().items(), name
 
 
 @pytest.mark.parametrize(
@@ -120,10 +76,28 @@ def test_chinese_models_differ_from_english_ones_where_googles_do(size):
 )
 def test_configs_agree_with_the_files_inside_the_released_models(name, folder, shared):
     released = shared / "released" / folder / "albert_config.json"
-    assert load(name) == AlbertConfig.from_json_file(str(released))
+    assert load(name) == load(str(released))
 
 
-def test_the_built_model_has_the_parameters_of_the_closed_form(tiny_config, tiny_model):
-    encoder = sum(math.prod(weight.shape) for weight in tiny_model.encoder.trainable_variables)
-    everything = sum(math.prod(weight.shape) for weight in tiny_model.trainable_variables)
-    assert (encoder, everything) == count_parameters(tiny_config)
+def test_a_name_is_that_of_an_included_file_unless_there_is_such_a_file(tmp_path, monkeypatch):
+    configs = ROOT / "configs"
+    assert included.config_file("albert_tiny_zh") == str(configs / "albert_tiny_zh.json")
+    assert included.recipe_file("glue_mrpc") == str(configs / "recipes" / "glue_mrpc.flags")
+    for path in ("", "model/albert_base", "albert_base.json", "./albert_base"):
+        assert included.config_file(path) == included.recipe_file(path) == path
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "albert_base").write_text("{}")
+    assert included.config_file("albert_base") == "albert_base"
+
+
+def test_an_installed_package_has_its_own_copy_and_lists_it(tmp_path, monkeypatch):
+    recipes = tmp_path / "configs" / "recipes"
+    recipes.mkdir(parents=True)
+    (recipes.parent / "albert_new.json").write_text("{}")
+    (recipes / "new_task.flags").write_text("")
+    monkeypatch.setattr(included, "_PACKAGE", str(tmp_path))
+    assert included.config_file("albert_new") == str(recipes.parent / "albert_new.json")
+    assert included.recipe_file("new_task") == str(recipes / "new_task.flags")
+    for find in (included.config_file, included.recipe_file):
+        with pytest.raises(FileNotFoundError, match=r"bse: neither .* has (albert_new|new_task)$"):
+            find("bse")

@@ -5,9 +5,11 @@ That model has dropout in its config, which must not act: its graph only predict
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.loading import load_checkpoint
@@ -41,7 +43,17 @@ def write_seeded_checkpoint(listing, prefix):
     )
 
 
-def test_the_released_graph_of_base_with_dropout_in_its_config(shared, tmp_path):
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        pytest.param(lambda run: run, marks=pytest.mark.ci, id="eager"),
+        pytest.param(tf.function, marks=pytest.mark.slow, id="graph"),
+        pytest.param(
+            functools.partial(tf.function, jit_compile=True), marks=pytest.mark.slow, id="XLA"
+        ),
+    ],
+)
+def test_the_released_graph_of_base_with_dropout_in_its_config(shared, tmp_path, compiled):
     config = AlbertConfig.from_json_file(str(shared / "released" / NAME / "albert_config.json"))
     assert config.attention_probs_dropout_prob == 0.1
     model, prefix = AlbertForPretraining(config), str(tmp_path / "model.ckpt-best")
@@ -61,6 +73,5 @@ def test_the_released_graph_of_base_with_dropout_in_its_config(shared, tmp_path)
     expected = (oracle[f"out_{name}"] for name in ("pooled", "mlm_logits_head", "sop_logits"))
     pooled, logits, order = (tf.constant(x) for x in expected)
     expected = pooled, tf.nn.log_softmax(logits), tf.nn.log_softmax(order)
-    for function in (run, tf.function(run), tf.function(run, jit_compile=True)):
-        for ours, theirs in zip(function(), expected, strict=True):
-            np.testing.assert_allclose(ours[: len(theirs)], theirs, rtol=0, atol=3e-5)
+    for ours, theirs in zip(compiled(run)(), expected, strict=True):
+        np.testing.assert_allclose(ours[: len(theirs)], theirs, rtol=0, atol=3e-5)

@@ -1,10 +1,9 @@
-"""Folders saved by transformers give its answers to real lines, through every door of the project.
+"""Folders saved by transformers give its answers to real lines, and so do converted ones.
 
 Models are small and have random weights, so large that their answers differ. Their vocabularies are
 those of the released models. `transformers_answers.py` saves the folders, and computes the answers
-of transformers one line at a time, without padding.
-
-`pytest -s -m slow tests/test_transformers_folders.py` prints a table of the largest differences.
+of transformers one line at a time, without padding. That all doors of the project have the same
+answers is held by `test_doors_agree.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.cli import convert_checkpoint
 from tests import huggingface_folders as folders
-from tests.checkpoints.test_huggingface import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -43,7 +40,6 @@ SHAPE = {
 ENGLISH = ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG)
 CHINESE = ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG)
 SEQUENCE, WHOLE = "AlbertForSequenceClassification", "1GB"
-PAIR_NAMES = ("text_a", "text_b")
 FIRST_MASKED = 2  # position of the word to mask
 
 
@@ -111,7 +107,6 @@ class Kind:
         vocabulary: its file, its name in folders, and the options of the tokenizer.
         options: further options of the tokenizer.
         more: further entries of a case of `transformers_answers.py`.
-        columns: names of the inputs in the program's files.
         task: name of the task if it has to be given.
     """
 
@@ -121,7 +116,6 @@ class Kind:
     vocabulary: tuple[str, str, dict[str, Any]] = ENGLISH
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    columns: tuple[str, ...] = PAIR_NAMES
     task: str | None = None
 
     def case(self, folder: Path, shared: Path) -> dict[str, Any]:
@@ -137,6 +131,8 @@ VERSION_4 = {"keeps_version_4": True}
 CASED = {"do_lower_case": False, "keep_accents": True}
 KINDS = {
     "classifier": Kind(SEQUENCE, sentiments, NAMES),
+    "groups": Kind(SEQUENCE, sentiments, NAMES | {"num_hidden_groups": 3, "inner_group_num": 2}),
+    "E = H": Kind(SEQUENCE, sentiments, NAMES | {"embedding_size": 32, "hidden_act": "relu"}),
     "pairs": Kind(SEQUENCE, paraphrases, labels("different", "equal")),
     "multi-label": Kind(SEQUENCE, novel, labels("joy", "fear", "anger", "calm", **MULTI_LABEL)),
     "regression": Kind(SEQUENCE, paraphrases, {"num_labels": 1, "problem_type": "regression"}),
@@ -147,10 +143,8 @@ KINDS = {
     ),
     "sharded": Kind(SEQUENCE, sentiments, NAMES, more={"shard_size": "20KB"}),
     "bfloat16": Kind(SEQUENCE, sentiments, NAMES, more={"dtype": "bfloat16"}),
-    "tags": Kind(
-        "AlbertForTokenClassification", words, labels("O", "B-PER", "I-PER"), columns=("tokens",)
-    ),
-    "questions": Kind("AlbertForQuestionAnswering", squad, columns=("question", "context")),
+    "tags": Kind("AlbertForTokenClassification", words, labels("O", "B-PER", "I-PER")),
+    "questions": Kind("AlbertForQuestionAnswering", squad),
     "masked words": Kind("AlbertForMaskedLM", masked, task="fill_mask"),
     "pre-training": Kind("AlbertForPreTraining", masked, task="fill_mask"),
     "encoder": Kind("AlbertModel", sentiments),
@@ -174,9 +168,6 @@ class Folder:
 
     def expected(self) -> list[dict[str, Any]]:
         return json.loads(Path(f"{self.path}-answers.json").read_text(encoding="utf-8"))
-
-    def raw(self) -> dict[str, np.ndarray]:
-        return dict(np.load(f"{self.path}-raw.npz"))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +203,7 @@ def written(transformers_python, shared, tmp_path_factory):
 def answer(python, root, cases):
     (root / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     code = Path(__file__).with_name("transformers_answers.py").read_text(encoding="utf-8")
-    run(python, code, root / "cases.json")
+    folders.run(python, code, root / "cases.json")
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +221,7 @@ def converted(written):
     return written
 
 
-def found(folder: Folder, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def found(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns results of predictors in the form of `transformers_answers.py`."""
     answers = []
     for row in results:
@@ -263,38 +254,19 @@ def compare(folder: Folder, answers: list[dict[str, Any]]) -> float:
     )
 
 
-def predict_with(path: Path, folder: Folder) -> float:
-    predictor = albert_tf.load_predictor(str(path), folder.kind.task)
-    inputs = folder.rows if folder.kind.columns != PAIR_NAMES else [tuple(r) for r in folder.rows]
-    if len(folder.rows[0]) == 1:
-        inputs = [text for (text,) in folder.rows]
-    results = predictor(inputs)
+def predict_with(path: str, folder: Folder) -> float:
+    predictor = albert_tf.load_predictor(path, folder.kind.task)
+    results = predictor(inputs_of(folder, is_tokens=folder.kind.rows is words))
     if isinstance(results, np.ndarray):
         results = [{"embedding": row} for row in results]
-    return compare(folder, found(folder, results))
+    return compare(folder, found(results))
 
 
-def load_predictor(folder: Folder, request) -> float:
-    return predict_with(folder.path, folder)
-
-
-def run_predict(folder: Folder, request) -> float:
-    predict, columns = request.getfixturevalue("predict"), folder.kind.columns
-    rows = [
-        {"tokens": row} if columns == ("tokens",) else dict(zip(columns, row, strict=False))
-        for row in folder.rows
-    ]
-    path = Path(f"{folder.path}-rows.jsonl")
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    flags = [f"--model_dir={folder.path}", f"--input_file={path}", "--precision=float32"]
-    results = predict(*flags, *([f"--task={folder.kind.task}"] if folder.kind.task else []))
-    return compare(folder, found(folder, results))
-
-
-def batch_of(folder: Folder, tokenizer: Any) -> dict[str, np.ndarray]:
-    if folder.kind.columns == ("tokens",):
-        return tokenizer([" ".join(row) for row in folder.rows])
-    return tokenizer([tuple(row) if len(row) > 1 else row[0] for row in folder.rows])
+def inputs_of(folder: Folder, is_tokens: bool) -> list[Any]:
+    """Returns the rows as predictors or tokenizers take them: texts, pairs or lists of words."""
+    if folder.kind.rows is words:
+        return folder.rows if is_tokens else [" ".join(row) for row in folder.rows]
+    return [tuple(row) if len(row) > 1 else row[0] for row in folder.rows]
 
 
 def squash(x: Any, mask: Any = None) -> np.ndarray:
@@ -305,7 +277,7 @@ def squash(x: Any, mask: Any = None) -> np.ndarray:
 
 
 def raw_of(outputs: Any, folder: Folder, mask: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns outputs of a model or of an export in the form of `transformers_answers.py`."""
+    """Returns outputs of a model in the form of `transformers_answers.py`."""
     if not isinstance(outputs, dict):
         kind = folder.kind.config.get("problem_type")
         if kind == "regression":
@@ -318,95 +290,45 @@ def raw_of(outputs: Any, folder: Folder, mask: np.ndarray) -> dict[str, np.ndarr
         return {f"{n}s": squash(outputs[f"{n}_logits"], mask) for n in ("start", "end")}
     if "sequence_output" in outputs:
         x = outputs["sequence_output"] * mask[:, :, None]
-        raw = {"embeddings": np.sum(x, 1) / mask.sum(1, keepdims=True)}
-        if not folder.kind.task:
-            raw["pooled"] = outputs["pooled_output" if "pooled_output" in outputs else "pooled"]
-        return raw
-    if "masked_lm_logits" in outputs:
-        raw = {"words": squash(outputs["masked_lm_logits"])[:, 0]}
-        if "sentence_order_logits" in outputs:
-            raw["order"] = squash(outputs["sentence_order_logits"])
-        return raw
-    if "start_log_prob" in outputs:  # Google's name of the logits
-        return {f"{n}s": squash(outputs[f"{n}_log_prob"], mask) for n in ("start", "end")}
-    x = np.asarray(outputs["probabilities"])
-    return {"probabilities": x * mask[:, :, None] if x.ndim == 3 else x}
+        mean = np.sum(x, 1) / mask.sum(1, keepdims=True)
+        return {"embeddings": mean, "pooled": outputs["pooled_output"].numpy()}
+    raw = {"words": squash(outputs["masked_lm_logits"])[:, 0]}
+    if "sentence_order_logits" in outputs:
+        raw["order"] = squash(outputs["sentence_order_logits"])
+    return raw
 
 
-def compare_raw(folder: Folder, ours: dict[str, np.ndarray], names=None) -> float:
-    theirs = folder.raw()
-    assert set(ours) == set(names or theirs)
-    assert all(ours[name].shape == theirs[name].shape for name in ours)
-    return max(np.abs(ours[name] - theirs[name]).max() for name in ours)
+@pytest.mark.parametrize("name", KINDS)
+def test_answers_of_predictors_are_those_of_transformers(written, name):
+    assert predict_with(str(written[name].path), written[name]) <= TOLERANCE
 
 
-def from_pretrained(folder: Folder, request) -> float:
+@pytest.mark.parametrize("name", KINDS)
+def test_outputs_of_models_are_those_of_transformers(written, name):
+    folder, theirs = written[name], dict(np.load(f"{written[name].path}-raw.npz"))
     task = "pretraining" if folder.kind.task else None
     model, tokenizer = albert_tf.from_pretrained(str(folder.path), task)
-    batch = batch_of(folder, tokenizer)
-    if not task:
-        return compare_raw(folder, raw_of(model(batch), folder, batch["input_mask"]))
-    places = np.argwhere(batch["input_ids"] == tokenizer.mask_id)[:, 1:]
-    raw = raw_of(model(batch | {"masked_lm_positions": places}), folder, batch["input_mask"])
-    names = {"words"} if folder.kind.architecture == "AlbertForMaskedLM" else {"words", "order"}
-    return compare_raw(folder, {name: raw[name] for name in names}, names)
+    batch = tokenizer(inputs_of(folder, is_tokens=False))
+    if task:
+        places = np.argwhere(batch["input_ids"] == tokenizer.mask_id)[:, 1:]
+        batch["masked_lm_positions"] = places
+    ours = raw_of(model(batch), folder, batch["input_mask"])
+    assert set(ours) == set(theirs)
+    for key, value in theirs.items():
+        np.testing.assert_allclose(ours[key], value, rtol=0, atol=TOLERANCE)
 
 
-def export(folder: Folder, request) -> float:
-    path = albert_tf.export_saved_model(str(folder.path), f"{folder.path}-export")
-    loaded = tf.saved_model.load(path).signatures
-    signature = loaded["tensors" if "tensors" in loaded else "serving_default"]
-    _, tokenizer = albert_tf.from_pretrained(str(folder.path))
-    batch = batch_of(folder, tokenizer)
-    outputs = signature(**{name: tf.constant(x) for name, x in batch.items()})
-    names = {"embeddings"} if folder.kind.task else None
-    return compare_raw(folder, raw_of(outputs, folder, batch["input_mask"]), names)
-
-
-def convert(folder: Folder, request) -> float:
-    request.getfixturevalue("converted")
-    return predict_with(Path(f"{folder.converted}-tensorflow"), folder)
-
-
-DOORS = {
-    "load_predictor": load_predictor,
-    "from_pretrained": from_pretrained,
-    "run_predict.py": run_predict,
-    "export": export,
-    "albert convert": convert,
-}
-
-
-BACK = "convert, back"
-
-
-@pytest.fixture(scope="module")
-def table():
-    """(kind, door) → the largest difference; printed at the end, with `-s`."""
-    table: dict[tuple[str, str], float] = {}
-    yield table
-    rows = {"": [*DOORS, BACK]}
-    for name in KINDS:
-        rows[name] = [f"{table.get((name, door), np.nan):.1e}" for door in rows[""]]
-    for name, row in rows.items():
-        sys.stdout.write(f"\n{name:24}" + "".join(f"{cell:>17}" for cell in row))
-    sys.stdout.write("\n")
-
-
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", KINDS)
-def test_answers_are_those_of_transformers(written, name, door, table, request):
-    table[name, door] = DOORS[door](written[name], request)
-    assert table[name, door] <= TOLERANCE
+def test_converted_models_have_the_same_answers(converted, name):
+    assert predict_with(f"{converted[name].converted}-tensorflow", converted[name]) <= TOLERANCE
 
 
 def test_transformers_reads_what_is_converted_back(
-    converted, transformers_python, shared, tmp_path, table
+    converted, transformers_python, shared, tmp_path
 ):
     cases = [folder.kind.case(folder.converted, shared) for folder in converted.values()]
     answer(transformers_python, tmp_path, cases)
     for name, folder in converted.items():
         path = Path(f"{folder.converted}-answers.json")
         answers = json.loads(path.read_text(encoding="utf-8"))
-        table[name, BACK] = compare(folder, answers)
-        assert table[name, BACK] <= TOLERANCE, name
+        assert compare(folder, answers) <= TOLERANCE, name

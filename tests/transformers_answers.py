@@ -41,6 +41,10 @@ def create(case):
     for name, value in model.named_parameters():
         scale = 1.0 if "embeddings.weight" in name else 0.3
         value.data.copy_(("orm.weight" in name) + scale * torch.randn_like(value))
+    if config.embedding_size == config.hidden_size:  # Google's ALBERT then has no projection
+        mapping = model.base_model.encoder.embedding_hidden_mapping_in
+        torch.nn.init.eye_(mapping.weight)
+        torch.nn.init.zeros_(mapping.bias)
     if case["class"] == "AlbertForSequenceClassification":
         standardize(model.eval(), tokenizer, case["rows"])
     model = model.to(getattr(torch, case["dtype"]))
@@ -107,19 +111,15 @@ def answer(model, tokenizer, row):
     return scores.tolist()[:TOP_K], texts[:TOP_K], raw
 
 
-def mean(model, encoded):
-    return model(**encoded, output_hidden_states=True).hidden_states[-1][0].mean(0)
-
-
 def fill(model, tokenizer, row):
     encoded = tokenizer(*row, return_tensors="pt")
     outputs = model(**encoded)
     place = int((encoded["input_ids"][0] == tokenizer.mask_token_id).nonzero())
-    raw = {"embeddings": mean(model, encoded)}
+    logits = outputs["prediction_logits" if "sop_logits" in outputs else "logits"]
+    scores = logits[0, place].softmax(-1)
+    raw = {"words": scores}
     if "sop_logits" in outputs:
         raw["order"] = outputs.sop_logits[0].softmax(-1)
-    logits = outputs["prediction_logits" if "sop_logits" in outputs else "logits"]
-    raw["words"] = scores = logits[0, place].softmax(-1)
     order = scores.argsort(descending=True)[:50].tolist()
     order = [n for n in order if n not in tokenizer.all_special_ids]
     words = [tokenizer.decode([n]).strip() for n in order]
@@ -128,9 +128,9 @@ def fill(model, tokenizer, row):
 
 
 def embed(model, tokenizer, row):
-    encoded = tokenizer(*row, return_tensors="pt")
-    x = mean(model, encoded)
-    return x.tolist(), [], {"embeddings": x, "pooled": model(**encoded).pooler_output[0]}
+    outputs = model(**tokenizer(*row, return_tensors="pt"))
+    mean = outputs.last_hidden_state[0].mean(0)
+    return mean.tolist(), [], {"embeddings": mean, "pooled": outputs.pooler_output[0]}
 
 
 ANSWERS = {

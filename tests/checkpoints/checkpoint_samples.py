@@ -1,4 +1,4 @@
-"""Random weights in the shapes and under the names of every family of checkpoints."""
+"""Random weights under the names of every family of checkpoints, and how arrays are compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import functools
 
 import numpy as np
 
-from albert_tf.checkpoints.names import name_map
+from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.names import name_map, variable_name
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
 from tests.conftest import TINY_SHAPE
@@ -62,3 +63,21 @@ def as_model_garden(weights, config):
         split[name] = value
     known = name_map("model_garden").keys()
     return renamed({n: x for n, x in split.items() if n in known}, "model_garden", config)
+
+
+def values_of(model):
+    """The arrays of a model's variables, by name."""
+    return {variable_name(variable): variable.numpy() for variable in model.variables}
+
+
+def read_all(prefix):
+    """All arrays of a TensorFlow checkpoint, by name."""
+    reader = open_checkpoint(prefix)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def assert_same(arrays, expected):
+    """Checks that two dicts of arrays have the same names and bits."""
+    assert set(arrays) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(arrays[name], value, name)

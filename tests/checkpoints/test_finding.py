@@ -7,12 +7,11 @@ import pytest
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.finding import find_checkpoint
 from albert_tf.checkpoints.names import DATA_SUFFIX
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import RunRecord
 
 
 def make(folder, *names):
     """Creates empty files; for a name without a suffix, those of a checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = folder / name
         is_checkpoint = not path.suffix or path.suffix.startswith(".ckpt")
@@ -37,24 +36,17 @@ def test_the_only_checkpoint_of_a_folder_is_found_despite_the_text_file(tmp_path
 
 def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path, caplog):
     caplog.set_level("INFO", logger="absl")
-    newest = make(tmp_path, "model.ckpt-10", "model.ckpt-7")
-    assert find_checkpoint(str(tmp_path)) == newest
-    best = make(tmp_path, "model.ckpt-best")
-    assert find_checkpoint(str(tmp_path)) == best
-    assert [record.message.rpartition(": ")[2] for record in caplog.records] == [
-        "using model.ckpt-10",
-        "using model.ckpt-best",
-    ]
+    assert make(tmp_path, "model.ckpt-10", "model.ckpt-7") == find_checkpoint(str(tmp_path))
+    assert caplog.messages[-1].endswith("several checkpoints: using model.ckpt-10")
+    assert make(tmp_path, "model.ckpt-best") == find_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize("inside", ["", "saved_model"])
 def test_the_newest_export_is_used(tmp_path, caplog, inside):
     caplog.set_level("INFO", logger="absl")
     for name in ("99", "100", "tensors"):
-        export = tmp_path / inside / name
-        (export / "variables").mkdir(parents=True)
-        make(export / "variables", "variables")
-        (export / "saved_model.pb").touch()
+        make(tmp_path / inside / name / "variables", "variables")
+        make(tmp_path / inside / name, "saved_model.pb")
     (tmp_path / inside / "101").mkdir()  # not an export
     newest = f"{tmp_path / inside}/100"
     assert find_checkpoint(str(tmp_path)) == f"{newest}/variables/variables"
@@ -65,53 +57,39 @@ def test_the_newest_export_is_used(tmp_path, caplog, inside):
     assert finding.folder_of(str(tmp_path)) == str(tmp_path)
 
 
-def test_several_checkpoints_of_a_folder_are_listed(tmp_path):
-    make(tmp_path, "albert_model.ckpt", "other.safetensors")
-    with pytest.raises(ValueError, match=r"choose one: albert_model.ckpt, other.safetensors"):
-        find_checkpoint(str(tmp_path))
+def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
+    others = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "rng_state.pth")
+    assert make(tmp_path, "model.safetensors", *others) == find_checkpoint(str(tmp_path))
 
 
-def test_safetensors_is_preferred_to_other_formats_of_a_model(tmp_path):
-    path = make(tmp_path, "model.safetensors", "pytorch_model.bin")
-    assert find_checkpoint(str(tmp_path)) == path
-
-
-def test_the_error_without_a_checkpoint_lists_the_accepted_formats(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"contains no checkpoint\. Expected: a TensorFlow"):
-        find_checkpoint(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"ckpt-9: no such checkpoint"):
-        find_checkpoint(str(tmp_path / "model.ckpt-9"))
+@pytest.mark.parametrize(
+    ("names", "path", "said"),
+    [
+        (["albert_model.ckpt", "x.safetensors"], "", "choose one: albert_model.ckpt, x.safetens"),
+        (["notes.txt"], "", r"contains no checkpoint\. Expected: a TensorFlow"),
+        (["notes.txt"], "model.ckpt-9", "ckpt-9: no such checkpoint"),
+        (["a.index"], "a", r"a.index has no data: .*00000-of-00001 is missing"),
+    ],
+)
+def test_no_checkpoint_or_several_are_refused(tmp_path, names, path, said):
+    make(tmp_path, *names)
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        find_checkpoint(str(tmp_path / path))
 
 
 def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
-    (tmp_path / "assets").mkdir()
-    make(tmp_path / "assets", "30k-clean.model", "albert_config.json")
-    assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
+    make(tmp_path / "assets", "30k-clean.model")
     (tmp_path / "assets" / "albert_config.json").write_text("{}")
+    assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
     remote = f"file://{tmp_path}"
     assert finding.find_config(remote) == f"{remote}/assets/albert_config.json"
-
-
-def test_the_vocabulary_of_a_run_is_found_from_any_directory(tmp_path):
-    vocabulary = make(tmp_path, "words.txt")
-    run = RunFolder(str(tmp_path / "run"))
-    (tmp_path / "run").mkdir()
-    for path in ("words.txt", f"file://{vocabulary}"):
-        start = {"directory": str(tmp_path)}
-        run.write_record(RunRecord(start=start, settings={"vocab_file": path}))
-        expected = vocabulary if path == "words.txt" else path
-        assert finding.find_vocabulary(run.path) == (expected, None)
-
-
-def test_a_folder_that_does_not_exist_is_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="none: cannot look for a config: no such"):
         finding.find_config(f"{tmp_path}/none")
 
 
 def test_the_folder_of_a_model_and_its_records_are_found(tmp_path):
     export = tmp_path / "1700000000"
-    (export / "variables").mkdir(parents=True)
-    (export / "assets.extra").mkdir()
+    (export / "assets.extra").mkdir(parents=True)
     prefix = make(export / "variables", "variables")
     assert finding.folder_of(prefix) == str(export / "variables")
     make(export, "saved_model.pb")

@@ -1,54 +1,51 @@
-"""Hugging Face's format, written and read; compared with transformers if it is installed."""
+"""Hugging Face's format, written and read. `test_transformers_folders.py` compares the answers."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-import os
-import subprocess
+import re
 import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import sentencepiece
 from safetensors import safe_open
 
-from albert_tf import ops
-from albert_tf.checkpoints import huggingface, tokenizer_json
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
     save_hugging_face,
     to_hugging_face,
 )
-from albert_tf.checkpoints.loading import load_checkpoint, read_weights
+from albert_tf.checkpoints.huggingface_tasks import read_task, write_task
+from albert_tf.checkpoints.loading import read_weights
 from albert_tf.config import ACTIVATIONS, AlbertConfig
-from albert_tf.inference.predictor import load_predictor
 from albert_tf.modeling import AlbertForPretraining
-from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,
     INNER,
     SHARED,
     SQUARE,
+    assert_same,
     random_arrays,
     random_weights,
     shapes_of,
 )
+from tests.conftest import TOY_TEXT
+from tests.huggingface_folders import run as run
 
-ROOMY = dataclasses.replace(SHARED, max_position_embeddings=32)
+SEQUENCE, TOKENS = "AlbertForSequenceClassification", "AlbertForTokenClassification"
+CONFIGS = [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")]
 
 
-@pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
+@pytest.mark.parametrize("config", CONFIGS)
 def test_weights_and_config_round_trip_bit_for_bit(config, tmp_path):
     weights = random_weights(config)
     save_hugging_face(str(tmp_path), weights, config)
-    values = json.loads((tmp_path / "config.json").read_text())
-    assert AlbertConfig.from_dict(values) == config
-    read = read_weights(str(tmp_path), AlbertForPretraining(config))
-    assert set(read) == set(weights)
-    for name, value in weights.items():
-        np.testing.assert_array_equal(read[name], value, name)
+    assert AlbertConfig.from_json_file(str(tmp_path / "config.json")) == config
+    assert_same(read_weights(str(tmp_path), AlbertForPretraining(config)), weights)
 
 
 def test_the_file_is_what_from_pretrained_expects(tmp_path):
@@ -64,7 +61,7 @@ def test_the_file_is_what_from_pretrained_expects(tmp_path):
     values = json.loads((tmp_path / "config.json").read_text())
     assert values["architectures"] == ["AlbertForPreTraining"]
     assert (values["model_type"], values["hidden_act"]) == ("albert", "gelu_new")
-    assert values["layer_norm_eps"] == 1e-12
+    assert (values["layer_norm_eps"], values["pad_token_id"]) == (1e-12, 0)
 
 
 def test_equal_sizes_get_an_identity_projection():
@@ -74,7 +71,7 @@ def test_equal_sizes_get_an_identity_projection():
     np.testing.assert_array_equal(weights[f"{scope}.bias"], np.zeros(12))
 
 
-def test_models_not_supported_by_their_albert_are_rejected():
+def test_models_that_their_albert_does_not_support_are_refused():
     with pytest.raises(ValueError, match=r"only supports Google's layout\. With --merge"):
         to_hugging_face(random_weights(ALBERT_ZH), ALBERT_ZH)
     config = dataclasses.replace(GOOGLE, num_hidden_layers=4, num_hidden_groups=12)
@@ -97,7 +94,7 @@ def test_every_activation_is_written_and_read_or_refused(name, tmp_path, monkeyp
     [
         ({}, "AlbertModel"),
         ({"cls/predictions/output_bias": (97,)}, "AlbertForMaskedLM"),
-        ({"output_weights": (3, 12), "output_bias": (3,)}, "AlbertForSequenceClassification"),
+        ({"output_weights": (3, 12), "output_bias": (3,)}, SEQUENCE),
         ({"cls/squad/output_weights": (2, 12)}, "AlbertForQuestionAnswering"),
     ],
 )
@@ -128,208 +125,124 @@ def test_the_error_without_the_extra_says_what_to_install(tmp_path, monkeypatch,
 
 
 def test_tokenizer_files_are_written(tmp_path, toy_spm_model):
-    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
-    with open(toy_spm_model, "rb") as stream:
-        assert (tmp_path / "spiece.model").read_bytes() == stream.read()
-    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (values["tokenizer_class"], values["do_lower_case"]) == ("PreTrainedTokenizerFast", True)
-    assert (values["mask_token"], values["pad_token"]) == ("[MASK]", "<pad>")
-    assert values["model_max_length"] == SHARED.max_position_embeddings
-    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
-    assert content["model"]["type"] == "Unigram"
     vocab_file = tmp_path / "zh.txt"
     vocab_file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, str(vocab_file), None, False)
-    assert (tmp_path / "vocab.txt").read_bytes() == vocab_file.read_bytes()
-    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert (values["unk_token"], values["do_lower_case"]) == ("[UNK]", False)
-    content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
-    assert content["model"]["type"] == "WordPiece"
+    kept = ("tokenizer_class", "do_lower_case", "pad_token", "unk_token", "model_max_length")
+    for arguments, copy, kind, expected in (
+        ((None, toy_spm_model), "spiece.model", "Unigram", [True, "<pad>", "<unk>"]),
+        ((str(vocab_file), None, False), "vocab.txt", "WordPiece", [False, "[PAD]", "[UNK]"]),
+    ):
+        save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, *arguments)
+        with open(arguments[0] or toy_spm_model, "rb") as stream:
+            assert (tmp_path / copy).read_bytes() == stream.read()
+        values = json.loads((tmp_path / "tokenizer_config.json").read_text())
+        assert [values[key] for key in kept] == ["PreTrainedTokenizerFast", *expected, 13]
+        content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+        assert content["model"]["type"] == kind
 
 
-def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
-    tmp_path, toy_spm_model, monkeypatch, caplog
-):
-    def refuse(tokenizer):
-        raise ValueError("tokenizer.json cannot hold it")
-
-    monkeypatch.setattr(tokenizer_json, "tokenizer_json", refuse)
-    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
-    assert not (tmp_path / "tokenizer.json").exists()
-    values = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert values["tokenizer_class"] == "AlbertTokenizer"
-    assert "cannot hold it. transformers needs sentencepiece and protobuf" in caplog.text
-
-
-RUN_TRANSFORMERS = """
-import sys
-import numpy as np
-import torch
-from transformers import AlbertForPreTraining
-
-folder, inputs, outputs = sys.argv[1:]
-model, info = AlbertForPreTraining.from_pretrained(folder, output_loading_info=True)
-assert not info["missing_keys"] and not info["unexpected_keys"], info
-assert not info["mismatched_keys"], info
-model.eval()
-batch = {name: torch.tensor(value) for name, value in np.load(inputs).items()}
-results = {"epsilon": model.predictions.LayerNorm.eps}
-for epsilon in (model.predictions.LayerNorm.eps, 1e-12, 1e-5):
-    model.predictions.LayerNorm.eps = epsilon
-    with torch.no_grad():
-        out = model(**batch, output_hidden_states=True)
-    results[f"masked_lm_logits_{epsilon:g}"] = out.prediction_logits
-    results["sentence_order_logits"] = out.sop_logits
-    results["sequence_output"] = out.hidden_states[-1]
-np.savez(outputs, **results)
-"""
-RUN_TOKENIZER = """
-import json, sys
-from transformers import AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-first, second = sys.argv[2:]
-print(json.dumps(dict(tokenizer(first, second))))
-"""
-RUN_PIPELINES = """
-import json, sys
-from transformers import pipeline
-
-answers = []
-for task, folder, texts in json.loads(sys.argv[1]):
-    answers.append(pipeline(task, model=folder, top_k=5)(texts))
-print(json.dumps(answers))
-"""
-SAVE_TRANSFORMERS = """
-import sys
-import torch
-from transformers import AlbertConfig, AlbertForPreTraining
-
-folder, config = sys.argv[1:]
-torch.manual_seed(5)
-AlbertForPreTraining(AlbertConfig.from_json_file(config)).save_pretrained(folder)
-"""
-
-
-def run(python, code, *arguments):
-    """Runs code in another Python without this one's packages; returns its output."""
-    environment = {n: x for n, x in os.environ.items() if n != "PYTHONPATH"}
-    done = subprocess.run(
-        [python, "-c", code, *map(str, arguments)],
-        env=environment | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(tmp_path, caplog):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TOY_TEXT.lower().splitlines()),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=60,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    (tmp_path / "bpe.model").write_bytes(model.getvalue())
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    save_hugging_face(
+        str(folder), random_weights(SHARED), SHARED, spm_model_file=str(tmp_path / "bpe.model")
+    )
+    assert not (folder / "tokenizer.json").exists()
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    assert values["tokenizer_class"] == "AlbertTokenizer"
+    assert "requires a SentencePiece model of the type unigram" in caplog.text
 
 
-def initial_weights(config):
-    """Weights as small as after initialization, for which the epsilon matters."""
-    weights = random_weights(config)
-    return {
-        name: np.ones_like(x) + 0.1 * x if name.endswith("/gamma") else 0.02 * x
-        for name, x in weights.items()
-    }
+# Tasks
 
 
-def logits_with_epsilon(model, sequence_output, positions, epsilon, monkeypatch):
-    """Returns our masked-LM logits with another epsilon in the LayerNorm of that head only."""
-    with monkeypatch.context() as context:
-        context.setattr(ops, "LAYER_NORM_EPSILON", epsilon)
-        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        return model.masked_lm(x, model.encoder.embeddings).numpy()
+def config_of(architecture, *labels, **values):
+    """The entries of a `config.json` that describe the task, as transformers 5 writes them."""
+    names = {"id2label": {str(n): label for n, label in enumerate(labels)}} if labels else {}
+    return {"architectures": [architecture], **names, **values}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("config", [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")])
-def test_transformers_computes_the_same(
-    config, transformers_python, tiny_batch, tmp_path, monkeypatch
-):
-    """Some releases of transformers differ in the epsilon of the masked-LM head, 1e-5."""
-    save_hugging_face(str(tmp_path), initial_weights(config), config)
-    names = {
-        "input_ids": "input_ids",
-        "input_mask": "attention_mask",
-        "segment_ids": "token_type_ids",
-    }
-    batch = {name: tiny_batch[name] for name in names}
-    np.savez(tmp_path / "in.npz", **{names[n]: x.astype(np.int64) for n, x in batch.items()})
-    files = (tmp_path, tmp_path / "in.npz", tmp_path / "out.npz")
-    run(transformers_python, RUN_TRANSFORMERS, *files)
-    theirs = np.load(tmp_path / "out.npz")
-    model = AlbertForPretraining(config)
-    load_checkpoint(model, str(tmp_path))
-    positions = tf.tile(tf.range(11)[None], (5, 1))
-    ours = model(batch | {"masked_lm_positions": positions})
-    ours |= model.encoder(batch)
-    for name in ("sequence_output", "sentence_order_logits"):
-        np.testing.assert_allclose(theirs[name], ours[name], rtol=0, atol=1e-5)
-    exact = ours["masked_lm_logits"].numpy()
-    np.testing.assert_allclose(theirs["masked_lm_logits_1e-12"], exact, rtol=0, atol=1e-5)
-    rough = logits_with_epsilon(model, ours["sequence_output"], positions, 1e-5, monkeypatch)
-    np.testing.assert_allclose(theirs["masked_lm_logits_1e-05"], rough, rtol=0, atol=1e-5)
-    assert abs(rough - exact).max() > 1e-4, "the epsilon must show for this to prove anything"
-    assert float(theirs["epsilon"]) in (1e-5, 1e-12)
+def task_of(name, *labels):
+    return {"name": name, "labels": list(labels)}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_models_saved_by_transformers_load(transformers_python, tmp_path):
-    config_file = tmp_path / "their_config.json"
-    config_file.write_text(json.dumps(huggingface.config_to_hugging_face(INNER, {})))
-    run(transformers_python, SAVE_TRANSFORMERS, tmp_path / "saved", config_file)
-    values = json.loads((tmp_path / "saved" / "config.json").read_text())
-    assert AlbertConfig.from_dict(values) == INNER
-    report = load_checkpoint(AlbertForPretraining(INNER), str(tmp_path / "saved"))
-    assert report.missing == report.unused == []
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # Two classes without names are not written.
+        (config_of(SEQUENCE), task_of("classification", "LABEL_0", "LABEL_1")),
+        (
+            config_of(SEQUENCE, "NO", "YES", problem_type="single_label_classification"),
+            task_of("classification", "NO", "YES"),
+        ),
+        (
+            config_of(SEQUENCE, "joy", "恐惧", problem_type="multi_label_classification"),
+            task_of("multi_label_classification", "joy", "恐惧"),
+        ),
+        (
+            config_of(SEQUENCE, "toxic", problem_type="multi_label_classification"),
+            task_of("multi_label_classification", "toxic"),
+        ),
+        (config_of(SEQUENCE, "x", problem_type="regression"), task_of("regression")),
+        (config_of(SEQUENCE, "LABEL_0"), task_of("regression")),
+        (config_of(SEQUENCE, num_labels=1), task_of("regression")),  # by early versions
+        (config_of(TOKENS, "O", "B-PER"), task_of("token_classification", "O", "B-PER")),
+        (config_of("AlbertForQuestionAnswering"), {"name": "spans"}),
+        (config_of("AlbertForMultipleChoice"), {"name": "multiple_choice"}),
+        (config_of("AlbertForMaskedLM"), {}),
+        (config_of("AlbertForPreTraining"), {}),
+        (config_of("AlbertModel", "a", "b"), {}),
+        (config_of("AlbertModel", "a", "b") | {"architectures": None}, {"labels": ["a", "b"]}),
+        ({"model_type": "albert", "architectures": None}, {}),
+    ],
+)
+def test_the_config_tells_task_and_labels(values, expected):
+    assert read_task(values) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_their_tokenizer_produces_our_ids_and_segments(
-    transformers_python, tmp_path, toy_spm_model
-):
-    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=toy_spm_model)
-    first, second = "The river froze.", "A small Café near the boat"
-    tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
-    a, b = tokenizer.encode(first), tokenizer.encode(second)
-    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
-    encoded = json.loads(run(transformers_python, RUN_TOKENIZER, tmp_path, first, second))
-    assert encoded["input_ids"] == [cls_id, *a, sep_id, *b, sep_id]
-    assert encoded["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"id2label": {"1": "no", "2": "yes"}}, "id2label={'1': 'no', '2': 'yes'}: expected"),
+        ({"id2label": ["no", "yes"]}, "id2label=['no', 'yes']: expected names of the labels 0"),
+        ({"problem_type": "ranking"}, "problem_type='ranking': expected one of single_label"),
+    ],
+)
+def test_a_task_that_is_not_theirs_is_refused(values, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read_task(config_of(SEQUENCE) | values)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_their_pipelines_produce_our_scores_and_names(transformers_python, tmp_path, toy_spm_model):
-    pretrained, classifier = tmp_path / "pretrained", tmp_path / "classifier"
-    head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
-    names = ["bad", "fair", "good"]
-    task = {"name": "classification", "labels": names}
-    weights = random_weights(ROOMY)
-    for folder in (pretrained, classifier):
-        folder.mkdir()
-    save_hugging_face(str(pretrained), weights, ROOMY, spm_model_file=toy_spm_model)
-    weights = {n: x for n, x in weights.items() if n.startswith("bert/")} | head
-    save_hugging_face(str(classifier), weights, ROOMY, None, toy_spm_model, True, task)
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (task_of("classification", "no", "可"), "single_label_classification"),
+        ({"labels": ["no", "可"]}, "single_label_classification"),
+        (task_of("multi_label_classification", "no", "可"), "multi_label_classification"),
+        (task_of("regression"), "regression"),
+        (task_of("token_classification", "B-LOC", "I-LOC", "O"), None),
+        ({"name": "multiple_choice"}, None),
+    ],
+)
+def test_task_and_labels_are_written_and_read_again(task, expected):
+    labels = task.get("labels") or []
+    values = write_task(len(labels) or 1, task)
+    assert values.get("problem_type") == expected
+    if labels:
+        assert values["label2id"] == {label: number for number, label in enumerate(labels)}
+    assert read_task(values) == {"name": "classification"} | task
 
-    texts = ["The river froze in 1999, near the boat.", "a café"]
-    masked = ["The [MASK] froze.", "A boat near the [MASK].", "[MASK] sea"]
-    calls = [
-        ("text-classification", str(classifier), texts),
-        ("fill-mask", str(pretrained), masked),
-    ]
-    labels, words = json.loads(run(transformers_python, RUN_PIPELINES, json.dumps(calls)))
-    for row, answer in zip(load_predictor(str(classifier))(texts), labels, strict=True):
-        scores = {entry["label"]: entry["score"] for entry in answer}
-        assert scores == pytest.approx(row["probabilities"], abs=1e-5)
-    fill_mask = load_predictor(str(pretrained), "fill_mask", top_k=40)
-    for row, answer in zip(fill_mask(masked), words, strict=True):
-        ours = {entry["token"]: entry["score"] for entry in row["masks"][0]}
-        known = [entry for entry in answer if entry["token_str"] in ours]
-        assert known, "they offer special symbols as well"
-        for entry in known:
-            assert entry["score"] == pytest.approx(ours[entry["token_str"]], abs=1e-5)
+
+def test_a_wrong_number_of_labels_is_refused():
+    with pytest.raises(ValueError, match="the head has 3 outputs, but the task has 2 labels: 0, 1"):
+        write_task(3, task_of("classification", "0", "1"))

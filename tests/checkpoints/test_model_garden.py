@@ -39,39 +39,38 @@ def make_encoder(config):
     return encoder
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("config", [FACTORIZED, UNFACTORIZED], ids=["E < H", "E = H"])
-def test_a_checkpoint_of_their_encoder_has_the_same_outputs_here(config, tiny_batch, tmp_path):
-    theirs = make_encoder(config)
-    path = tf.train.Checkpoint(encoder=theirs).save(str(tmp_path / "ckpt"))
-    assert_same_outputs(theirs, path, config, tiny_batch)
-    weights = random_weights(config)
-    for name, value in read_weights(path).items():
-        np.testing.assert_array_equal(value, weights[name], name)
+def checkpoint(encoder, folder):
+    return tf.train.Checkpoint(encoder=encoder).save(f"{folder}/ckpt")
 
 
-@pytest.mark.slow
-def test_a_saved_model_of_their_encoder_has_the_same_outputs_here(tiny_batch, tmp_path):
-    theirs = make_encoder(FACTORIZED)
-    tf.saved_model.save(theirs, str(tmp_path / "hub"))
-    assert_same_outputs(theirs, str(tmp_path / "hub"), FACTORIZED, tiny_batch)
+def saved_model(encoder, folder):
+    tf.saved_model.save(encoder, str(folder))
+    return str(folder)
 
 
-def assert_same_outputs(theirs, path, config, batch):
-    ours = AlbertForPretraining(config)
+@pytest.mark.parametrize(
+    ("config", "save"),
+    [
+        pytest.param(FACTORIZED, checkpoint, marks=pytest.mark.ci, id="E < H"),
+        pytest.param(UNFACTORIZED, checkpoint, marks=pytest.mark.ci, id="E = H"),
+        pytest.param(FACTORIZED, saved_model, marks=pytest.mark.slow, id="SavedModel"),
+    ],
+)
+def test_their_encoder_has_the_same_outputs_here(config, save, tiny_batch, tmp_path):
+    theirs, ours = make_encoder(config), AlbertForPretraining(config)
+    path = save(theirs, tmp_path)
     report = load_checkpoint(ours, path)
     assert report.fits
     assert report.title.startswith("ALBERT of the TensorFlow Model Garden")
-    expected = theirs(
-        {
-            "input_word_ids": batch["input_ids"],
-            "input_mask": batch["input_mask"],
-            "input_type_ids": batch["segment_ids"],
-        }
-    )
-    outputs = ours.encoder(batch)
-    is_token = batch["input_mask"] > 0
-    for name in ("sequence_output", "pooled_output"):
-        mask = is_token if name == "sequence_output" else slice(None)
-        got, wanted = outputs[name].numpy()[mask], expected[name].numpy()[mask]
+    weights = random_weights(config)
+    for name, value in read_weights(path).items():
+        np.testing.assert_array_equal(value, weights[name], name)
+    names = ("input_ids", "input_mask", "segment_ids")
+    their_names = ("input_word_ids", "input_mask", "input_type_ids")
+    inputs = [tiny_batch[name] for name in names]
+    expected = theirs(dict(zip(their_names, inputs, strict=True)))
+    outputs = ours.encoder(tiny_batch)
+    is_token = tiny_batch["input_mask"] > 0
+    for name, kept in (("sequence_output", is_token), ("pooled_output", slice(None))):
+        got, wanted = outputs[name].numpy()[kept], expected[name].numpy()[kept]
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)

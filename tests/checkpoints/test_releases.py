@@ -1,239 +1,148 @@
-"""Tests that releases are recognized by the checksums of their tensors."""
+"""Released models: recognized by their checksums, downloaded, and found by their names."""
 
 from __future__ import annotations
 
 import dataclasses
+import filecmp
+import fnmatch
+import os
 import re
+import shutil
+import struct
+import sys
+import tarfile
+import types
+import zipfile
 
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import loading, releases
-from albert_tf.checkpoints.releases import ReleaseReport, checksum, known_releases
+import albert_tf
+from albert_tf.checkpoints import finding, hub, loading, releases
+from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import check_release, convert_checkpoint
+from albert_tf.cli import check_release, convert_checkpoint, flags
+from albert_tf.cli import download as program
 from albert_tf.config import AlbertConfig
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.modeling import AlbertEncoder
-from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, as_hugging_face, random_weights
-from tests.conftest import ROOT
-from tests.test_configs import count_parameters
+from albert_tf.training.settings import RunSettings
+from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, random_arrays, random_weights
+from tests.inference.conftest import write_folder
 
-RELEASED = ROOT.parent / "shared" / "released"
-POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
-NEW_VALUES = {"cls/new_head/output_bias": np.zeros(2, np.float32)}
-
-
-def crc_table():
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (POLYNOMIAL if byte & 1 else 0)
-        table.append(byte)
-    return table
+NAME, MODULE = "albert_base_v2", "google/albert_base/1"
+BIAS = "bert/pooler/dense/bias"
+SHAPES = {"google": GOOGLE, "albert_zh": ALBERT_ZH}
 
 
-TABLE = crc_table()
+# The table and its checksums
 
 
-def with_checksum(values, masked):
-    """Returns an array with the last four bytes chosen to produce a given checksum.
+def test_the_table_has_the_sizes_of_the_configs_and_each_name_once():
+    rows = releases.downloadable()
+    names = [name for row in rows for name in (row.name, *row.aliases)]
+    assert len(names) == len(set(names))
+    assert len({row.url for row in rows}) == len(rows) == 18 + 12
+    for row in rows:
+        assert all(releases.named(name) == row for name in (row.name, *row.aliases))
+        assert row.url.startswith(("https://storage.googleapis.com/albert_", "https://tfhub.dev/"))
+        if row.config:
+            config = AlbertConfig.from_json_file(row.config)
+            assert row.parameters == config.num_weights
+            assert row.vocabulary == {30000: "SentencePiece", 21128: "WordPiece"}[config.vocab_size]
+    assert releases.named("albert_tiny_brightmart") is None  # it has no archive
 
-    The state of the CRC after these bytes is known, and each step of the CRC is invertible.
-    """
-    rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
-    after = (rotated >> 17 | rotated << 15) & 0xFFFFFFFF ^ 0xFFFFFFFF
-    data = values.astype(np.float32).tobytes()
-    before = 0xFFFFFFFF
-    for byte in data[:-4]:
-        before = before >> 8 ^ TABLE[(before ^ byte) & 255]
-    steps = []
-    for _ in range(4):
-        index = next(number for number in range(256) if TABLE[number] >> 24 == after >> 24)
-        after = (after ^ TABLE[index]) << 8 & 0xFFFFFFFF
-        steps.insert(0, index)
-    last = bytearray()
-    for index in steps:
-        last.append((before ^ index) & 255)
-        before = before >> 8 ^ TABLE[index]
-    return np.frombuffer(data[:-4] + bytes(last), np.float32).reshape(values.shape)
+
+def test_the_table_has_the_checksums_of_the_released_index_files(shared):
+    known = releases.known_releases()
+    assert len(known) == 9
+    for release in known:
+        folders = (shared / "released" / name for name in (release.name, *release.aliases))
+        (folder,) = (folder for folder in folders if folder.exists())
+        rows = dict(
+            re.findall(r"^(\S+) \[.*(0x\w+)$", (folder / "variables.txt").read_text(), re.M)
+        )
+        weights = {name for name in rows if not re.search("adam_[mv]$|^global_step$", name)}
+        assert release.tensors == {name: int(rows[name], 16) for name in weights}
+
+
+def test_a_checksum_is_that_of_tensorflows_index(tmp_path):
+    values = random_arrays({"a": (5, 3)})
+    save_checkpoint(str(tmp_path / "a"), values)
+    crc32c = 6 << 3 | 5  # field 6 of BundleEntryProto, of 32 bits
+    entry = struct.pack("<BI", crc32c, releases.checksum(values["a"]))
+    assert entry in (tmp_path / "a.index").read_bytes()
+
+
+# Recognizing
 
 
 @pytest.fixture(name="known")
-def make_known(monkeypatch):
-    """Two releases, one of each family, and their weights."""
+def replace_table(monkeypatch):
+    """Weights of two releases, one of each family, which are the table."""
     weights = {name: random_weights(config) for name, config in SHAPES.items()}
     table = tuple(
-        releases.Release(name, f"ALBERT {name}", {key: checksum(value) for key, value in w.items()})
+        releases.Release(name, f"ALBERT {name}", {n: releases.checksum(x) for n, x in w.items()})
         for name, w in weights.items()
     )
     monkeypatch.setattr(releases, "table", lambda: table)
     return weights
 
 
-SHAPES: dict[str, AlbertConfig] = {"google": GOOGLE, "albert_zh": ALBERT_ZH}
-
-
 def saved(folder, weights):
-    prefix = str(folder / "model.ckpt-best")
-    save_checkpoint(prefix, weights)
-    return prefix
+    folder.mkdir(exist_ok=True)
+    save_checkpoint(str(folder / "model.ckpt-best"), weights)
+    return str(folder)
 
 
 def identify(path):
-    return releases.identify(path, loading.read_weights(path))
-
-
-def test_the_table_has_nine_releases_without_optimizer_slots():
-    assert len(known_releases()) == 9
-    for release in known_releases():
-        assert len(release.tensors) in (25, 31, 32)
-        assert all(name.startswith(("bert/", "cls/")) for name in release.tensors)
-        assert not [name for name in release.tensors if name.endswith(("adam_m", "adam_v"))]
-
-
-@pytest.mark.skipif(not RELEASED.exists(), reason="the released variables are not here")
-def test_the_table_has_the_checksums_of_the_released_index_files():
-    for release in known_releases():
-        folders = (RELEASED / name for name in (release.name, *release.aliases))
-        (folder,) = (folder for folder in folders if folder.exists())
-        text = (folder / "variables.txt").read_text()
-        rows = dict(line.split(" [")[::1] for line in text.splitlines() if " [" in line)
-        for name, crc in release.tensors.items():
-            assert rows[name].endswith(f"crc32c(masked) {crc:#010x}"), name
-
-
-def test_every_name_is_that_of_one_release():
-    rows = releases.downloadable()
-    names = [name for row in rows for name in (row.name, *row.aliases)]
-    assert len(names) == len(set(names))
-    assert [releases.named(name) for row in rows for name in (row.name, *row.aliases)] == [
-        row for row in rows for _ in (row.name, *row.aliases)
-    ]
-    assert len({row.url for row in rows}) == len(rows) == 18 + 12
-    assert releases.named("albert_tiny_brightmart") is None  # it has no archive
-
-
-@pytest.mark.parametrize("row", releases.downloadable(), ids=lambda row: row.name)
-def test_the_rows_of_the_table_are_those_of_the_configs(row):
-    assert row.url.startswith(("https://storage.googleapis.com/albert_", "https://tfhub.dev/"))
-    assert row.config or "albert_zh" in row.url
-    if row.config:
-        config = AlbertConfig.from_json_file(row.config)
-        assert row.parameters == count_parameters(config)[0]
-        assert row.vocabulary == {30000: "SentencePiece", 21128: "WordPiece"}[config.vocab_size]
-
-
-def test_the_page_of_the_models_has_the_rows_of_the_table():
-    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\| `albert download (\w+)` .*?\| ([\d,]{7,}) \|", text, re.MULTILINE)
-    rows = [row for row in releases.downloadable() if "tfhub" not in row.url]
-    found = {releases.named(name).name: count for name, count in shown}
-    assert found == {row.name: f"{row.parameters:,}" for row in rows}
-    checked = text.split("They are known for")[1].split("\n-")[0]
-    names = re.findall(r"`(\w+)`", checked)
-    assert [releases.named(name) for name in names] == [row for row in rows if row.tensors]
+    return check_release.run(check_release.Settings(input=path))
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_release_is_recognized(known, tmp_path, name):
+def test_a_release_is_recognized_in_spite_of_moments_and_its_step(known, tmp_path, name):
     moments = {f"{key}/adam_m": np.zeros_like(value) for key, value in known[name].items()}
     step = {"global_step": np.int64(125000)}
     report = identify(saved(tmp_path, known[name] | moments | step))
-    assert report.is_release
-    assert report.release is not None
-    assert report.release.name == name
-    assert f"ALBERT {name}, {name}; all {len(known[name])} tensors match the release" in str(report)
-
-
-def test_a_release_is_named_where_its_encoder_is_loaded(known, tmp_path, caplog):
-    def logged(weights, folder):
-        caplog.clear()
-        folder.mkdir()
-        with caplog.at_level("INFO", "absl"):
-            loading.load_checkpoint(AlbertEncoder(GOOGLE), saved(folder, weights))
-        return caplog.text
-
-    release = "They are those of ALBERT google, google"
-    weights = {name: value for name, value in known["google"].items() if name.startswith("bert/")}
-    assert release in logged(known["google"], tmp_path / "all")
-    assert release in logged(weights, tmp_path / "encoder")
-    weights["bert/pooler/dense/bias"] = weights["bert/pooler/dense/bias"] + 1
-    assert release not in logged(weights, tmp_path / "altered")
-
-
-def test_a_release_is_named_where_it_is_inspected(known, tmp_path, capsys):
-    saved(tmp_path, known["google"])
-    GOOGLE.to_json_file(str(tmp_path / "albert_config.json"))
-    convert_checkpoint.convert(convert_checkpoint.Settings(str(tmp_path), inspect=True))
-    assert capsys.readouterr().out.endswith("  all weights are those of ALBERT google, google\n")
-
-
-def test_the_command_reports_a_release(known, tmp_path):
-    saved(tmp_path, known["google"])
-    report = check_release.run(check_release.Settings(input=str(tmp_path)))
     assert report.endswith(
-        f"ALBERT google, google; all {len(known['google'])} tensors match the release"
+        f"ALBERT {name}, {name}; all {len(known[name])} tensors match the release"
     )
 
 
 def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
-    weights = dict(known["google"])
-    bias = weights["bert/pooler/dense/bias"]
-    weights["bert/pooler/dense/bias"] = np.nextafter(bias, np.float32(9))  # in the last bit
+    weights, total = dict(known["google"]), len(known["google"])
+    weights[BIAS] = np.nextafter(weights[BIAS], np.float32(9))  # in the last bit
     del weights["cls/seq_relationship/output_bias"]
-    report = identify(saved(tmp_path, weights | NEW_VALUES))
-    assert not report.is_release
-    assert report.altered == ["bert/pooler/dense/bias"]
-    assert report.missing == ["cls/seq_relationship/output_bias"]
-    assert report.added == list(NEW_VALUES)
-    lines = str(report).splitlines()
-    assert f"{len(weights) - 1} of {len(known['google'])} tensors match ALBERT" in lines[0]
-    assert "  altered bert/pooler/dense/bias" in lines
-
-
-def test_another_model_is_not_a_release(known, tmp_path):
-    weights = {name: value + 1 for name, value in known["google"].items()}
-    report = identify(saved(tmp_path, weights))
-    assert report.release is None
-    assert not report.is_release
-    assert "no tensor matches a known release" in str(report)
-
-
-def test_a_release_is_recognized_in_the_hugging_face_format(known, tmp_path):
-    from safetensors.numpy import save_file
-
-    path = tmp_path / "model.safetensors"
-    tensors = as_hugging_face(known["google"], GOOGLE)
-    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, path)
-    report = identify(str(path))
-    assert report.is_release, str(report)
-
-
-def test_a_long_list_is_truncated():
-    release = releases.Release("x", "X", {str(n): n for n in range(40)})
-    names = [str(n) for n in range(39)]
-    text = str(ReleaseReport("p", release, ["39"], names, [], []))
-    assert "and 27 more altered" in text
-    assert len(text.splitlines()) == 14
-
-
-@pytest.mark.ci
-def test_a_checkpoint_with_the_released_checksums_is_a_release(tmp_path):
-    release = next(r for r in known_releases() if r.name == "albert_tiny_brightmart")
-    config = AlbertConfig(
-        vocab_size=21128,
-        embedding_size=128,
-        hidden_size=312,
-        num_hidden_layers=4,
-        num_attention_heads=12,
-        intermediate_size=1248,
-        layout="albert_zh",
+    added = {f"added{n:02}": np.ones(n + 1, np.float32) for n in range(39)}
+    first, *lines = identify(saved(tmp_path, weights | added)).splitlines()
+    assert first.endswith(
+        f"unmodified release; {total - 2} of {total} tensors match ALBERT google, google"
     )
-    weights = random_weights(config)
-    forged = {name: with_checksum(weights[name], crc) for name, crc in release.tensors.items()}
-    report = identify(saved(tmp_path, forged))
-    assert report.is_release, str(report)
-    assert "ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart" in str(report)
+    assert lines[:3] == [
+        f"  altered {BIAS}",
+        "  missing cls/seq_relationship/output_bias",
+        "  added   added00",
+    ]
+    assert lines[14:] == ["  and 27 more added"]
+    other = {name: value + 1 for name, value in weights.items()}
+    assert identify(saved(tmp_path, other)).endswith("no tensor matches a known release")
+
+
+def test_a_release_is_named_where_it_is_loaded_or_inspected(known, tmp_path, caplog, capsys):
+    caplog.set_level("INFO", "absl")
+    encoder = {name: value for name, value in known["google"].items() if name.startswith("bert/")}
+    for weights, is_release in (
+        (known["google"], True),
+        (encoder, True),
+        (encoder | {BIAS: encoder[BIAS] + 1}, False),
+    ):
+        caplog.clear()
+        loading.load_checkpoint(AlbertEncoder(GOOGLE), saved(tmp_path, weights))
+        assert ("They are those of ALBERT google, google" in caplog.text) == is_release
+    saved(tmp_path, known["google"])
+    GOOGLE.to_json_file(str(tmp_path / "albert_config.json"))
+    convert_checkpoint.convert(convert_checkpoint.Settings(str(tmp_path), inspect=True))
+    assert capsys.readouterr().out.endswith("  all weights are those of ALBERT google, google\n")
 
 
 def test_a_config_that_is_not_that_of_the_release_is_named(caplog):
@@ -246,3 +155,233 @@ def test_a_config_that_is_not_that_of_the_release_is_named(caplog):
     (message,) = caplog.messages
     assert "num_hidden_layers=1, but ALBERT tiny" in message
     assert message.endswith("has 4: pass --albert_config_file=albert_tiny_zh")
+
+
+# Downloading
+
+
+@pytest.fixture(scope="module", name="model")
+def make_model(tmp_path_factory, config_file, toy_spm_model):
+    """The folder of a tiny model."""
+    return write_folder(tmp_path_factory.mktemp("model"), config_file, toy_spm_model)
+
+
+@pytest.fixture(name="cache")
+def use_cache(tmp_path, monkeypatch):
+    """An empty cache folder."""
+    monkeypatch.setenv(finding.CACHE, str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.fixture(name="served")
+def serve_releases(tmp_path, monkeypatch, cache, model):
+    """A folder with the archives of two releases, of which the first has checksums."""
+    weights = loading.read_weights(str(model)).items()
+    crcs = {name: releases.checksum(value) for name, value in weights}
+    rows = (
+        releases.Release(NAME, "ALBERT", crcs, f"file://{tmp_path}/served/tar"),
+        releases.Release(MODULE, "ALBERT", {}, f"file://{tmp_path}/served/zip"),
+    )
+    (tmp_path / "served").mkdir()
+    monkeypatch.setattr(releases, "table", lambda: rows)
+    return tmp_path / "served"
+
+
+def write_tar(path, folder, *members):
+    """A .tar.gz as Google's, with a folder at the top; `members` are added."""
+    with tarfile.open(path, mode="w:gz") as archive:
+        archive.add(folder, "albert_base")
+        for member in members:
+            archive.addfile(member)
+
+
+def write_zip(path, folder):
+    """A .zip as albert_zh's, without a folder at the top, but with one that macOS adds."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, file.name)
+        archive.writestr("__MACOSX/._albert_config.json", b"fork")
+
+
+def test_archives_are_downloaded_and_unpacked_once(served, cache, model, caplog, capsys):
+    caplog.set_level("INFO", "absl")
+    write_tar(served / "tar", model)
+    write_zip(served / "zip", model)
+    assert program.run(program.Settings(name=NAME)) == str(cache / NAME)
+    assert "all 32 tensors match the release" in caplog.text
+    assert download(MODULE) == str(cache / MODULE)
+    (served / "tar").unlink()
+    assert download(NAME) == str(cache / NAME)
+    for folder in (cache / NAME, cache / MODULE):
+        difference = filecmp.dircmp(folder, model)
+        assert difference.same_files == sorted(os.listdir(folder)) == sorted(os.listdir(model))
+    assert {path.name for path in cache.iterdir()} == {NAME, "google"}
+    assert not capsys.readouterr().out  # where the program prints the folder
+
+
+def test_other_tensors_than_those_of_the_release_are_not_installed(served, cache, model, tmp_path):
+    weights = loading.read_weights(str(model))
+    weights[BIAS] = np.nextafter(weights[BIAS], np.float32(9))
+    write_tar(served / "tar", saved(tmp_path / "other", weights))
+    with pytest.raises(ValueError, match=rf"altered {BIAS}\n.*nothing was installed"):
+        download(NAME)
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda good: b"<html>Not Found</html>", "unsafe or damaged archive"),
+        (lambda good: good[: len(good) // 2], "unsafe or damaged archive"),
+        (lambda good: good[:-6] + b"other?", "unsafe or damaged archive"),  # the checksum
+        (None, r"^URL fetch failure on file://\S+/tar: "),
+    ],
+)
+def test_a_damaged_archive_is_not_installed(served, cache, model, damage, said):
+    write_tar(served / "tar", model)
+    content = (served / "tar").read_bytes()
+    (served / "tar").unlink()
+    if damage:
+        (served / "tar").write_bytes(damage(content))
+    with pytest.raises((ValueError, OSError), match=said):
+        download(NAME)
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target"),
+    [
+        ("albert_base/../../evil", tarfile.REGTYPE, ""),
+        ("albert_base/evil", tarfile.SYMTYPE, "/etc"),
+        ("albert_base/evil", tarfile.LNKTYPE, "../../evil"),
+    ],
+)
+def test_an_archive_with_files_outside_of_its_folder_is_not_installed(
+    served, cache, model, tmp_path, name, kind, target
+):
+    outside = tarfile.TarInfo(name)
+    outside.type, outside.linkname = kind, target
+    write_tar(served / "tar", model, outside)
+    with pytest.raises(ValueError, match="unsafe or damaged archive"):
+        download(NAME)
+    assert not list(cache.iterdir())
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "cache_dir", "said"),
+    [
+        ("albert-base-v3", None, r"not a released model. Did you mean 'albert_base_v2'"),
+        ("textattack/albert-base-v2-imdb", None, r"is not a released model.*--hub"),
+        ("gpt", None, r"Expected one of albert_base_v1, .*google/albert_base/1"),
+        (NAME, "gs://bucket/cache", "local folders only"),
+    ],
+)
+def test_what_cannot_be_downloaded_is_refused(name, cache_dir, said):
+    with pytest.raises(ValueError, match=said):
+        download(name, cache_dir=cache_dir)
+
+
+def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
+    def snapshot_download(repo_id, *, allow_patterns, cache_dir):
+        if "/" not in repo_id:
+            raise FileNotFoundError(f"Got: no {repo_id}\nPlease check your connection")
+        assert (repo_id, cache_dir) == ("albert/albert-base-v2", "here")
+        files = ("config.json", "model.safetensors", "spiece.model", "vocab.txt", "tf_model.h5")
+        matched = [name for name in files if any(fnmatch.fnmatch(name, p) for p in allow_patterns)]
+        assert matched == [*files[:-1]]  # not the same weights in other formats
+        return "/cache/snapshot"
+
+    library = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    arguments = ["albert/albert-base-v2", "--hub", "--cache_dir=here"]
+    assert program.run(flags.parse(program.Settings, arguments)) == "/cache/snapshot"
+    with pytest.raises(OSError, match=r"^x: not downloaded .*: Got: no x Please check your connec"):
+        hub.download("x")
+    with pytest.raises(ValueError, match="organization/name"):
+        program.run(program.Settings(hub=True))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
+        hub.download("albert/albert-base-v2")
+
+
+# Finding
+
+
+@pytest.fixture(name="cached")
+def cache_model(cache, model):
+    """The cached folder of NAME."""
+    shutil.copytree(model, cache / NAME)
+    return str(cache / NAME)
+
+
+def test_a_downloaded_model_is_found_by_its_name(cached, caplog):
+    caplog.set_level("INFO", "absl")
+    model, tokenizer = albert_tf.from_pretrained(NAME)
+    assert model(tokenizer(["The river"]))["pooled_output"].shape == (1, 12)
+    assert albert_tf.load_predictor(NAME)("The river").shape == (12,)
+    assert albert_tf.load_checkpoint(model, NAME).fits
+    assert caplog.messages.count(f"{NAME}: using the downloaded model in {cached}") == 1
+    assert finding.find_checkpoint(NAME) == f"{cached}/model.ckpt-best"
+    for name in (NAME, "albert-base-v2", "albert/albert-base-v2"):
+        assert finding.folder_of(name) == download(name) == cached
+    found = FineTuningSettings(output_dir="out", init_checkpoint=NAME).completed()
+    assert found.albert_config_file == f"{cached}/albert_config.json"
+    assert found.spm_model_file == f"{cached}/toy.model"
+    run = RunSettings(output_dir="out", init_checkpoint=NAME)
+    run.check_paths()
+    assert run.model_folder == cached
+
+
+def test_a_module_is_found_by_its_address(cache, model):
+    handle = f"https://tfhub.dev/{MODULE}"
+    settings = FineTuningSettings(output_dir="out", albert_hub_module_handle=handle)
+    with pytest.raises(FileNotFoundError, match=f"albert download {MODULE}"):
+        settings.completed()
+    shutil.copytree(model, cache / MODULE)
+    assert settings.completed().init_checkpoint == str(cache / MODULE)
+
+
+def test_a_folder_of_the_name_takes_precedence(cached, tmp_path, model):
+    (tmp_path / NAME).symlink_to(model)
+    assert finding.find_checkpoint(NAME) == f"{NAME}/model.ckpt-best"
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        *((NAME, NAME), ("albert-base-v2", NAME), ("albert/albert-base-v2", NAME)),
+        *(("albert_base_v3", NAME), ("albert-base_v2/", NAME), ("albert/albert-base-v3", NAME)),
+        *(("albert_bas_v2", NAME), ("albert_tiny_zh", "albert_tiny_zh_google")),
+    ],
+)
+def test_a_model_that_is_not_there_names_the_command(cache, name, release):
+    message = rf"^{name}: no such file or folder.*Download it: albert download {release}$"
+    for use in (
+        finding.find_checkpoint,
+        finding.folder_of,
+        albert_tf.from_pretrained,
+        albert_tf.load_predictor,
+        lambda name: RunSettings(output_dir="out", init_checkpoint=name).completed(),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            use(name)
+
+
+def test_another_path_is_not_taken_for_a_name():
+    for path in ("out/albert_base_v3", "model.ckpt-7", "albert_model.ckpt"):
+        assert finding.find_model(path) == path
+
+
+def test_the_list_has_each_name_once_and_says_what_is_in_the_cache(cached, cache):
+    listed = program.run(program.Settings())
+    (line,) = (line for line in listed.splitlines() if line.endswith(", in the cache"))
+    assert line.startswith(NAME)
+    assert line.endswith("11,683,584  ALBERT base v2, English (Google), in the cache")
+    words = re.split(r"[\s,]+", listed)
+    for row in releases.downloadable():
+        assert all(words.count(name) == 1 for name in (row.name, *row.aliases))
+    assert words.index("google/albert_base/1") > words.index("albert_xlarge_zh_183k")
+    assert listed.endswith(f"cache folder: {cache}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,29 +14,8 @@ from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.config import AlbertConfig
+from tests.checkpoints.test_run_record import KNOWN
 from tests.conftest import ROOT
-
-SCRIPT = """
-import os, sys, time
-from albert_tf.checkpoints.run_folder import RunFolder
-folder = RunFolder(sys.argv[1])
-"""
-HOLD = f"{SCRIPT}with folder.locked():\n    print('held', flush=True)\n    time.sleep(60)\n"
-TRY = f"""{SCRIPT}
-try:
-    with folder.locked():
-        print('free')
-except ValueError as error:
-    print(error)
-"""
-FORK = f"""{SCRIPT}
-with folder.locked():
-    child = os.fork()
-    if not child:
-        print(os.getpid(), flush=True)
-        time.sleep(60)
-    os.kill(os.getpid(), 9)
-"""
 
 
 @pytest.fixture
@@ -50,22 +28,14 @@ def folder(tmp_path):
 
 def test_the_record_is_read_once_and_starts_are_appended(folder, tmp_path):
     assert folder.record == RunRecord()
-    record = RunRecord(
-        start={"command": ["run_pretraining.py"]},
-        settings={"rate": 0.5, "rates": [1e-5, 0.5], "plots": True, "data": None},
-        config={"vocab_size": 97},
-        files={"vocabulary": FileRecord("97 entries, sha256 0a", "/a/b")},
-        task={"name": "spans", "labels": ["no", "可"]},
-    )
-    folder.write_record(record)
-    assert folder.record is record
-    assert RunFolder(folder.path).record == record
+    folder.write_record(KNOWN)
+    assert folder.record is KNOWN
+    assert RunFolder(folder.path).record == KNOWN
     (tmp_path / "runs.jsonl").write_text('{"cut sh')  # by a kill
-    folder.add_start(record)
-    folder.add_start(record)
+    folder.add_start(KNOWN)
+    folder.add_start(KNOWN)
     rows = list(map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines()))
-    assert rows == [{"command": ["run_pretraining.py"], "settings": dict(record.settings)}] * 2
-    assert len(list(tmp_path.iterdir())) == 2
+    assert rows == [{**KNOWN.start, "settings": KNOWN.settings}] * 2
 
 
 def test_a_folder_of_hugging_face_has_the_task_of_its_config(folder, tmp_path):
@@ -131,52 +101,31 @@ def test_the_last_line_of_a_step_counts_and_no_line_is_changed(folder, tmp_path)
     ]
 
 
-@pytest.mark.parametrize("size", range(1, 27))
-def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(folder, tmp_path, size):
+@pytest.mark.parametrize(("size", "scheme"), [(1, ""), (25, ""), (26, ""), (26, "file://")])
+def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path, size, scheme):
+    folder, path = RunFolder(f"{scheme}{tmp_path}"), tmp_path / "metrics.jsonl"
     lines = ['{"step": 2, "loss": 2.5}\n', '{"step": 4, "loss": 1.5}\n']
-    path = tmp_path / "metrics.jsonl"
     path.write_text(lines[0] + lines[1][:size])
     is_whole = size >= len(lines[1])
     assert [row["step"] for row in folder.metrics()] == [2, 4][: 1 + is_whole]
     folder.add_metrics(4, {"loss": 1.5})
     assert path.read_text() == "".join(lines) + (lines[1] if is_whole else "")
-    assert folder.metrics() == list(map(json.loads, lines))
-
-
-def test_a_remote_file_is_appended_to_as_well(tmp_path):
-    folder = RunFolder(f"file://{tmp_path}")
-    for step in (2, 4):
-        folder.add_metrics(step, {"loss": 2.5})
-    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
-    assert [row["step"] for row in folder.metrics()] == [2, 4]
-
-
-FIELDS = '"checkpoint": "", "measured_on": "dev"}\n'
 
 
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("metrics", '{"step": 4, "los}\n'),
-        ("metrics", '{"loss": 1.5}\n'),
-        ("metrics", '{"step": "4"}\n'),
-        ("metrics", "5\n"),
-        ("evaluations", '{"step": 3}\n'),
-        ("evaluations", f'{{"step": 3, "metrics": [], {FIELDS}'),
-        ("evaluations", f'{{"step": null, "metrics": {{}}, {FIELDS}'),
+        ("metrics", '{"step": 4, "los}'),
+        ("metrics", '{"loss": 1.5}'),
+        ("evaluations", '{"step": 3, "metrics": [], "checkpoint": "", "measured_on": "dev"}'),
     ],
 )
 def test_the_error_for_a_damaged_file_names_the_line(folder, tmp_path, name, line):
-    first = f'{{"step": 2, "metrics": {{"loss": 1}}, {FIELDS}'
-    (tmp_path / f"{name}.jsonl").write_text(first + line)
+    folder.add_evaluation(evaluation(2, 0.5))
+    with (tmp_path / f"{name}.jsonl").open("a") as stream:
+        stream.write(f"{line}\n")
     with pytest.raises(ValueError, match=rf"{name}\.jsonl, line 2: "):
         getattr(folder, name)()
-
-
-def test_evaluations_without_a_recorded_precision_are_read(folder, tmp_path):
-    text = f'{{"step": 2, "metrics": {{"loss": 1}}, {FIELDS}'
-    (tmp_path / "evaluations.jsonl").write_text(text)
-    assert folder.evaluations() == [Evaluation(2, {"loss": 1}, "", "dev", None)]
 
 
 # Checkpoints
@@ -185,15 +134,12 @@ def test_evaluations_without_a_recorded_precision_are_read(folder, tmp_path):
 def test_the_step_and_the_trained_model_follow_from_the_checkpoints(folder, tmp_path):
     assert (folder.step, folder.trained) == (None, None)
     assert (RunFolder(f"{tmp_path}/none").step, folder.checkpoints()) == (None, {})
-    found = []
-    for name in ("best", "3", "20", "interrupted_21", "0-0a1b2c3d", "best.damaged"):
+    for name, step in (
+        *(("best", 1), ("3", 3), ("20", 20), ("interrupted_21", 21)),
+        *(("0-0a1b2c3d", 21), ("best.damaged", 21)),
+    ):
         (tmp_path / f"model.ckpt-{name}.index").touch()
-        found.append((folder.step, os.path.basename(folder.trained)))
-    assert (
-        found
-        == [(1, "model.ckpt-best"), (3, "model.ckpt-best"), (20, "model.ckpt-best")]
-        + [(21, "model.ckpt-best")] * 3
-    )
+        assert (folder.step, folder.trained) == (step, folder.file("model.ckpt-best"))
     (tmp_path / "model.ckpt-best.index").unlink()
     assert folder.trained == folder.file("model.ckpt-20")
     assert list(folder.checkpoints()) == [3, 20]
@@ -202,55 +148,29 @@ def test_the_step_and_the_trained_model_follow_from_the_checkpoints(folder, tmp_
 
 # The lock
 
-
-def attempt(folder):
-    """Returns "free" if another process can lock the folder, else its error message."""
-    done = subprocess.run(
-        [sys.executable, "-c", TRY, folder.path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+HOLD = """
+import os, sys, time
+from albert_tf.checkpoints.run_folder import RunFolder
+with RunFolder(sys.argv[1]).locked():
+    if not os.fork():
+        print(os.getpid(), flush=True)
+    time.sleep(60)
+"""
 
 
-def start(program, folder):
-    return subprocess.Popen(
-        [sys.executable, "-c", program, folder.path], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-
-
-def test_one_process_has_the_lock_until_its_outermost_block_ends(folder, tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path)
-    with contextlib.suppress(RuntimeError), folder.locked():
-        with RunFolder(str(tmp_path / "link")).locked():
+def test_one_process_has_the_lock_until_it_ends_even_if_a_child_lives_on(folder):
+    with folder.locked():  # and released
+        pass
+    command = [sys.executable, "-c", HOLD, folder.path]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+        child = int(holder.stdout.readline())
+        with pytest.raises(ValueError, match="is in use by another process"), folder.locked():
             pass
-        assert attempt(folder).startswith(f"{tmp_path} is in use by another process. ")
-        raise RuntimeError
-    assert attempt(folder) == "free"
-
-
-def test_a_killed_process_releases_the_lock(folder):
-    holder = start(HOLD, folder)
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(ValueError, match="in use by another process"), folder.locked():
-        pass
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate()
-    with folder.locked():
-        pass
-
-
-def test_a_child_does_not_keep_the_lock_of_its_dead_parent(folder):
-    parent = start(FORK, folder)
-    child = int(parent.stdout.readline())
-    try:
-        parent.wait()
-        assert attempt(folder) == "free"
-    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        with folder.locked():
+            pass
         os.kill(child, signal.SIGKILL)
-        parent.stdout.close()
 
 
 def test_only_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
@@ -281,11 +201,11 @@ def test_folders_that_do_not_support_locking_are_not_locked(folder, monkeypatch,
         patch.setattr("fcntl.flock", refuse)
         with folder.locked():
             assert "not locked against other processes (No locks available)" in caplog.text
+    caplog.clear()
 
     def open_read_only(*_):
         raise OSError(30, "Read-only file system")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", open_read_only)
-        with folder.locked():
-            pass
+    monkeypatch.setattr(os, "open", open_read_only)
+    with folder.locked():
+        assert not caplog.messages

@@ -6,18 +6,15 @@ Records are compared by a run: see tests/training/test_run.py.
 from __future__ import annotations
 
 import json
-import platform
 import re
 
 import numpy as np
 import pytest
 
-import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.tokenization import FullTokenizer
 
 VOCABULARY = FileRecord("97 entries, sha256 0a", "/a/b")
 KNOWN = RunRecord(
@@ -32,7 +29,6 @@ KNOWN = RunRecord(
 def test_a_record_is_written_and_read_again():
     assert RunRecord.from_json(KNOWN.to_json(), "run.json") == KNOWN
     assert list(json.loads(KNOWN.to_json())) == ["start", "settings", "config", "files", "task"]
-    assert RunRecord.from_json(RunRecord().to_json(), "run.json") == RunRecord()
     plain = RunRecord(settings={"rate": np.float32(0.5), "steps": np.int64(3)})
     assert json.loads(plain.to_json())["settings"] == {"rate": 0.5, "steps": 3}
 
@@ -42,29 +38,19 @@ def damaged(**entries):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "said"),
     [
-        ("{", "run.json: not JSON"),
         (KNOWN.to_json()[:100], "run.json: not JSON"),
-        ("[]", "run.json: expected a JSON object, got list"),
-        ("{}", "run.json: 'start' is missing, expected dict"),
         ('{"program": "another", "settings": {}}', "run.json: 'start' is missing, expected dict"),
         (damaged(settings=5), "run.json: 'settings' is 5, expected dict"),
-        (damaged(task=None), "run.json: 'task' is None, expected dict"),
-        (damaged(config=[]), "run.json: 'config' is [], expected dict"),
-        (damaged(start={"directory": []}), "run.json: start: 'directory' is [], expected str"),
-        (damaged(task={"name": 3}), "run.json: task: 'name' is 3, expected str"),
         (damaged(task={"labels": "ab"}), "run.json: task: 'labels' is 'ab', expected list"),
         (damaged(task={"labels": [1]}), "run.json: expected labels as a list of texts, got [1]"),
-        (damaged(files={"vocabulary": 5}), "run.json: vocabulary: 'digest' is 5, expected str"),
-        (damaged(files={"x": {"path": "/a"}}), "run.json: x: 'digest' is missing, expected str"),
         (damaged(files={"x": {"digest": "", "path": 1}}), "run.json: x: 'path' is 1, expected str"),
     ],
 )
-def test_a_damaged_record_and_that_of_another_program_are_reported(text, message):
-    with pytest.raises(ValueError, match="^" + re.escape(message)) as error:
+def test_a_damaged_record_and_that_of_another_program_are_refused(text, said):
+    with pytest.raises(ValueError, match="^" + re.escape(said)):
         RunRecord.from_json(text, "run.json")
-    assert "\n" not in str(error.value)
 
 
 def test_the_texts_to_compare_are_the_same_for_equal_values():
@@ -93,48 +79,14 @@ def test_a_part_of_it_keeps_its_paths():
 
 
 def test_recorded_settings_are_those_of_the_class_with_its_types():
-    record = RunRecord(
-        settings={
-            "learning_rate": [1e-5, 1],
-            "seed": 7,
-            "do_train": True,
-            "vocab_file": None,
-            "unknown": 5,
-            "num_runs": 3,
-        }
-    )
-    names = {"learning_rate", "seed", "do_train", "vocab_file", "unknown"}
-    assert record.values_for(FineTuningSettings, names) == {
-        "learning_rate": (1e-5, 1),
-        "seed": 7,
-        "do_train": True,
-        "vocab_file": None,
-    }
+    known = {"learning_rate": [1e-5, 1], "seed": 7, "do_train": True, "vocab_file": None}
+    record = RunRecord(settings=known | {"unknown": 5, "num_runs": 3})
+    values = record.values_for(FineTuningSettings, {*known, "unknown"})
+    assert values == known | {"learning_rate": (1e-5, 1)}
     for name, value, kind in (("seed", "7", "int"), ("output_dir", 7, "str")):
-        other = RunRecord(settings={name: value})
-        with pytest.raises(
-            ValueError, match=rf"run\.json: expected {kind} as {name}, got {value!r}"
-        ):
-            other.values_for(pretraining.Settings, {name})
-
-
-def test_a_vocabulary_is_identified_by_its_content(tmp_path, monkeypatch):
-    path, copy = tmp_path / "vocab.txt", tmp_path / "copy.txt"
-    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
-    copy.write_bytes(path.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    found = run_record.of_tokenizer(FullTokenizer(str(path)), str(path))
-    same = run_record.of_tokenizer(FullTokenizer(str(copy)), "copy.txt")
-    assert found.texts() == same.texts()
-    assert found.texts()["vocabulary"].startswith("6 entries, sha256 ")
-    assert same.files["vocabulary"].path == str(copy)
-    copy.write_bytes(path.read_bytes().replace(b"sea", b"sky"))
-    other = run_record.of_tokenizer(FullTokenizer("copy.txt", do_lower_case=False), "copy.txt")
-    assert not set(other.texts().items()) & set(found.texts().items())
-    assert run_record.check_vocabulary("out", found, same.files["vocabulary"])
-    assert not run_record.check_vocabulary("out", RunRecord(), same.files["vocabulary"])
-    with pytest.raises(ValueError, match=r"out was trained with another vocabulary: 6 e.*; now it"):
-        run_record.check_vocabulary("out", found, other.files["vocabulary"])
+        wrong = RunRecord(settings={name: value})
+        with pytest.raises(ValueError, match=f"expected {kind} as {name}, got {value!r}"):
+            wrong.values_for(pretraining.Settings, {name})
 
 
 def test_a_table_has_the_names_that_differ_in_any_column():
@@ -149,11 +101,8 @@ def test_a_table_has_the_names_that_differ_in_any_column():
         "  rate  0.1       0.25      0.1",
     ]
     assert run_record.differences_table({"a": {"x": "1"}, "b": {"x": "1"}}) == ""
-    wide = {"before": {"x": "1" * 60, "name": "a"}, "now": {"x": "2" * 60, "name": "b"}}
+    wide = {"before": {"x": "1" * 60}, "now": {"x": "2" * 60}}
     assert run_record.differences_table(wide).splitlines() == [
-        "  name:",
-        "    before  a",
-        "    now     b",
         "  x:",
         f"    before  {'1' * 60}",
         f"    now     {'2' * 60}",
@@ -167,9 +116,4 @@ def test_a_start_names_command_devices_and_versions(tmp_path, monkeypatch):
     assert start["directory"] == str(tmp_path)
     assert start["device"] == {"devices": "one CPU"}
     assert start["started"].endswith("+00:00")
-    versions = start["versions"]
-    assert versions["python"] == platform.python_version()
-    assert versions["numpy"] == np.__version__
-    assert versions["albert_tf"] == albert_tf.__version__
-    assert versions["tensorflow"]
-    assert versions["tf_keras"]
+    assert set(start["versions"]) == {"python", "albert_tf", "tensorflow", "tf_keras", "numpy"}

@@ -6,7 +6,6 @@ import json
 import pathlib
 
 import pytest
-import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
@@ -29,43 +28,8 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(name="write_vocabulary")
-def make_writer(tmp_path):
-    def write(words):
-        path = tmp_path / "vocab.txt"
-        path.write_text("\n".join(words) + "\n", encoding="utf-8")
-        return str(path)
-
-    return write
-
-
 def load(tokenizer):
     return tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))
-
-
-def test_a_word_piece_vocabulary_keeps_its_ids_and_symbols(write_vocabulary):
-    content = json.loads(tokenizer_json(FullTokenizer(write_vocabulary(WORDS))))
-    assert content["model"]["vocab"] == {word: number for number, word in enumerate(WORDS)}
-    assert content["model"]["max_input_chars_per_word"] == 200
-    assert [token["id"] for token in content["added_tokens"]] == [0, 1, 2, 3, 4]
-    assert [token["content"] for token in content["added_tokens"]] == WORDS[:5]
-    lower = {"type": "Lowercase"}
-    assert lower in content["normalizer"]["normalizers"]
-    cased = json.loads(tokenizer_json(FullTokenizer(write_vocabulary(WORDS), False)))
-    assert lower not in cased["normalizer"]["normalizers"]
-
-
-def test_a_sentencepiece_model_keeps_its_pieces_and_scores(toy_spm_model):
-    tokenizer = FullTokenizer(spm_model_file=toy_spm_model)
-    content = json.loads(tokenizer_json(tokenizer))
-    sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
-    model = content["model"]
-    assert [piece for piece, _ in model["vocab"]] == tokenizer.pieces
-    for piece, (_, score) in enumerate(model["vocab"]):
-        assert score <= sp.get_score(piece)
-    assert model["unk_id"] == tokenizer.unk_id
-    mask = next(t for t in content["added_tokens"] if t["content"] == "[MASK]")
-    assert mask["lstrip"], "the space before [MASK] is the masked word's"
 
 
 def test_pieces_that_have_other_ids_inside_words_are_listed(tmp_path, toy_spm_model, caplog):
@@ -79,26 +43,12 @@ def test_pieces_that_have_other_ids_inside_words_are_listed(tmp_path, toy_spm_mo
     assert line == "2 pieces have other ids inside of words in tokenizer.json: 12, 7,"
 
 
-def test_unsupported_models_are_rejected(tmp_path):
-    text = tmp_path / "text"
-    text.write_text("the river froze and the boat was late\n" * 20)
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text),
-        model_prefix=str(tmp_path / "bpe"),
-        model_type="bpe",
-        vocab_size=30,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        minloglevel=2,
-    )
-    tokenizer = FullTokenizer(spm_model_file=str(tmp_path / "bpe.model"))
-    with pytest.raises(ValueError, match="requires a SentencePiece model of the type unigram"):
-        tokenizer_json(tokenizer)
-
-
 @pytest.mark.parametrize("do_lower_case", [True, False])
-def test_tokenizers_produces_our_ids(do_lower_case, write_vocabulary, toy_spm_model):
+def test_tokenizers_produces_our_ids(do_lower_case, tmp_path, toy_spm_model):
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     for tokenizer in (
-        FullTokenizer(write_vocabulary(WORDS), do_lower_case),
+        FullTokenizer(str(vocab_file), do_lower_case),
         FullTokenizer(None, do_lower_case, toy_spm_model),
     ):
         theirs = load(tokenizer)
