@@ -1,8 +1,9 @@
-"""The commands of docs/commands.md, those of both READMEs, run as they are pasted.
+"""The commands of docs/commands.md, those of both READMEs, and of the guides, run as pasted.
 
 Each block runs in a copy of a user's repository, in the folder that has the other project's names,
-with the models and data that the commands name; all of them toys. What is appended to a
-command is in `APPENDED`: it makes runs of hours short, and batches fit the toy data.
+with the models and data that the commands name; all of them toys. The blocks of a guide run one
+after the other in one copy. What is appended to a command is in `APPENDED`: it makes runs of hours
+short, and batches fit the toy data.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,9 +21,11 @@ from pydoc_data.topics import topics
 
 import pytest
 
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import train_vocabulary
 from albert_tf.config import AlbertConfig
+from tests.checkpoints.checkpoint_samples import random_weights
 from tests.cli.fine_tuning_programs import (
     ANSWERABLE,
     CHOICES,
@@ -30,7 +34,7 @@ from tests.cli.fine_tuning_programs import (
     write_article,
     write_squad,
 )
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY_SHAPE
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 GOOGLE, ALBERT_ZH = "compat/google", "compat/albert_zh"
@@ -80,6 +84,7 @@ EXPECTED = {
     "test_changes.py": [],
 }
 NAMES = list(EXPECTED)
+GUIDES = [*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "how_albert_works.md"]
 # What is said of flags and defaults that are not what they were.
 SAID = {
     "run_squad_v1": "--predict_feature_left_file has no effect",
@@ -90,14 +95,7 @@ SAID = {
     "run_classifier_sp_google": "New heads with random weights: output_bias",
     "test_changes.py": "12 layers have the 10,498,048 weights of one layer",
 }
-SHAPE = {
-    "embedding_size": 8,
-    "hidden_size": 12,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 512,
-}
+SHAPE = TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
 
 
 def lines_of(block):
@@ -157,11 +155,9 @@ def write_tasks(folder):
 
 
 def write_model(folder, config_name, checkpoint, vocab_size, **changes):
-    from albert_tf.checkpoints.store import save_checkpoint
-    from tests.checkpoints.checkpoint_samples import random_weights
-
     folder.mkdir(exist_ok=True)
-    config = AlbertConfig(**SHAPE | {"vocab_size": vocab_size} | changes)
+    shape = SHAPE | {"vocab_size": vocab_size, "max_position_embeddings": 512}
+    config = AlbertConfig(**shape | changes)
     weights = {name: 0.05 * value for name, value in random_weights(config).items()}
     save_checkpoint(str(folder / checkpoint), weights)
     config.to_json_file(str(folder / config_name))
@@ -191,8 +187,8 @@ def write_chinese_models(folder, sample):
     shutil.copytree(folder / "albert_tiny_zh", folder / "albert_tiny")
 
 
-@pytest.fixture(scope="module", name="home")
-def make_home(tmp_path_factory):
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
     """The folder of a user who cloned this repository and has models and data."""
     home = tmp_path_factory.mktemp("home") / "albert"
     names = ["albert_tf", "compat", "configs", "data", "examples"]
@@ -242,8 +238,8 @@ def write_albert_zh(home, sample):
     write_chinese_models(home, sample)
 
 
-@pytest.fixture(name="run")
-def run_here(home, tmp_path):
+@pytest.fixture
+def run(home, tmp_path):
     """Runs a block in a fresh copy of the user's folder, where `python` is this one."""
     folder = tmp_path / "albert"
     shutil.copytree(home, folder)
@@ -286,3 +282,15 @@ def test_the_commands_run_as_they_are_pasted(number, run):
     assert SAID.get(NAMES[number], "") in output
     missing = [name for name in EXPECTED[NAMES[number]] if not (folder / name).exists()]
     assert not missing, output[-5000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_guide_run(page, run):
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
+    python = "".join(body for language, body in blocks if language == "python")
+    run([*commands, f"python -c {shlex.quote(python)}"])
