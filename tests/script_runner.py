@@ -45,8 +45,16 @@ def output_of(process):
 def finish(process, status=0):
     """Waits for a program, which must end with a status; returns what it has printed."""
     process.wait(TIMEOUT)
-    assert process.returncode == status, output_of(process)
-    return output_of(process)
+    output = output_of(process)
+    process.log.close()
+    assert process.returncode == status, output
+    return output
+
+
+def kill(process):
+    """Kills a program as the system does when memory runs out."""
+    process.kill()
+    return finish(process, -signal.SIGKILL)
 
 
 def wait_for(condition, process):

@@ -46,7 +46,7 @@ def test_programs_accept_the_flags_of_the_readme():
         parse(module.Settings, flags)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_python_example_of_the_readme_runs(tmp_path, monkeypatch):
     shape = TINY_SHAPE | {"vocab_size": 128, "max_position_embeddings": 512, "type_vocab_size": 2}
     train_vocabulary(tmp_path / "30k-clean.model")

@@ -21,8 +21,8 @@ from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
-pytestmark = pytest.mark.ci
-
+# These export models for ten seconds.
+SLOW = ("albert_tf.inference.exporting", "albert_tf.inference.saving")
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "albert_tf").rglob("*.py"))
@@ -75,7 +75,10 @@ def example_globals(example_folder):
     }
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(m, marks=pytest.mark.slow if m in SLOW else pytest.mark.ci) for m in MODULES],
+)
 def test_examples_print_what_they_say(module, example_globals, example_folder, monkeypatch):
     monkeypatch.chdir(example_folder)
     runner = doctest.DocTestRunner(

@@ -26,7 +26,7 @@ from albert_tf.cli.flags import parse
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.cli.fine_tuning_programs import write_cola
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE
-from tests.script_runner import assert_same_state, finish, start_program, wait_for
+from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
 from tests.training.test_loop import write_records
 
 KILLS = int(os.environ.get("FAULT_KILLS", "6"))
@@ -133,7 +133,7 @@ def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, flag
     assert len(checkpoints(disk)) in (1, 2)
     assert not leftovers(disk)
     mount("remount,size=300m")
-    finish(start(flags(disk)))
+    train(flags(disk))
     assert_same_state(disk, through, 20)
 
 
@@ -276,8 +276,7 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(flags, tmp_path):
             goal = max(before, 0) + SAVED_EVERY * rng.randint(1, 3)
             wait_for(lambda goal=goal: newest(out) >= goal, process)
             time.sleep(rng.uniform(0, 0.2))
-        process.kill()
-        process.wait()
+        kill(process)
         assert newest(out) >= before
     (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
     train(flags(out, *others))

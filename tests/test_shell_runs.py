@@ -6,14 +6,17 @@ import dataclasses
 import json
 import re
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 
 from albert_tf import pretraining
 from albert_tf.cli.flags import parse
+from albert_tf.training import cluster
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, free_ports
-from tests.script_runner import assert_same_state, finish, start_program, wait_for
+from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
 from tests.training.test_loop import write_records
 
 SAME = 1e-5  # weights differ by no more between devices
@@ -58,7 +61,7 @@ def start_workers(start_one, count=2):
 
 @pytest.mark.ci
 def test_run_json_describes_the_run(folder, config_file, tmp_path):
-    others = (f"--albert_config_file={config_file}", "--num_train_steps=1", "--threads=1")
+    others = (f"--albert_config_file={config_file}", "--num_train_steps=1")
     train(folder, tmp_path, *others)
     run = json.loads((tmp_path / "run.json").read_text())
     assert run["settings"]["num_train_steps"] == 1
@@ -72,7 +75,17 @@ def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
         train(folder, tmp_path, "--gradient_accumulation_steps=3")
 
 
-@pytest.mark.ci
+def test_settings_in_which_workers_differ_are_a_table():
+    texts = [{"learning_rate": rate, "seed": "5"} for rate in ("0.001", "0.002")]
+    gathered = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
+    strategy = SimpleNamespace(
+        run=lambda _: tf.constant(list(gathered)), experimental_local_results=lambda value: [value]
+    )
+    with pytest.raises(ValueError, match=r"same training:\n.*\n *learning_rate +0.001 +0.002$"):
+        cluster.check_same(strategy, {})
+
+
+@pytest.mark.slow
 def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
     rates = iter((0.001, 0.002))
 
@@ -154,8 +167,7 @@ def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(fol
     begin = partial(start, folder, tmp_path / "killed", *others)
     first, second = start_workers(begin)
     wait_for((tmp_path / "killed" / "model.ckpt-40.index").exists, first)
-    second.kill()
-    second.wait()
+    kill(second)
     assert "another worker was lost" in finish(first, EXIT_STATUS).splitlines()[-1]
     for process in start_workers(begin):
         finish(process)

@@ -53,22 +53,6 @@ def test_markup_becomes_sentences(text, expected):
     assert prose.read_prose(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "is_sentence"),
-    [
-        ("If the flag is_open is set to True, open_door(now) does nothing.", True),
-        ("Too short.", False),
-        ("No end of a sentence is here", False),
-        ("begins with a small letter.", False),
-        ("A = b[c] + (d * {e}) != f().", False),
-        ("The door is opened by {name} of the old mill.", False),
-        ("Ein Ding nur für euch.", False),
-    ],
-)
-def test_a_sentence_is_english_prose(text, is_sentence):
-    assert prose.is_sentence(text) == is_sentence
-
-
 WORDS = [first + second for first in "bcdfghklmn" for second in ("ame", "ill", "ore", "ust")]
 MODULE = '''"""The mill grinds corn all day long."""
 
