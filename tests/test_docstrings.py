@@ -21,8 +21,11 @@ from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
-# These export models for ten seconds.
-SLOW = ("albert_tf.inference.exporting", "albert_tf.inference.saving")
+# These trace and export models.
+SLOW = [
+    f"albert_tf.{module}"
+    for module in ("inference.exporting", "inference.saving", "serving.tokenizer_layer")
+]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "albert_tf").rglob("*.py"))

@@ -153,6 +153,7 @@ def write_run(path):
     known = {"vocabulary": FileRecord("5 entries, sha256 abab", "/x/vocab.txt")}
     task = {"name": "classification", "task_name": "tsv", "folder": "", "labels": ["a", "b"]}
     RunFolder(str(path.parent)).write_record(RunRecord(start, settings, TINY_SHAPE, known, task))
+    path.write_bytes(lines(json.loads(path.read_text())))
 
 
 def read_run(path):
