@@ -60,17 +60,16 @@ $(ALL_READY): $(READY)
 demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (13 minutes without bfloat16)
 	@$(RUN) examples/demo.py
 
-test: $(READY) ## the default tests (two to six minutes on two cores); those of missing extras are skipped
+test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
-# Tests that compute for more than a second: whole programs (kills, full disks, damaged files, several workers),
-# XLA, and some of Google's own training runs.
-test-ci: $(READY) ## the slow tests that .ci/run runs (eight minutes)
+# Tests that compute for more than half a second: whole programs, a kill, a full disk, XLA.
+test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (five minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 # In three runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
 test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated ones (an hour)
-	for tier in "not slow" "ci" "slow and not ci"; do \
+	for tier in "not ci and not slow" "ci" "slow and not ci"; do \
 	  $(RUN) -m pytest $(IN_PARALLEL) -m "$$tier" --timeout 3600 --hypothesis-profile=thorough; \
 	done
 
@@ -93,7 +92,7 @@ test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (six mi
 test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (five minutes)
 	@$(MAKE) --no-print-directory $(COMPILERS_READY) \
 	  || { echo "skipped: cannot install $(COMPILERS_VENV)"; exit 0; }; \
-	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks/test_gpu_kit.py
+	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks/test_benchmarks.py
 
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)

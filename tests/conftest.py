@@ -46,6 +46,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 # A Python that has PyTorch and transformers, if the one that runs the tests has not.
 OTHER_PYTHON = "ALBERT_TF_TRANSFORMERS_PYTHON"
+# Set, it simulates a processor without bfloat16.
+WITHOUT_BFLOAT16 = "ALBERT_TF_WITHOUT_BFLOAT16"
 
 # Every size of a tensor differs from the others, so that no wrong axis passes by luck. Three layers
 # are enough for two groups, of which one has two layers.
@@ -70,17 +72,7 @@ Old people say that the river was wider when they were young.
 They measured it once, and found that it had not changed at all.
 What had changed was the town, which had grown towards the water.
 """
-
-
 SEED = 5
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Marks tests that are marked `ci` as `slow` as well."""
-    for item in items:
-        if item.get_closest_marker("ci"):
-            item.add_marker(pytest.mark.slow)
 
 
 def seed_everything(seed):
@@ -95,60 +87,20 @@ def seed_everything(seed):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef):
-    """Seeds shared fixtures by their names, so that weights do not depend on earlier tests."""
+    """Seeds shared fixtures by their names, so that weights do not depend on earlier tests.
+
+    No fixture can do it: those of wider scopes are set up before any other one.
+    """
     if fixturedef.scope != "function":
         seed_everything(SEED + zlib.crc32(fixturedef.argname.encode()) % 1000)
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    """The same random numbers in every test, regardless of earlier tests."""
-    seed_everything(SEED)
-    yield
-    if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
-        sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config):
-    """Keeps the trace of a crash on the terminal, where pytest has directed it by now.
-
-    `absl.app.run` would direct it to the captured standard error, which is lost in a crash.
-    """
-    faulthandler.enable = lambda *_, **__: None
-
-
-@pytest.fixture(autouse=True)
-def _same_signal_handlers():
-    """Fails a test that changes what signals do: they may kill the process in a later test."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
-def pytest_addoption(parser):
-    """Adds the option that simulates a CPU without bfloat16."""
-    parser.addoption(
-        "--without-bfloat16",
-        action="store_true",
-        help="simulate a CPU without fast bfloat16 matmuls",
-    )
-
-
-def pytest_collection_finish(session):
-    """Hides the CPU's flags from the choice of the precision if `--without-bfloat16` is given."""
-    # Spares the garbage collector the imported modules: each full collection took half a second.
-    gc.freeze()
-    if session.config.getoption("--without-bfloat16"):
-        from albert_tf.training import precision
-
-        precision._read_cpu_info = lambda: ""
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keeps folders whose files share trained models together, where files are: `make test`."""
+    """Keeps folders whose files share trained models in one process: `make test`.
+
+    By default pytest-xdist keeps files together, and each process would train the models again.
+    """
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -160,6 +112,29 @@ def pytest_xdist_make_scheduler(config, log):
             return folder if folder in ("tests/cli", "tests/inference") else scope
 
     return LoadFolders(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _process():
+    """Prepares the process that runs the tests."""
+    # Each full collection of the imported modules took half a second.
+    gc.freeze()
+    # `absl.app.run` would send the trace of a crash to the captured standard error, which a crash
+    # loses; pytest has enabled it for the terminal.
+    faulthandler.enable = lambda *_, **__: None
+    if os.environ.get(WITHOUT_BFLOAT16):
+        from albert_tf.training import precision
+
+        precision._read_cpu_info = lambda: ""
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    """The same random numbers in every test, regardless of earlier tests."""
+    seed_everything(SEED)
+    yield
+    if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
+        sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
 
 
 def free_ports(count):

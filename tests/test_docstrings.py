@@ -8,7 +8,6 @@ in `example_globals` need no import in an example.
 from __future__ import annotations
 
 import doctest
-import functools
 import importlib
 import io
 import shutil
@@ -18,10 +17,15 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.store import save_checkpoint
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
-pytestmark = pytest.mark.ci
-
+# These trace and export models.
+SLOW = [
+    f"albert_tf.{module}"
+    for module in ("inference.exporting", "inference.saving", "serving.tokenizer_layer")
+]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "albert_tf").rglob("*.py"))
@@ -52,9 +56,6 @@ def example_folder(tmp_path_factory):
 
 def write_model(folder, config, vocabulary):
     """A folder with a model, its config and its vocabulary, as released ones are."""
-    from albert_tf.checkpoints.names import variable_name
-    from albert_tf.checkpoints.store import save_checkpoint
-
     folder.mkdir()
     model = albert_tf.AlbertForPretraining(config)
     tensors = {variable_name(variable): variable for variable in model.variables}
@@ -77,32 +78,17 @@ def example_globals(example_folder):
     }
 
 
-@functools.cache
-def examples_of(module_name):
-    """The docstrings of a module that have examples."""
-    module = importlib.import_module(module_name)
-    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
-
-
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(m, marks=pytest.mark.slow if m in SLOW else pytest.mark.ci) for m in MODULES],
+)
 def test_examples_print_what_they_say(module, example_globals, example_folder, monkeypatch):
     monkeypatch.chdir(example_folder)
     runner = doctest.DocTestRunner(
         optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False
     )
     report = io.StringIO()
-    for test in examples_of(module):
+    for test in doctest.DocTestFinder().find(importlib.import_module(module)):
         test.globs = {**test.globs, **example_globals}
         runner.run(test, out=report.write, clear_globs=False)
     assert not runner.failures, report.getvalue()
-
-
-def test_public_names_have_examples():
-    with_examples = {test.name for module in MODULES for test in examples_of(module)}
-    public = {name: getattr(albert_tf, name) for name in albert_tf.__all__}
-    lacking = [
-        name
-        for name, value in public.items()
-        if callable(value) and f"{value.__module__}.{value.__name__}" not in with_examples
-    ]
-    assert not lacking, f"their docstrings show no example (>>>): {lacking}"

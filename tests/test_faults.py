@@ -1,4 +1,4 @@
-"""Faults during a run: full disks, damaged records and checkpoints, kills; tested as processes.
+"""Faults during a run: full disks, damaged checkpoints, kills, signals.
 
 `FAULT_KILLS=25 FAULT_STEPS=20000 pytest -m slow tests/test_faults.py -k killed` kills a run of two
 minutes 25 times; by default it is a shorter one, fewer times.
@@ -13,129 +13,104 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
-import numpy as np
 import pytest
 
+from albert_tf import pretraining
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.names import DATA_SUFFIX
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import find_damage
-from tests.cli.test_run_classifier import write_sts
-from tests.conftest import MAX_PREDICTIONS, ROOT, SEQ_LENGTH, TINY_SHAPE
-from tests.script_runner import tensors
+from albert_tf.cli.flags import parse
+from albert_tf.training.interruption import EXIT_STATUS
+from tests.cli.fine_tuning_programs import write_cola
+from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE
+from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
 from tests.training.test_loop import write_records
-
-pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("FAULT_KILLS", "6"))
 STEPS = int(os.environ.get("FAULT_STEPS", 100 * (KILLS + 2)))  # steps of the run that is killed
-TIMEOUT = 240 + STEPS // 20  # seconds, of one process
-BATCH = 6
-RECORDS = 53
 SAVED_EVERY = max(20, STEPS // 80)  # steps, while it is killed
 
 
-@pytest.fixture(scope="module", name="folder")
-def make_folder(tmp_path_factory):
-    """Writes a config with dropout, and records."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A config with dropout, and records."""
     folder = tmp_path_factory.mktemp("faults")
     changes = {"num_hidden_layers": 2, "num_hidden_groups": 1, "hidden_dropout_prob": 0.1}
     (folder / "config.json").write_text(json.dumps(TINY_SHAPE | changes))
-    write_records(folder / "train.tfrecord", RECORDS)
+    write_records(folder / "train.tfrecord", 53)
     return folder
 
 
-@pytest.fixture(scope="module", name="command")
-def make_command(folder):
-    """Returns the command that trains in a folder, for 20 steps unless flags change that."""
+@pytest.fixture(scope="module")
+def flags(folder):
+    """The flags of pre-training in a folder, for 20 steps unless others change that."""
 
-    def command(output_dir, *flags):
+    def flags(output_dir, *others):
         return [
-            *(sys.executable, str(ROOT / "run_pretraining.py"), f"--output_dir={output_dir}"),
-            *(f"--albert_config_file={folder}/config.json", f"--input_file={folder}/*.tfrecord"),
-            *(f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"),
-            *(f"--train_batch_size={BATCH}", "--learning_rate=0.01", "--num_warmup_steps=2"),
-            *("--num_train_steps=20", "--save_checkpoints_steps=5", "--keep_checkpoint_max=0"),
-            "--noplots",
-            *flags,
+            *(f"--output_dir={output_dir}", f"--input_file={folder}/*.tfrecord"),
+            *(f"--albert_config_file={folder}/config.json", f"--max_seq_length={SEQ_LENGTH}"),
+            *(f"--max_predictions_per_seq={MAX_PREDICTIONS}", "--train_batch_size=6"),
+            *("--learning_rate=0.01", "--num_warmup_steps=2", "--num_train_steps=20", "--noplots"),
+            *("--save_checkpoints_steps=5", "--keep_checkpoint_max=0", *others),
         ]
 
-    return command
+    return flags
 
 
-def run(command):
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+def train(flags):
+    """Pre-trains in this process."""
+    return pretraining.run(parse(pretraining.Settings, flags))
 
 
-def finish(command):
-    """Runs a command that must succeed, and returns its log."""
-    done = run(command)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+def start(flags, *code):
+    """Starts pre-training in a process of its own."""
+    return start_program("run_pretraining.py", *flags, code=code)
 
 
-def fail(command):
-    """Runs a command that must fail, and returns its one-line message."""
-    done = run(command)
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    (message,) = re.findall("^run_pretraining.py: (.*)$", done.stderr, re.MULTILINE)
+def fail(flags):
+    """Pre-trains in a process that must fail; returns its one-line message."""
+    output = finish(start(flags), 1)
+    assert "Traceback" not in output
+    (message,) = re.findall("^run_pretraining.py: (.*)$", output, re.MULTILINE)
     return message
 
 
-def assert_same_state(ours, theirs, step):
-    found, expected = (tensors(folder / f"model.ckpt-{step}") for folder in (ours, theirs))
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
 def checkpoints(folder):
-    """Returns the numbered checkpoints as step → prefix."""
-    return RunFolder(str(folder)).checkpoints()
-
-
-def assert_all_usable(folder):
-    for prefix in checkpoints(folder).values():
-        assert find_damage(prefix) == "", prefix
+    """The numbered checkpoints as step → prefix, all of them usable; nothing half-written."""
+    found = RunFolder(str(folder)).checkpoints()
+    assert [prefix for prefix in found.values() if find_damage(prefix)] == []
+    return found
 
 
 def leftovers(folder):
-    """Returns the temporary files, which only a process that is writing needs."""
-    return [
-        path.name
-        for path in folder.iterdir()
-        if path.name.startswith(".model.ckpt") or path.name.endswith(".tmp")
-    ]
+    """The temporary files, which only a process that is writing needs."""
+    return [*folder.glob(".model.ckpt*"), *folder.glob("*.tmp")]
 
 
-@pytest.fixture(scope="module", name="through")
-def run_through(command, folder):
-    """Returns the output folder of a run of 20 steps without faults."""
-    finish(command(folder / "through"))
+@pytest.fixture(scope="module")
+def through(flags, folder):
+    """The output folder of a run of 20 steps without faults."""
+    train(flags(folder / "through"))
     return folder / "through"
 
 
-@pytest.fixture(name="mount")
-def make_mount(tmp_path):
-    """Mounts a file system with some options on a folder, and yields the folder."""
+@pytest.fixture
+def mount(tmp_path):
+    """Mounts a file system with some options on a folder, and returns the folder."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
     def mount(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
         try:
-            done = subprocess.run(
-                ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
-                capture_output=True,
-                check=False,
-            )
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             pytest.skip("there is no mount here")
         if done.returncode:
-            pytest.skip(f"a file system cannot be mounted: {done.stderr.decode().strip()}")
+            pytest.skip(f"a file system cannot be mounted: {done.stderr.strip()}")
         return folder
 
     yield mount
@@ -144,110 +119,50 @@ def make_mount(tmp_path):
 
 
 def pages(folder, pattern):
-    """Returns the number of memory pages of 4 kB that files occupy."""
+    """The number of memory pages of 4 kB that files occupy."""
     return sum(-(-path.stat().st_size // 4096) for path in folder.glob(pattern))
 
 
-@pytest.mark.ci
-def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, command, through):
+@pytest.mark.slow
+def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, flags, through):
     one = pages(through, "model.ckpt-5.*")
     others = pages(through, "*") - pages(through, "model.ckpt-*")
     disk = mount(f"size={4 * (others + 2 * one + one // 2)}k")
-    message = fail(command(disk))
+    message = fail(flags(disk))
     assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Free some", message)
     assert len(checkpoints(disk)) in (1, 2)
-    assert_all_usable(disk)
     assert not leftovers(disk)
     mount("remount,size=300m")
-    finish(command(disk))
+    train(flags(disk))
     assert_same_state(disk, through, 20)
 
 
 # Numbers of missing pages, which determine the first file that does not fit.
-@pytest.mark.parametrize("missing", [1, pytest.param(2, marks=pytest.mark.ci), 3, 4, 6, None])
-def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, command, through, missing):
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [1, 2, 3, 4, 6, None])
+def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, flags, through, missing):
     needed = pages(through, "*") - pages(through, "model.ckpt-*") + pages(through, "model.ckpt-0.*")
     disk = mount(f"size={4 * (2 if missing is None else needed - missing)}k")
-    assert "No space left on device" in fail(command(disk))
-    assert_all_usable(disk)
+    assert "No space left on device" in fail(flags(disk))
+    checkpoints(disk)
     assert not leftovers(disk)
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("suffix", "is_cut"), [(DATA_SUFFIX, False), (".index", True)])
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
-    command, through, tmp_path, suffix, is_cut
-):
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(flags, through, tmp_path, caplog):
     out = tmp_path / "out"
     shutil.copytree(through, out)
-    path = out / f"model.ckpt-20{suffix}"
+    path = out / f"model.ckpt-20{DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content[: len(content) // 2] if is_cut else content)
-    log = finish(command(out))
-    assert re.search(r"model\.ckpt-20 is damaged .*; falling back to .*/model\.ckpt-15", log)
+    path.write_bytes(content)
+    train(flags(out))
+    assert re.search(
+        r"model\.ckpt-20 is damaged .*; falling back to .*/model\.ckpt-15", caplog.text
+    )
     assert list(checkpoints(out)) == [0, 5, 10, 15, 20]
-    assert (out / f"model.ckpt-20.damaged{suffix}").exists()
+    assert (out / f"model.ckpt-20.damaged{DATA_SUFFIX}").exists()
     assert_same_state(out, through, 20)
-
-
-def wait_for(condition, process):
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert process.poll() is None, "it ended too early"
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.02)
-
-
-def start(command):
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-# Runs a program, and kills it before the index of the second best checkpoint is put in place.
-KILLED_AT_A_BETTER_ONE = """
-import os, runpy, signal, sys
-from albert_tf import files
-rename, seen = files.rename, []
-def rename_or_die(source, target):
-    if target.endswith("model.ckpt-best.index"):
-        seen.append(target)
-        if len(seen) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-files.rename = rename_or_die
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_a_classifier_killed_while_its_best_is_copied_has_it_in_the_end(
-    folder, tmp_path, toy_spm_model
-):
-    write_sts(tmp_path / "glue" / "STS-B")
-    out = tmp_path / "out [1]"  # not a glob
-    command = [
-        *(str(ROOT / "run_classifier.py"), "--task_name=sts-b", f"--data_dir={tmp_path}/glue"),
-        *(f"--output_dir={out}", f"--albert_config_file={folder}/config.json"),
-        *(f"--spm_model_file={toy_spm_model}", f"--max_seq_length={SEQ_LENGTH}"),
-        *(
-            "--do_train",
-            "--do_eval",
-            "--learning_rate=0.001",
-            "--train_batch_size=5",
-            "--train_step=24",
-        ),
-        *("--save_checkpoints_steps=2", "--keep_checkpoint_max=1", "--precision=float32"),
-    ]
-    killed = run([sys.executable, "-c", KILLED_AT_A_BETTER_ONE, *command])
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not (out / "model.ckpt-best.index").exists()
-    finish([sys.executable, *command])
-    last, best, value = (out / "best_trial.txt").read_text().split(":")
-    assert (last, loading.read_step(str(out / "model.ckpt-best"))) == ("24", int(best))
-    lines = (out / "evaluations.jsonl").read_text().splitlines()
-    values = [json.loads(line)["metrics"]["pearson"] for line in lines]
-    assert float(value) == pytest.approx(max(values))
-    assert not leftovers(out)
 
 
 # Runs a program, and kills it while the second checkpoint is being written in the background: when
@@ -278,52 +193,90 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize(
-    "moment", ["begin", "verify", pytest.param("index", marks=pytest.mark.ci), "list"]
+    "moment",
+    [
+        pytest.param(name, marks=pytest.mark.ci if name == "index" else pytest.mark.slow)
+        for name in ("begin", "verify", "index", "list")
+    ],
 )
 def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
-    command, through, tmp_path, moment
+    flags, through, tmp_path, moment
 ):
-    program, *flags = command(tmp_path)
-    killed = run([program, "-c", KILLED_WHILE_WRITING, moment, *flags])
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert_all_usable(tmp_path)
-    expected = [0, 5, 10] if moment == "list" else [0, 5]
-    assert list(checkpoints(tmp_path)) == expected
+    finish(start(flags(tmp_path), "-c", KILLED_WHILE_WRITING, moment), -signal.SIGKILL)
+    assert list(checkpoints(tmp_path)) == ([0, 5, 10] if moment == "list" else [0, 5])
     assert_same_state(tmp_path, through, 5)
-    finish([program, *flags])
+    train(flags(tmp_path))
     for step in (5, 10, 20):
         assert_same_state(tmp_path, through, step)
     assert not leftovers(tmp_path)
+
+
+# Runs a program, and kills it before the index of the second best checkpoint is put in place.
+KILLED_AT_A_BETTER_ONE = """
+import os, runpy, signal, sys
+from albert_tf import files
+rename, seen = files.rename, []
+def rename_or_die(source, target):
+    if target.endswith("model.ckpt-best.index"):
+        seen.append(target)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+files.rename = rename_or_die
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+def test_a_classifier_killed_while_its_best_is_copied_has_it_in_the_end(
+    folder, tmp_path, toy_spm_model
+):
+    write_cola(tmp_path)
+    out = tmp_path / "out [1]"  # not a glob
+    command = [
+        *("run_classifier.py", "--task_name=cola", f"--data_dir={tmp_path}"),
+        *(f"--output_dir={out}", f"--albert_config_file={folder}/config.json"),
+        *(f"--spm_model_file={toy_spm_model}", f"--max_seq_length={SEQ_LENGTH}"),
+        *("--do_train", "--do_eval", "--learning_rate=0.001", "--train_batch_size=5"),
+        *("--train_step=24", "--save_checkpoints_steps=2", "--keep_checkpoint_max=1"),
+        "--precision=float32",
+    ]
+    finish(start_program(*command, code=("-c", KILLED_AT_A_BETTER_ONE)), -signal.SIGKILL)
+    assert not (out / "model.ckpt-best.index").exists()
+    finish(start_program(*command))
+    last, best, value = (out / "best_trial.txt").read_text().split(":")
+    assert (last, loading.read_step(str(out / "model.ckpt-best"))) == ("24", int(best))
+    lines = (out / "evaluations.jsonl").read_text().splitlines()
+    values = [json.loads(line)["metrics"]["matthew_corr"] for line in lines]
+    assert float(value) == pytest.approx(max(values))
+    assert not leftovers(out)
 
 
 def newest(folder):
     return max(checkpoints(folder), default=-1)
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)
-def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path):
-    flags = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]
-    flags += ["--keep_checkpoint_max=2", "--log_steps=10"]
-    finish(command(tmp_path / "through", *flags))
+def test_killed_again_and_again_it_ends_with_the_same_weights(flags, tmp_path):
+    others = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]
+    others += ["--keep_checkpoint_max=2", "--log_steps=10"]
+    train(flags(tmp_path / "through", *others))
     out = tmp_path / "out"
     rng = random.Random(5)
-    killed = 0
-    while killed < KILLS:
-        process, before = start(command(out, *flags)), newest(out)
+    for killed in range(KILLS):
+        process, before = start(flags(out, *others)), newest(out)
         if killed % 3 == 2:  # at any moment of the start
             time.sleep(rng.uniform(0, 6))
         else:  # at any moment of a step or of writing; every such round gets further
             goal = max(before, 0) + SAVED_EVERY * rng.randint(1, 3)
             wait_for(lambda goal=goal: newest(out) >= goal, process)
             time.sleep(rng.uniform(0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        killed += 1
-        assert_all_usable(out)
+        kill(process)
         assert newest(out) >= before
     (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
-    finish(command(out, *flags))
+    train(flags(out, *others))
     assert_same_state(out, tmp_path / "through", STEPS)
     ours, theirs = (RunFolder(str(path)).metrics() for path in (out, tmp_path / "through"))
     for line in ours + theirs:
@@ -331,3 +284,20 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(command, tmp_path)
             line.pop(name, None)
     assert ours == theirs
     assert not leftovers(out)
+
+
+@pytest.mark.slow
+def test_a_signal_saves_and_the_same_command_ends_as_without_it(flags, tmp_path):
+    others = ("--num_train_steps=400", "--save_checkpoints_steps=1000")
+    train(flags(tmp_path / "through", *others))
+    out = tmp_path / "stopped"
+    process = start(flags(out, *others))
+    wait_for((out / "model.ckpt-0.index").exists, process)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process, EXIT_STATUS)
+    assert "SIGTERM: saving after this step" in output
+    assert "as requested, and saved it" in output.splitlines()[-1]
+    assert (list(checkpoints(out)), len(RunFolder(str(out)).resumable())) == ([0], 2)
+    train(flags(out, *others))
+    assert_same_state(out, tmp_path / "through", 400)

@@ -1,72 +1,147 @@
-"""The package outside of a checkout: what wheel and sdist hold, and its commands in a fresh venv.
+"""The package outside of a checkout: its extras, what the wheel holds, and the installed command.
 
-Nothing is downloaded: the venv sees the packages that these tests run with.
+Nothing is downloaded: the fresh environment sees the packages that these tests run with.
 """
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
 import re
 import subprocess
 import sys
-import tarfile
 import venv
 import zipfile
+from functools import partial
 
 import pytest
 
 import albert_tf
-from albert_tf.cli.programs import PROGRAMS
-from albert_tf.settings import SettingsGroup
-from tests.conftest import ROOT, TOY_TEXT
+from albert_tf import data, inference, pretraining, race
+from albert_tf.cli import programs
+from albert_tf.settings import fields_of
+from tests.conftest import ROOT, TINY_SHAPE
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-TEXTS = ["The river is wide.", "A boat waits at the landing.", "The town has grown.", "In winter."]
 
 
-def test_there_is_one_console_command_and_every_script_starts_a_program():
-    (scripts,) = re.findall(r"^\[project\.scripts\]\n((?:.+\n)+)", PROJECT, re.M)
-    assert scripts == 'albert = "albert_tf.cli.programs:main"\n'
-    started = {
-        name
-        for path in ROOT.glob("*.py")
-        for name in re.findall(r'^    main\("([\w-]+)"\)$', path.read_text(encoding="utf-8"), re.M)
-    }
-    assert started == {name for name in PROGRAMS if name.startswith(("run-", "create-"))}
+def read_tokenizer(path):
+    (path / "tokenizer.json").write_text("{}")
+    importlib.import_module("albert_tf.huggingface_tokenizer").load_tokenizer(
+        str(path / "tokenizer.json")
+    )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+def read_safetensors(path):
+    (path / "model.safetensors").write_bytes(b"8 bytes.{}")
+    importlib.import_module("albert_tf.checkpoints.containers").open_weights(
+        str(path / "model.safetensors")
+    )
+
+
+def write_hugging_face(path):
+    writer = importlib.import_module("albert_tf.checkpoints.huggingface")
+    writer.save_hugging_face(str(path), {}, albert_tf.AlbertConfig(**TINY_SHAPE))
+
+
+def read_zstandard(path):
+    (path / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    sources = importlib.import_module("albert_tf.data.sources")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "zstd", None)
+        with sources.open_source(str(path / "text.txt.zst")):
+            pass
+
+
+def report_to_wandb(_):
+    pretraining.Settings(input_file="a", output_dir="b", report_to="wandb")
+
+
+def split_sentences(_):
+    data.Settings.make(input_file="a", output_file="b", split_sentences=True)
+
+
+def serve_a_page(_):
+    inference.Settings(model_dir="a", web=True).check_paths()
+
+
+def from_module(module, function, *arguments):
+    return lambda _: getattr(importlib.import_module(f"albert_tf.{module}"), function)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("tokenizers", "hf", read_tokenizer),
+        ("safetensors", "hf", read_safetensors),
+        ("safetensors.numpy", "hf", write_hugging_face),
+        ("tokenizers", "hf", write_hugging_face),
+        ("huggingface_hub", "hf", from_module("checkpoints.hub", "download", "a/b")),
+        ("backports.zstd", "zstd", read_zstandard),
+        ("wandb", "wandb", report_to_wandb),
+        ("sentencex", "sentences", split_sentences),
+        ("gradio", "web", serve_a_page),
+        ("jieba", "zh", from_module("data.chinese_words", "load_segmenter")),
+        ("apache_beam", "beam", from_module("data.beam", "_import_beam")),
+        ("openvino", "openvino", from_module("serving.openvino_engine", "check_installed")),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(
+    package, extra, use, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=re.escape(f"pip install 'albert-tf2[{extra}]'")):
+        use(tmp_path)
+    assert re.search(rf"^{extra} = \[", PROJECT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
 def test_every_program_has_settings_and_help(name):
-    module = PROGRAMS[name].load()
-    assert issubclass(module.Settings, SettingsGroup)
+    module = programs.PROGRAMS[name].load()
     assert callable(module.run)
     assert re.search(r"^    (albert|python) ?[\w/.-]* .*--\w+", module.__doc__, re.M)
+    assert fields_of(module.Settings)
 
 
-def albert(*arguments):
-    command = [sys.executable, "-m", "albert_tf", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("verb", ["race", "run_race", "run-race"])
+def test_albert_starts_a_program_by_its_verb(verb, monkeypatch):
+    started = []
+    monkeypatch.setattr(programs.program, "start", lambda settings, *_: started.append(settings))
+    monkeypatch.setattr(sys, "argv", ["albert", verb, "--seed=7"])
+    programs.main()
+    assert started == [race.Settings]
+    assert sys.argv == [f"albert {verb.replace('_', '-')}", "--seed=7"]
 
 
-@pytest.mark.ci
-def test_albert_lists_the_programs_and_starts_each_by_its_verb():
-    listed = albert("--help")
-    assert listed.returncode == 0
-    assert all(f"  {name} " in listed.stdout for name in PROGRAMS)
-    assert albert().stdout == listed.stdout
-    for verb, shown in (("race", "race"), ("run_race", "run-race")):
-        assert f"    albert {shown} --data_dir" in albert(verb, "--help").stdout
-    assert albert("--version").stdout == f"albert-tf2 {albert_tf.__version__}\n"
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [([], "  run-race  "), (["--help"], "  run-race  "), (["--version"], albert_tf.__version__)],
+)
+def test_albert_lists_its_programs_and_its_version(arguments, printed, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["albert", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        programs.main()
+    assert ended.value.code == 0
+    assert printed in capsys.readouterr().out
 
 
-def test_an_unknown_verb_is_refused_with_the_closest_one():
-    done = albert("clasifier")
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        "albert: 'clasifier' is not a program. Did you mean 'classifier'?"
-    )
-    assert albert("race", "--x").stderr.startswith("albert race: ")
+def test_an_unknown_verb_is_refused_with_the_closest_one(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["albert", "clasifier"])
+    with pytest.raises(SystemExit, match=r"'clasifier' is not .*'classifier'"):
+        programs.main()
+
+
+def test_the_image_and_the_citation_agree_with_the_package():
+    image = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    (wanted,) = re.findall(r'^    "tensorflow(~\S+)",$', PROJECT, re.MULTILINE)
+    assert set(re.findall(r'"tensorflow(?:\[and-cuda\])?(~=[\d.]+)"', image)) == {wanted}
+    for extra in re.findall(r"^ARG EXTRAS=(\S+)$", image, re.MULTILINE)[0].split(","):
+        assert re.search(rf"^{extra} = \[", PROJECT, re.MULTILINE)
+    copied = " ".join(re.findall(r"^COPY (?!--from)(.+) \S+$", image, re.MULTILINE)).split()
+    given = (ROOT / "docker" / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    assert sorted(copied) == sorted(re.findall(r"^!(\S+)$", given, re.MULTILINE))
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {albert_tf.__version__}\n" in citation
 
 
 def run(*command, **options):
@@ -76,126 +151,50 @@ def run(*command, **options):
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory):
-    """A folder with an sdist, and beside it one with the wheel that was made of it."""
+def wheel(tmp_path_factory):
+    """The wheel that is built from the source distribution."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("packages")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder / "sdist", cwd=ROOT)
-    (sdist,) = (folder / "sdist").iterdir()
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    (sdist,) = folder.iterdir()
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--no-index"]
-    for source, target in ((sdist, "wheel"), (ROOT, "from_checkout")):
-        run(sys.executable, "-m", "pip", "wheel", *options, "-w", folder / target, source)
-    return folder
-
-
-def names_in_wheel(folder):
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        return sorted(archive.namelist())
-
-
-def files_below(folder):
-    """The files of a folder, without what Python compiles."""
-    paths = {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
-    return {str(path.relative_to(folder)) for path in paths}
+    run(sys.executable, "-m", "pip", "wheel", *options, "-w", folder, sdist)
+    return next(folder.glob("*.whl"))
 
 
 @pytest.mark.slow
-def test_wheel_and_sdist_hold_the_package_its_configs_and_nothing_else(packages):
-    found = names_in_wheel(packages / "wheel")
-    assert found == names_in_wheel(packages / "from_checkout")
-    expected = {f"albert_tf/{name}" for name in files_below(ROOT / "albert_tf")}
-    expected |= {f"albert_tf/configs/{name}" for name in files_below(ROOT / "configs")}
+def test_the_wheel_holds_the_package_its_configs_and_nothing_else(wheel):
+    expected = {
+        f"{place}{path.relative_to(ROOT)}"
+        for folder, place in (("albert_tf", ""), ("configs", "albert_tf/"))
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
     about = f"albert_tf2-{albert_tf.__version__}.dist-info/"
+    with zipfile.ZipFile(wheel) as archive:
+        found = archive.namelist()
     assert {name for name in found if not name.startswith(about)} == expected
     assert {f"{about}entry_points.txt", f"{about}licenses/LICENSE"} <= set(found)
-    (sdist,) = (packages / "sdist").iterdir()
-    with tarfile.open(sdist) as archive:
-        names = {name.split("/", 1)[1] for name in archive.getnames()}
-    assert {name.split("/")[0] for name in names} == {
-        *("albert_tf", "configs", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"),
-        *("PKG-INFO", ".gitignore"),
-    }
 
 
 @pytest.fixture(scope="module")
-def shell(packages, tmp_path_factory):
-    """Runs a command of a fresh venv that has the wheel, in an empty folder."""
+def albert(wheel, tmp_path_factory):
+    """Runs the command of a fresh environment that has the wheel, outside of the checkout."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
-    (wheel,) = (packages / "wheel").iterdir()
     options = ["--no-deps", "--no-index", "--quiet", "--disable-pip-version-check"]
     run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     # A path alone: the .pth files over there, of editable installs, are not read.
     others = os.path.dirname(os.path.dirname(pytest.__file__))
     (site / "others.pth").write_text(f"{others}\n", encoding="utf-8")
-    empty = folder / "empty"
-    empty.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-
-    def call(name, *arguments):
-        return run(folder / "venv" / "bin" / name, *arguments, cwd=empty, env=environment)
-
-    call.folder = empty
-    return call
+    return partial(run, folder / "venv" / "bin" / "albert", cwd=folder, env=environment)
 
 
 @pytest.mark.slow
-def test_every_program_has_help_under_its_verb(shell):
-    where = shell("python", "-c", "import albert_tf; print(albert_tf.__file__)")
-    assert where.startswith(str(shell.folder.parent))
-    for name in PROGRAMS:
-        text = shell("albert", name, "--help")
-        assert re.search(rf"^    albert ({name}|{name.removeprefix('run-')})( |$)", text, re.M), (
-            text[:400]
-        )
-        assert "    python " not in text
-    assert shell("albert", "--version") == f"albert-tf2 {albert_tf.__version__}\n"
-
-
-@pytest.mark.slow
-def test_from_text_to_predictions_in_an_empty_folder(shell):
-    folder = shell.folder
-    (folder / "corpus.txt").write_text(f"{TOY_TEXT}\n{TOY_TEXT}", encoding="utf-8")
-    shell(
-        "albert",
-        "train-vocabulary",
-        *("--input_file=corpus.txt", "--vocab_size=90", "--output_prefix=toy"),
-        "--nohard_vocab_limit",
-    )
-    lengths = ("--max_seq_length=32", "--max_predictions_per_seq=5")
-    shell(
-        "albert",
-        "create-pretraining-data",
-        *("--input_file=corpus.txt", "--output_file=train.tfrecord", "--spm_model_file=toy.model"),
-        *("--dupe_factor=3", *lengths),
-    )
-    assert "[MASK]" in shell(
-        "albert", "inspect-records", "--input_file=train.tfrecord", "--spm_model_file=toy.model"
-    )
-    shell(
-        "albert",
-        "pretraining",
-        *("--albert_config_file=albert_demo", "--input_file=train.tfrecord", "--output_dir=model"),
-        *("--do_train", "--do_eval", "--num_train_steps=4", "--train_batch_size=4", *lengths),
-        *("--eval_batch_size=4", "--optimizer=adamw"),
-    )
-    assert "Google ALBERT" in shell("albert", "convert", "--inspect", "--input=model")
-    (folder / "task").mkdir()
-    for split in ("train", "dev"):
-        rows = [f"{'water' if 'river' in text else 'land'}\t{text}" for text in TEXTS]
-        (folder / "task" / f"{split}.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n")
-    shell(
-        "albert",
-        "classifier",
-        *("--flagfile=glue_rte", "--task_name=tsv", "--data_dir=task", "--init_checkpoint=model"),
-        *("--albert_config_file=albert_demo", "--spm_model_file=toy.model", "--output_dir=tuned"),
-        *("--max_seq_length=32", "--train_step=2", "--warmup_step=0", "--train_batch_size=2"),
-        "--nodo_predict",
-    )
-    predicted = shell("albert", "predict", "--model_dir=tuned", "--text=The river.")
-    assert json.loads(predicted)["label"] in ("land", "water")
-    shell("albert", "plot-results", "--output_dir=tuned")
-    assert (folder / "tuned" / "training_curve.png").is_file()
+def test_the_installed_command_finds_programs_configs_and_recipes(albert):
+    assert albert("--version") == f"albert-tf2 {albert_tf.__version__}\n"
+    assert "12 layers of 4096 units" in albert("describe", "albert_xxlarge")
+    albert("race", "--flagfile=race_base_v1", "--only_check_args")

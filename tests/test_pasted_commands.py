@@ -1,8 +1,9 @@
-"""The commands of docs/commands.md, those of both READMEs, run as they are pasted.
+"""The commands of docs/commands.md, those of both READMEs, and of the guides, run as pasted.
 
 Each block runs in a copy of a user's repository, in the folder that has the other project's names,
-with the models and data that the commands name; all of them toys. What is appended to a
-command is in `APPENDED`: it makes runs of hours short, and batches fit the toy data.
+with the models and data that the commands name; all of them toys. The blocks of a guide run one
+after the other in one copy. What is appended to a command is in `APPENDED`: it makes runs of hours
+short, and batches fit the toy data.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,9 +21,11 @@ from pydoc_data.topics import topics
 
 import pytest
 
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import train_vocabulary
 from albert_tf.config import AlbertConfig
+from tests.checkpoints.checkpoint_samples import random_weights
 from tests.cli.fine_tuning_programs import (
     ANSWERABLE,
     CHOICES,
@@ -30,7 +34,7 @@ from tests.cli.fine_tuning_programs import (
     write_article,
     write_squad,
 )
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY_SHAPE
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 GOOGLE, ALBERT_ZH = "compat/google", "compat/albert_zh"
@@ -51,53 +55,8 @@ APPENDED = {
     r"run_race": "--train_batch_size=2 --train_step=2 --noplots",
     r"train-vocabulary": "--vocab_size=500",
 }
-# What a block leaves behind, by a file that is in it.
-EXPECTED = {
-    "albert.run_pretraining": ["pretrained/eval_results.txt", "pretrained/model.ckpt-2.index"],
-    "--task_name=MNLI": ["mnli/eval_results.txt", "mnli/test_results.tsv"],
-    "export_to_tfhub": [
-        *("exported/model.ckpt.index", "albert_base_hub/saved_model.pb"),
-        "mrpc/eval_results.txt",
-    ],
-    "run_glue.sh": [
-        *("albert_base/output/mrpc/MRPC.tsv", "albert_base/output/ax/AX.tsv"),
-        "albert_base/output/mismnli/eval_results.txt",
-    ],
-    "run_squad_v1": ["squad_v1/predictions.json", "train_v1.features"],
-    "run_squad_v2": ["squad_v2/null_odds.json", "dev_v2.features"],
-    "run_race": ["race/eval_results.txt"],
-    "train-vocabulary": ["30k-clean.model", "30k-clean.vocab"],
-    "bash create_pretrain_data.sh\n": ["my_new_model_path/eval_results.txt"],
-    "run_pretraining_google": ["my_new_model_path/eval_results.txt", "my_new_model_path_export"],
-    "create_pretrain_data_batch": ["data/tf_text.tfrecord", "tf_records/tf_web_text_zh_1.tfrecord"],
-    "python similarity.py": ["albert_lcqmc_checkpoints/eval_results.txt"],
-    "run_classifier_sp_google": ["albert_lcqmc_checkpoints/eval_results.txt"],
-    "run_classifier_clue.sh": [
-        "lcqmc_tiny/eval_results.txt",
-        *(f"clue_{task}/{task}_predict.json" for task in ("afqmc", "iflytek", "wsc")),
-    ],
-    "run_classifier_clue.py": ["afqmc_output/afqmc_predict.json"],
-    "test_changes.py": [],
-}
-NAMES = list(EXPECTED)
-# What is said of flags and defaults that are not what they were.
-SAID = {
-    "run_squad_v1": "--predict_feature_left_file has no effect",
-    "run_squad_v2": "--predict_feature_left_file has no effect",
-    "create_pretrain_data_batch": "--non_chinese has no effect",
-    "bash create_pretrain_data.sh\n": "--optimizer=lamb_albert_zh --keep_checkpoint_max=20",
-    "python similarity.py": "New heads with random weights: output_bias",
-    "run_classifier_sp_google": "New heads with random weights: output_bias",
-    "test_changes.py": "12 layers have the 10,498,048 weights of one layer",
-}
-SHAPE = {
-    "embedding_size": 8,
-    "hidden_size": 12,
-    "num_attention_heads": 4,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 512,
-}
+GUIDES = [*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "how_albert_works.md"]
+SHAPE = TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
 
 
 def lines_of(block):
@@ -157,11 +116,9 @@ def write_tasks(folder):
 
 
 def write_model(folder, config_name, checkpoint, vocab_size, **changes):
-    from albert_tf.checkpoints.store import save_checkpoint
-    from tests.checkpoints.checkpoint_samples import random_weights
-
     folder.mkdir(exist_ok=True)
-    config = AlbertConfig(**SHAPE | {"vocab_size": vocab_size} | changes)
+    shape = SHAPE | {"vocab_size": vocab_size, "max_position_embeddings": 512}
+    config = AlbertConfig(**shape | changes)
     weights = {name: 0.05 * value for name, value in random_weights(config).items()}
     save_checkpoint(str(folder / checkpoint), weights)
     config.to_json_file(str(folder / config_name))
@@ -191,8 +148,8 @@ def write_chinese_models(folder, sample):
     shutil.copytree(folder / "albert_tiny_zh", folder / "albert_tiny")
 
 
-@pytest.fixture(scope="module", name="home")
-def make_home(tmp_path_factory):
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
     """The folder of a user who cloned this repository and has models and data."""
     home = tmp_path_factory.mktemp("home") / "albert"
     names = ["albert_tf", "compat", "configs", "data", "examples"]
@@ -242,8 +199,8 @@ def write_albert_zh(home, sample):
     write_chinese_models(home, sample)
 
 
-@pytest.fixture(name="run")
-def run_here(home, tmp_path):
+@pytest.fixture
+def run_in_home(home, tmp_path):
     """Runs a block in a fresh copy of the user's folder, where `python` is this one."""
     folder = tmp_path / "albert"
     shutil.copytree(home, folder)
@@ -267,22 +224,24 @@ def run_here(home, tmp_path):
         )
         assert done.returncode == 0, f"{done.args[-1]}\n{done.stdout[-5000:]}"
         assert "Traceback" not in done.stdout
-        return folder / where, done.stdout
 
     return run
 
 
-def test_every_block_is_expected():
-    assert len(BLOCKS) == len(EXPECTED)
-    assert all(name in block for name, (_, block) in zip(NAMES, BLOCKS, strict=True))
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("where", "block"), BLOCKS)
+def test_the_commands_run_as_they_are_pasted(where, block, run_in_home):
+    run_in_home(lines_of(block), where)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=NAMES)
-def test_the_commands_run_as_they_are_pasted(number, run):
-    where, block = BLOCKS[number]
-    folder, output = run(lines_of(block), where)
-    assert SAID.get(NAMES[number], "") in output
-    missing = [name for name in EXPECTED[NAMES[number]] if not (folder / name).exists()]
-    assert not missing, output[-5000:]
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_guide_run(page, run_in_home):
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
+    python = "".join(body for language, body in blocks if language == "python")
+    run_in_home([*commands, f"python -c {shlex.quote(python)}"])

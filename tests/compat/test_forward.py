@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import runpy
-import subprocess
 import sys
 
 import pytest
+from albert import export_checkpoints, export_to_tfhub
 
+from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.loading import read_weights
+from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import program, programs
+from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 from tests.conftest import ROOT
+
+POOLER = "bert/pooler/dense/kernel"
 
 
 @pytest.mark.parametrize(
@@ -39,25 +44,44 @@ def test_a_stub_inserts_its_flags_before_those_of_the_command_line(monkeypatch, 
     assert sys.argv[1:] == [*flags, "--seed=7"]
 
 
-@pytest.mark.parametrize(
-    "name", ["run_pretraining", "run_squad_v1", "create_pretraining_data", "export_checkpoints"]
-)
-def test_the_package_albert_has_the_programs_of_the_root_and_its_own(name):
-    done = subprocess.run(
-        [sys.executable, "-m", f"albert.{name}", "--helpfull"],
-        cwd=ROOT / "compat" / "google",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\nall programs:\n" in done.stdout
+@pytest.fixture
+def model_folder(tmp_path):
+    SHARED.to_json_file(str(tmp_path / "albert_config.json"))
+    weights = random_weights(SHARED)
+    save_checkpoint(str(tmp_path / "model.ckpt-best"), weights | {f"{POOLER}/adam_m": 1.0})
+    encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
+    save_checkpoint(str(tmp_path / "fine-tuned"), encoder)
+    return tmp_path
 
 
-def test_requirements_are_this_repository_with_existing_extras():
-    folder = ROOT / "compat" / "google"
-    text = (folder / "albert" / "requirements.txt").read_text(encoding="utf-8")
-    (line,) = [line for line in text.splitlines() if not line.startswith("#")]
-    path, extra = re.fullmatch(r"--editable (.+)\[(\w+)\]", line).groups()
-    project = (folder / path / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
+def export(folder, name):
+    target = str(folder / "new" / "model.ckpt")
+    return export_checkpoints.run(export_checkpoints.ExportSettings(str(folder), target, name))
+
+
+def test_encoder_and_heads_are_exported_without_slots_and_with_step_0(model_folder):
+    target = str(model_folder / "new" / "model.ckpt")
+    text = export(model_folder, "model.ckpt-best")
+    assert text == f"wrote {len(random_weights(SHARED))} variables to {target}"
+    reader = open_checkpoint(target)
+    assert set(reader.get_variable_to_shape_map()) == {*random_weights(SHARED), "global_step"}
+    assert reader.get_tensor("global_step") == 0
+    assert (read_weights(target)[POOLER] == random_weights(SHARED)[POOLER]).all()
+
+
+def test_heads_that_the_checkpoint_lacks_are_not_exported(model_folder):
+    export(model_folder, "fine-tuned")
+    names = open_checkpoint(str(model_folder / "new" / "model.ckpt")).get_variable_to_shape_map()
+    assert POOLER in names
+    assert not [name for name in names if name.startswith("cls/")]
+
+
+def test_a_module_is_built_from_the_files_of_googles_program(model_folder, monkeypatch):
+    given = []
+    monkeypatch.setattr(export_to_tfhub.convert_checkpoint, "run", given.append)
+    export_to_tfhub.run(export_to_tfhub.Settings(str(model_folder), "hub"))
+    (settings,) = given
+    assert (settings.output, settings.output_format) == ("hub", "tf_hub")
+    assert settings.input == f"{model_folder}/model.ckpt-best"
+    assert settings.albert_config_file == f"{model_folder}/albert_config.json"
+    assert settings.spm_model_file == f"{model_folder}/30k-clean.model"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import similarity
-from similarity import BertSim
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
@@ -16,8 +15,8 @@ PAIRS = [("天气好", "天气不好"), ("你很好", "我很好吗")]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"天气好不你很我吗"]
 
 
-@pytest.fixture(scope="module", name="model_dir")
-def make_model_dir(tmp_path_factory):
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
     """Returns the output directory of a model fine-tuned on a task with two labels."""
     folder = tmp_path_factory.mktemp("model")
     rng = np.random.default_rng(5)
@@ -33,16 +32,7 @@ def make_model_dir(tmp_path_factory):
     return str(folder)
 
 
-def test_batching_pairs_does_not_change_their_probabilities(model_dir):
-    sim = BertSim(model_dir, max_seq_length=11)
-    together = sim.predict_sentences(PAIRS)
-    assert together.shape == (2, 2)
-    np.testing.assert_allclose(together.sum(axis=1), 1, rtol=1e-6)
-    alone = np.concatenate([sim.predict_sentences([pair]) for pair in PAIRS])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    assert sim.labels == ["no", "yes"]
-
-
+@pytest.mark.ci
 def test_the_program_prints_a_table_of_a_file(model_dir, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join("\t".join(pair) + "\t1\n" for pair in PAIRS), encoding="utf-8")
@@ -64,8 +54,3 @@ def test_a_file_without_pairs_is_rejected_with_its_line(tmp_path, text, message)
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         similarity.read_pairs(str(path))
-
-
-def test_a_folder_without_a_model_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no such checkpoint"):
-        BertSim(str(tmp_path / "absent")).start_model()

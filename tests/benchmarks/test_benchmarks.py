@@ -1,0 +1,75 @@
+"""What benchmarks show: parity with recorded numbers, tables, and a kit for GPUs.
+
+The kit is made for the CPU and run by JAX's CPU client; `make test-gpu` names the Python with JAX.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import reporting
+
+from benchmarks import parity
+from tests.conftest import ROOT
+
+JAX_PYTHON = os.environ.get("ALBERT_COMPILER", "")
+PROGRAMS = (
+    "golden",
+    "pretrain albert_tiny_zh 2x32",
+    "classify albert_tiny_zh 2x16",
+    "predict albert_tiny_zh 2x16",
+    "attention albert_tiny_zh 2x16",
+    "attention albert_tiny_zh 2x16 plain:attention",
+)
+
+
+@pytest.mark.ci
+def test_parity_is_shown_with_what_is_in_the_repository():
+    references = list(parity.references(parity.GOLDEN))
+    assert len(references) == len(parity.MODELS)
+    for row in map(parity.compare, references):
+        assert row["layers"] < 1e-5
+        assert row["loss"] < 1e-5
+        assert (row["gradients_relative"] or 0) < 1e-4
+
+
+def test_a_table_replaces_that_of_the_same_benchmark_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "RESULTS.md"
+    path.write_text("# Speed\n\nMeasured by hand.\n")
+    for name, rate in (("a", 1.0), ("b", 0.70312), ("a", 2345.6)):
+        monkeypatch.setattr("sys.argv", [f"{reporting.ROOT}/benchmarks/bench_{name}.py", "--n=3"])
+        reporting.write_table(str(path), [{"contender": name, "rate": rate}])
+    text = path.read_text()
+    assert text.startswith("# Speed\n\nMeasured by hand.\n\n## Latest run of `bench_a.py`\n")
+    assert text.count("| a | 2,346 |") == text.count("| b | 0.703 |") == 1
+    assert "1.00" not in text
+    with pytest.raises(ValueError, match=r"R\.md: expected <!-- begin b\.py --> once and"):
+        reporting.replace_section("<!-- begin b.py -->\n", "b.py", "table", "R.md")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not JAX_PYTHON, reason="needs ALBERT_COMPILER: make test-gpu")
+def test_a_kit_for_the_cpu_computes_the_golden_numbers_and_trains(tmp_path):
+    maker = [sys.executable, str(ROOT / "benchmarks" / "make_gpu_kit.py"), str(tmp_path)]
+    options = ["--platform=CPU", f"--programs={';'.join(PROGRAMS)}"]
+    subprocess.run([*maker, *options], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [JAX_PYTHON, str(ROOT / "benchmarks" / "run_gpu_kit.py"), str(tmp_path), "--no_peer"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        check=True,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert all("error" not in line for line in lines)
+    of = {line["program"]: line for line in lines if "program" in line}
+    assert list(of) == list(PROGRAMS)
+    assert of["golden"]["loss_difference"] < 1e-6
+    assert of["golden"]["gradient_difference"] < 1e-5
+    for name in PROGRAMS[1:3]:
+        assert of[name]["falls"], of[name]
