@@ -197,6 +197,17 @@ def test_all_checkpoints_and_splits_are_computed_once_with_one_model_and_one_tra
     assert sizes == [7] * 5 + [5]
 
 
+@pytest.mark.ci
+def test_an_undefined_metric_leaves_no_best_checkpoint(fine_tune):
+    class Undefined(WordTask):
+        def measure(self, split, outputs, batch_size):
+            return {"accuracy": float("nan")}
+
+    result = fine_tune(Undefined, train_step=2)
+    assert (result.step, result.metrics) == (2, {})
+    assert result.text == "accuracy = nan\nbest = -1"
+
+
 # Running again
 
 

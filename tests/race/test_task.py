@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.splits import Split
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, read_race
 from albert_tf.race.settings import Settings
@@ -89,6 +90,20 @@ def test_features_match_googles_program(shared):
     for key in ("input_ids", "input_mask", "segment_ids"):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
     np.testing.assert_array_equal(batch["label_ids"], golden["label_id"])
+
+
+def test_a_checkpoint_is_evaluated_again_if_data_or_features_changed(tokenizer, tiny_config):
+    def measured_on(label=1, **settings):
+        lengths = {"max_seq_length": 12, "max_qa_length": 4} | settings
+        values = Settings(data_dir="data", output_dir="out", **lengths)
+        task = race.MultipleChoice(values, tiny_config, tokenizer)
+        data = make_set(make_question(label=label))
+        split = Split("dev", data, task.make_features(data, "dev"))
+        task.use({"dev": split}, tf.distribute.get_strategy())
+        return task.measured_on()
+
+    others = {measured_on(max_seq_length=13), measured_on(max_qa_length=3), measured_on(label=2)}
+    assert len({*others, measured_on(), measured_on()}) == 4
 
 
 LOGITS = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0], [0, 0, 9], [9, 0, -10000.0]], np.float32)

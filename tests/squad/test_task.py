@@ -109,6 +109,7 @@ def test_the_official_threshold_reproduces_both_flaws(odds, threshold, reported,
     answered = [qas_id for qas_id, text in found.items() if text]
     assert answered == [qas_id for qas_id in GOLDS if answers.null_odds[qas_id] <= threshold]
     assert (metrics["HasAns_total"], metrics["NoAns_total"], metrics["total"]) == (3, 2, 5)
+    assert not any(name.startswith(("pr_", "final_")) for name in metrics)
 
 
 def test_an_explicit_threshold_is_used():
