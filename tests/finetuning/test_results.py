@@ -1,6 +1,4 @@
-"""The text files of results have the format of Google's programs."""
-
-from __future__ import annotations
+"""The text files of results have the formats of Google's programs."""
 
 import dataclasses
 
@@ -11,8 +9,10 @@ from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.evaluations import Evaluation, heading
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import results
+from albert_tf.squad.results import write_squad_results
 
 METRIC = "eval_accuracy"
+LINE = "=" * 50 + "\n"
 
 
 @pytest.fixture(name="folder")
@@ -20,40 +20,75 @@ def make_folder(tmp_path):
     return RunFolder(str(tmp_path))
 
 
-def test_the_results_file_has_googles_format(folder, tmp_path):
+def copies(folder, step):
+    """The lines that Google's programs print of a checkpoint that is the best so far."""
+    return "".join(
+        f"saved {folder}/model.ckpt-{step}{suffix} to {folder}/model.ckpt-best{suffix}\n"
+        for suffix in (".data-00000-of-00001", ".index")
+    )
+
+
+@pytest.mark.parametrize("precision", [None, "bfloat16"])
+def test_race_has_a_block_for_each_checkpoint(folder, tmp_path, precision):
     """The lines equal those of a run of Google's program, except for its `.meta` files."""
     metrics = {METRIC: 5 / 11, "eval_loss": 0.69354945, "loss": 0.6936371}
     found = [
-        Evaluation(0, metrics, "a", "dev"),
-        Evaluation(3, metrics, "b", "dev"),
-        Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev"),
+        Evaluation(0, metrics, "a", "dev", precision=precision),
+        Evaluation(3, metrics, "b", "dev", precision=precision),
+        Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev", precision=precision),
     ]
     text = results.write_race_results(folder, found, METRIC)
     same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
-    line = "=" * 50
     assert text == (
-        f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n"
-        f"saved {tmp_path}/model.ckpt-0.data-00000-of-00001"
-        f" to {tmp_path}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {tmp_path}/model.ckpt-0.index to {tmp_path}/model.ckpt-best.index\n{line}\n"
-        f"{same}global_step = 3\nloss = 0.6936371\nbest = 0.4545454680919647\n{line}\n"
+        f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n{copies(tmp_path, 0)}{LINE}"
+        f"{same}global_step = 3\nloss = 0.6936371\nbest = 0.4545454680919647\n{LINE}"
         "eval_accuracy = 0.54545456\neval_loss = 0.69354945\nglobal_step = 6\n"
-        "loss = 0.6936371\nbest = 0.4545454680919647\n"
-        f"saved {tmp_path}/model.ckpt-6.data-00000-of-00001"
-        f" to {tmp_path}/model.ckpt-best.data-00000-of-00001\n"
-        f"saved {tmp_path}/model.ckpt-6.index to {tmp_path}/model.ckpt-best.index\n{line}\n"
+        f"loss = 0.6936371\nbest = 0.4545454680919647\n{copies(tmp_path, 6)}{LINE}"
     )
-    assert (tmp_path / "eval_results.txt").read_text() == text
-    in_bfloat16 = [dataclasses.replace(evaluation, precision="bfloat16") for evaluation in found]
-    results.write_race_results(folder, in_bfloat16, METRIC)
+    assert (tmp_path / "eval_results.txt").read_text() == heading(found) + text
+
+
+def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
+    evaluations = [
+        Evaluation(0, {"f1": 1.0 / 3, "exact_match": 0.0}, "a", "dev"),
+        Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
+        Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
+    ]
+    text = write_squad_results(folder, evaluations, "f1")
+    third = 1 / 3
+    assert text == (
+        f"exact_match = 0.0\nf1 = {third}\nglobal_step = 0\n{copies(tmp_path, 0)}"
+        f"best f1 = {third}\n{LINE}"
+        f"exact_match = 0.5\nf1 = 0.25\nglobal_step = 4\nbest f1 = {third}\n{LINE}"
+        f"exact_match = 1.0\nf1 = 2.0\nglobal_step = 6\n{copies(tmp_path, 6)}best f1 = 2.0\n{LINE}"
+        "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
+    )
+    in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
+    write_squad_results(folder, in_bfloat16, "f1")
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
+
+
+def test_classification_has_a_trial_file(folder, tmp_path):
+    found = [
+        Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
+        Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
+    ]
+    results.write_classifier_results(folder, found, METRIC)
+    assert (tmp_path / "eval_results.txt").read_text() == (
+        f"eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n{LINE}"
+        "eval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
+        f"{LINE}"
+    )
+    assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
+    undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
+    results.write_classifier_results(folder, [undefined], METRIC)
+    assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
 
 
 def test_test_results_include_the_best_dev_value(folder, tmp_path):
     metrics = {METRIC: 0.25, "global_step": 10}
-    text = results.write_test_results(folder, metrics, METRIC)
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
-    assert text == header
+    assert results.write_test_results(folder, metrics, METRIC) == header
     store.save_checkpoint(folder.best, {"global_step": np.int64(10)})
     value = float(np.float32(0.7))
     evaluation = Evaluation(10, {METRIC: value}, containers.digest(folder.best), "dev")
@@ -61,22 +96,3 @@ def test_test_results_include_the_best_dev_value(folder, tmp_path):
     text = results.write_test_results(folder, metrics, METRIC)
     assert text == header + "best = 0.699999988079071\n"
     assert (tmp_path / "predict_results.txt").read_text() == text
-
-
-def test_the_files_of_the_classifier_have_googles_format(folder, tmp_path):
-    found = [
-        Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
-        Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
-    ]
-    results.write_classifier_results(folder, found, METRIC)
-    assert (tmp_path / "eval_results.txt").read_text() == (
-        "eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n"
-        + "=" * 50
-        + "\neval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
-        + "=" * 50
-        + "\n"
-    )
-    assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
-    undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
-    results.write_classifier_results(folder, [undefined], METRIC)
-    assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"

@@ -1,5 +1,6 @@
+"""Rows of files, and how what is wrong in them is named."""
+
 import pytest
-from absl import logging
 
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import BadRowError, RowReports, ShortRowError
@@ -16,7 +17,7 @@ def write(tmp_path):
 
 
 def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
-    path = write("a.tsv", 'one "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
+    path = write("a.tsv", '\ufeffone "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
     assert list(rows.read(path)) == [
         (1, ['one "two', " three,", ""]),
         (2, ["\u2028four\x0bfive\x85six"]),
@@ -25,19 +26,11 @@ def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
     ]
 
 
-def test_a_byte_order_mark_is_not_text(write):
-    path = write("a.txt", b"\xef\xbb\xbfa\tb\n")
-    assert list(rows.read(path)) == [(1, ["a", "b"])]
-
-
 def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     long = "x" * 300_000
     path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
-    assert list(rows.read(path)) == [
-        (1, ["text", "label"]),
-        (2, ['one, "two"\nthree', "1"]),
-        (5, [long, "0"]),
-    ]
+    expected = [(1, ["text", "label"]), (2, ['one, "two"\nthree', "1"]), (5, [long, "0"])]
+    assert list(rows.read(path)) == expected
 
 
 def test_json_lines_are_objects(write):
@@ -56,7 +49,6 @@ def test_json_lines_are_objects(write):
         ("a.jsonl", b'{"a": 1}\n\n{"a": 2}\n', "line 2: expected a JSON object: "),
         ("a.jsonl", b'"a"\n', "line 1: expected a JSON object, got text"),
         ("a.json", b'[{"a": 1},\n {"a": 2}]\n', "line 1: .*expected one JSON object per line"),
-        ("a.json", b'[\n{"a": 1}\n]\n', "line 1: .*expected one JSON object per line"),
         ("a.json", b'{\n"a": 1}\n', "line 1: .*expected one JSON object per line"),
     ],
 )
@@ -81,7 +73,6 @@ def test_cells_are_found_by_index_or_key():
         (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
         ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
         ({"t": 5}, "t", "'t' is 5, expected text"),
-        ({"t": None}, "t", "'t' is null, expected text"),
         ({"t": ["a", 5]}, "t", "expected text"),
         ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
     ],
@@ -91,21 +82,13 @@ def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
         rows.text_cell(row, column)
 
 
-def test_labels_that_differ_in_case_alone_are_refused():
-    rows.check_case({"Pos": 2, "neg": 1}, "train.csv")
-    with pytest.raises(ValueError, match=r"train.csv: .* 'Pos' \(line 2\) and 'pos' \(line 7\)"):
-        rows.check_case({"pos": 7, "Pos": 2, "neg": 1}, "train.csv")
-
-
-def test_an_error_names_the_first_bad_rows(monkeypatch):
-    logged = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
+def test_the_first_bad_rows_are_named(caplog):
     reports = RowReports("data.tsv")
     for line in range(2, 9):
         reports.note(line, "odd")
     reports.check()
     reports.log()
-    assert logged == ["data.tsv: odd (7: line 2; line 3; line 4; line 5; line 6; …)"]
+    assert "data.tsv: odd (7: line 2; line 3; line 4; line 5; line 6; …)" in caplog.messages
     with reports.row("question 3"):
         raise BadRowError("bent")
     with pytest.raises(ValueError, match=r"\Adata.tsv, question 3: bent\Z"):

@@ -1,38 +1,19 @@
 """Settings of fine-tuning programs, and how they are completed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
 import pytest
 
-from albert_tf import classification, race, squad, token_classification
+from albert_tf import classification, pretraining, race, squad, token_classification
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.settings import FineTuningSettings
 
-DATA = {"data_dir": "data", "output_dir": "out"}
 MRPC = {"task_name": "mrpc"}
-
-
-@pytest.mark.parametrize(
-    ("make", "values", "problem"),
-    [
-        (FineTuningSettings, {"learning_rate": (1e-5, -2e-5)}, "learning_rate"),
-        (race.Settings, {"task_name": "glue"}, "task_name='glue': expected one of 'race', 'choi"),
-        (
-            token_classification.Settings,
-            {"tag_scheme": "bio"},
-            "tag_scheme='bio': expected one of 'auto', 'iob1'",
-        ),
-    ],
-)
-def test_values_are_checked_when_settings_are_made(make, values, problem):
-    data = DATA if make is not FineTuningSettings else {"output_dir": "out"}
-    with pytest.raises(ValueError, match=problem):
-        make(**data, **values)
+ASKED = {"question": "who?", "context": "Nobody."}
 
 
 @pytest.mark.parametrize(
@@ -43,18 +24,14 @@ def test_values_are_checked_when_settings_are_made(make, values, problem):
         (classification, MRPC | {"do_train": True, "do_predict": True}, ["train", "test"]),
         (race, {}, ["train", "dev"]),
         (squad, {}, ["train", "dev"]),
-        (squad, {"question": "who?", "context": "Nobody."}, ["question"]),
-        (
-            squad,
-            {"question": "who?", "context": "Nobody.", "do_predict": True},
-            ["test", "question"],
-        ),
+        (squad, ASKED, ["question"]),
+        (squad, ASKED | {"do_predict": True}, ["test", "question"]),
     ],
 )
 def test_phases_decide_which_splits_are_used(program, given, splits):
     """Without a phase, a run trains and evaluates."""
-    data = DATA if program is not squad else {"output_dir": "out"}
-    made = program.Settings.make(**data, **given)
+    data = {"data_dir": "data"} if program is not squad else {}
+    made = program.Settings.make(output_dir="out", **data, **given)
     assert made.splits == splits
     made.require_a_phase()
 
@@ -98,24 +75,10 @@ def test_settings_default_to_those_of_the_trained_model(tmp_path, trained):
     assert {name: getattr(made, name) for name in given} == given
 
 
-@pytest.mark.parametrize(
-    ("program", "given"),
-    [
-        (classification, {"do_train": True, "task_name": "cola", "data_dir": "glue"}),
-        (race, {"data_dir": "race"}),  # which trains by default
-    ],
-)
-def test_training_ignores_settings_of_an_earlier_run(tmp_path, trained, program, given):
-    given["output_dir"] = str(tmp_path)
-    assert program.Settings.make(**given) == program.Settings(**given)
-
-
-def test_settings_of_columns_are_numbers_in_token_classification(tmp_path):
-    settings = {"label_column": -2, "token_column": 1, "tag_scheme": "bioes"}
-    RunFolder(str(tmp_path)).write_record(RunRecord(settings=settings))
-    flags = {"output_dir": str(tmp_path), "data_dir": "data", "do_eval": True}
-    made = token_classification.Settings.make(**flags)
-    assert (made.label_column, made.token_column, made.tag_scheme) == (-2, 1, "bioes")
+@pytest.mark.usefixtures("trained")
+def test_training_ignores_settings_of_an_earlier_run(tmp_path):
+    given = {"output_dir": str(tmp_path), "data_dir": "race"}
+    assert race.Settings.make(**given) == race.Settings(**given)  # which trains by default
 
 
 # The model's files
@@ -130,20 +93,16 @@ def make_settings(folder, **values):
     ("values", "problem"),
     [
         ({"init_checkpoint": "a", "albert_hub_module_handle": "b"}, "are mutually exclusive"),
-        (
-            {"albert_hub_module_handle": "https://x/1"},
-            "modules are not downloaded. Unpack the module",
-        ),
-        ({"albert_config_file": None}, "--albert_config_file is required"),
+        ({"albert_hub_module_handle": "https://x/1"}, "modules are not downloaded"),
     ],
 )
-def test_missing_or_ambiguous_weights_are_rejected(tmp_path, values, problem):
+def test_missing_or_ambiguous_weights_are_refused(tmp_path, values, problem):
     with pytest.raises(ValueError, match=problem):
         make_settings(tmp_path, **values).completed()
 
 
 @pytest.mark.parametrize("setting", ["init_checkpoint", "albert_hub_module_handle"])
-def test_config_and_vocabulary_are_found_beside_the_weights(tmp_path, monkeypatch, setting):
+def test_config_and_vocabulary_are_found_beside_the_weights(tmp_path, setting):
     for name in ("albert_config.json", "30k-clean.model", "model.ckpt-best.index", "other.txt"):
         (tmp_path / name).write_text("{}")
     (tmp_path / "model.ckpt-best.data-00000-of-00001").touch()
@@ -152,26 +111,16 @@ def test_config_and_vocabulary_are_found_beside_the_weights(tmp_path, monkeypatc
     assert (found.init_checkpoint, found.albert_hub_module_handle) == (str(tmp_path), None)
     assert found.albert_config_file == f"{tmp_path}/albert_config.json"
     assert found.spm_model_file == f"{tmp_path}/30k-clean.model"
-    named = make_settings(tmp_path, **weights | {"spm_model_file": f"{tmp_path}/other.txt"})
-    found = named.completed()
-    assert (found.albert_config_file, found.spm_model_file) == (
-        "albert_base",
-        f"{tmp_path}/other.txt",
-    )
-    monkeypatch.chdir(tmp_path)
-    here = {"init_checkpoint": "model.ckpt-best", "vocab_file": "other.txt"}
-    found = make_settings(tmp_path, albert_config_file=None, **here).completed()
-    assert found.albert_config_file == "./albert_config.json"
+    given = {"spm_model_file": f"{tmp_path}/other.txt", "albert_config_file": "albert_base"}
+    found = make_settings(tmp_path, **weights | given).completed()
+    assert {name: getattr(found, name) for name in given} == given
 
 
-@pytest.mark.parametrize(
-    ("setting", "name"), [("spm_model_file", "spiece.model"), ("vocab_file", "vocab.txt")]
-)
-def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
+def test_a_trained_run_has_config_and_vocabulary(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (tmp_path / "words").write_text("[PAD]\n")
-    finding.keep_vocabulary(str(tmp_path / "words"), setting == "spm_model_file", str(out))
+    finding.keep_vocabulary(str(tmp_path / "words"), False, str(out))
     (out / "albert_config.json").write_text("{}")
     using = make_settings(tmp_path, albert_config_file=None)
     with pytest.raises(ValueError, match="--albert_config_file is required"):
@@ -179,6 +128,49 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path, setting, name):
     (out / "model.ckpt-best.index").touch()
     found = using.completed()
     assert found.albert_config_file == f"{out}/albert_config.json"
-    assert getattr(found, setting) == f"{out}/{name}"
-    assert (out / name).read_text() == "[PAD]\n"
-    finding.keep_vocabulary("gone", setting == "spm_model_file", str(out))  # one is there
+    assert found.vocab_file == f"{out}/vocab.txt"
+    assert (out / "vocab.txt").read_text() == "[PAD]\n"
+
+
+# What is refused before anything is written
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("poetry", "'poetry': expected one of"), ("embeddings", "no model is fine-tuned for it")],
+)
+def test_only_a_registered_task_with_training_is_run(name, problem):
+    with pytest.raises(ValueError, match=problem):
+        run_task(name, FineTuningSettings(output_dir="out"))
+
+
+CLASSIFIER = {"task_name": "mrpc", "data_dir": "."}
+TAGGER = {"data_dir": ".", "do_train": True}
+
+
+@pytest.mark.parametrize(
+    ("flag", "program", "values"),
+    [
+        ("input_file", pretraining, {"input_file": "none*"}),
+        ("init_checkpoint", pretraining, {"input_file": "file", "init_checkpoint": "none"}),
+        ("output_dir", pretraining, {"input_file": "file", "output_dir": "file/out"}),
+        ("init_checkpoint", classification, CLASSIFIER | {"init_checkpoint": "none/model.ckpt"}),
+        ("data_dir", classification, CLASSIFIER | {"data_dir": "none"}),
+        ("data_dir", race, {"data_dir": "file"}),
+        ("train_file", squad, {"train_file": "none"}),
+        ("predict_file", squad, {"train_file": "file", "predict_file": "none"}),
+        ("vocab_file", token_classification, TAGGER | {"vocab_file": "none"}),
+        ("data_dir", token_classification, TAGGER | {"data_dir": "none"}),
+        ("export_dir", token_classification, TAGGER | {"export_dir": "file/export"}),
+        ("albert_config_file", token_classification, TAGGER | {"albert_config_file": "./none"}),
+    ],
+)
+def test_wrong_paths_are_named(tmp_path, monkeypatch, flag, program, values):
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.json", "file"):
+        (tmp_path / name).touch()
+    always = {"albert_config_file": "config.json", "output_dir": "out"}
+    always |= {} if program is pretraining else {"vocab_file": "config.json"}
+    with pytest.raises((ValueError, OSError), match=f"^--{flag}"):
+        program.run(program.Settings(**always | values))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "file"]

@@ -1,41 +1,14 @@
+"""Pieces of texts are aligned with their characters as in Google's program."""
+
 import random
 
 import numpy as np
 import pytest
 
 from albert_tf.squad import alignment
-from albert_tf.squad.alignment import UNKNOWN, align_characters, convert_index
-from albert_tf.tokenization import FullTokenizer, encode_pieces, preprocess_text
-
-
-class Words:
-    """A fake SentencePiece model: each word is a piece."""
-
-    def encode(self, text, out_type=str):
-        return ["▁" + word for word in text.split(" ") if word]
-
-
-class WordTokenizer:
-    """A tokenizer in SentencePiece mode that assigns ids from 5 on to new pieces."""
-
-    is_sentencepiece = True
-    has_segments = True
-    do_lower_case = True
-    checksum = "words"
-    cls_id, sep_id = 2, 3
-
-    def __init__(self):
-        self.vocab = {}
-
-    def tokenize(self, text):
-        return encode_pieces(Words(), preprocess_text(text, lower=True))
-
-    def convert_tokens_to_ids(self, tokens):
-        return [self.vocab.setdefault(token, len(self.vocab) + 5) for token in tokens]
-
-    def encode_batch(self, texts):
-        return [self.convert_tokens_to_ids(self.tokenize(t)) for t in texts]
-
+from albert_tf.squad.alignment import UNKNOWN, align_characters
+from albert_tf.tokenization import FullTokenizer
+from tests.squad.word_tokenizer import WordTokenizer
 
 ACCENTED = "A  café … costs ½?\nYes x3, No"
 
@@ -47,33 +20,6 @@ def test_pieces_are_aligned_as_in_googles_program():
     begin = ACCENTED.index("costs ½?")
     assert text.first_token[begin] == 3
     assert text.last_token[begin + len("costs ½?") - 1] == 4
-
-
-N = None
-
-
-@pytest.mark.parametrize(
-    ("index", "position", "limit", "start", "end"),
-    [
-        ([N, 3, 4], 0, 9, 0, 2),
-        ([N, 0], 0, 9, 0, 0),
-        ([2, N], 1, 9, 3, 8),
-        ([2, N], 1, 3, 2, 2),
-        ([2, N], 1, N, 2, 2),
-        ([2, N, 5], 1, 9, 3, 4),
-        ([2, N, 3], 1, 9, 3, 2),
-        ([2, N, N, 7], 1, 9, 3, 6),
-    ],
-)
-def test_unknown_entries_fill_the_gap_between_known_ones(index, position, limit, start, end):
-    known = np.array([UNKNOWN if entry is None else entry for entry in index], np.int32)
-    assert convert_index(known, limit, True)[position] == start
-    assert convert_index(known, limit, False)[position] == end
-    for is_start in (True, False):
-        converted = convert_index(known, limit, is_start)
-        assert [c for c, k in zip(converted, known, strict=True) if k != UNKNOWN] == [
-            k for k in known if k != UNKNOWN
-        ]
 
 
 def align_by_cells(text, joined):
@@ -145,30 +91,14 @@ def test_texts_that_differ_much_are_aligned_with_twice_the_band():
     assert align_characters(text, "0" * 20 + text[:-20]) is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u0301", "한국어 문장", "½⅓"])
+@pytest.mark.parametrize("text", ["", "\n\t", "\u0301", "한국어 문장", "½⅓"])
 def test_a_text_removed_by_normalization_is_skipped(text):
     assert alignment.tokenize(WordTokenizer(), text) is None
 
 
-def test_a_table_too_large_is_rejected_at_once():
+def test_a_table_too_large_is_refused_at_once():
     text = "ab" * 300_000
     assert align_characters(text, text + "c" * 600_000) is None
-
-
-def test_long_texts_are_aligned_with_little_memory(monkeypatch):
-    """The memory of the table depends on the block size, not on the number of rows."""
-    text = ("one two  three\n" * 2000).strip()
-    rows = []
-    block = alignment._Table._block
-    monkeypatch.setattr(
-        alignment._Table,
-        "_block",
-        lambda self, first: rows.append(block(self, first)) or rows[-1],
-    )
-    aligned = alignment.tokenize(WordTokenizer(), text)
-    words = [text[a : b + 1].strip() for a, b in zip(aligned.first_char, aligned.last_char)]  # noqa: B905
-    assert words == text.split()
-    assert max(len(part) for part in rows) == alignment.BLOCK_ROWS + 1
 
 
 @pytest.fixture(scope="module")

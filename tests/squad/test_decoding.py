@@ -1,3 +1,5 @@
+"""Model outputs become answers, with the order and the ties of Google's program."""
+
 import json
 import math
 
@@ -9,22 +11,14 @@ from albert_tf.squad.decoding import (
     Answers,
     Candidates,
     candidates_v1,
-    candidates_v2,
     decode,
     describe_answer,
-    write_answers,
 )
 from albert_tf.squad.features import SquadFeatures
-from albert_tf.squad.reading import SquadExample, read_squad
-from albert_tf.squad.windows import WindowSettings, make_features
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.squad.reading import SquadExample
 
 CONTEXT = "ab cd ef gh ij"  # five pieces of two characters
 SEQ_LENGTH = 11
-V2_OUTPUTS = (
-    *("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index"),
-    "cls_logits",
-)
 
 
 def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_index=None):
@@ -120,11 +114,11 @@ def test_a_span_from_several_beams_has_the_mean_score():
     assert (nbest[1]["start_log_prob"], nbest[1]["end_log_prob"]) == (2.0, -1.0)
 
 
-def test_answers_are_stripped():
-    features = make_window()
+def test_answers_are_stripped_and_keep_their_offset():
     spaced = SquadExample("q1", "q", "\u00a0b cd ef gh i\u3000")
-    answers = decode([spaced], features, make_candidates([[(3, 7, 0.0, 0.0)]]), 20, 30)
+    answers = decode([spaced], make_window(), make_candidates([[(3, 7, 0.0, 0.0)]]), 20, 30)
     assert answers.best["q1"] == "b cd ef gh i"
+    assert answers.begins == {"q1": [1]}
 
 
 @pytest.mark.parametrize(
@@ -139,23 +133,16 @@ def test_a_question_without_candidates_gets_googles_answer(null_scores, text, sc
     entry = {"text": text, "probability": 1.0, "start_log_prob": score, "end_log_prob": score}
     assert answers.nbest == {"q0": [entry], "q1": [entry]}
     assert answers.best == {"q0": text, "q1": text}
+    assert answers.begins == {"q0": [-1], "q1": [-1]}
     assert answers.null_odds == odds
 
 
-def test_null_odds_are_the_minimum_over_windows():
-    features = make_window(windows=((0, 3), (2, 5), (0, 5)), example_index=[0, 0, 1])
-    spans = [[(3, 3, 0.0, 0.0)]] * 3
-    candidates = make_candidates(spans, [2.5, -0.5, 1.5])
-    questions = [example("q0"), example("q1")]
-    answers = decode(questions, features, candidates, 20, 30)
-    assert answers.null_odds == {"q0": -0.5, "q1": 1.5}
-
-
-def test_null_odds_of_zero_have_no_sign():
+def test_null_odds_are_the_minimum_over_windows_and_zero_has_no_sign():
     """The file of Google's program has 0.0, never -0.0."""
-    candidates = make_candidates([[(3, 3, 0.0, 0.0)]], [-0.0])
-    answers = decode([example("q0")], make_window(example_index=[0]), candidates, 20, 30)
-    assert json.dumps(answers.null_odds) == '{"q0": 0.0}'
+    features = make_window(windows=((0, 3), (2, 5), (0, 5)), example_index=[0, 0, 1])
+    candidates = make_candidates([[(3, 3, 0.0, 0.0)]] * 3, [2.5, -0.5, -0.0])
+    answers = decode([example("q0"), example("q1")], features, candidates, 20, 30)
+    assert json.dumps(answers.null_odds) == '{"q0": -0.5, "q1": 0.0}'
 
 
 def test_odds_equal_to_the_threshold_are_answered_unless_strict():
@@ -175,19 +162,6 @@ def test_the_first_of_equal_logits_is_tried_first():
     assert candidates.start_scores.tolist() == [[2, 2, 2, 2], [1, 1, 0, 0]]
     assert candidates.end_scores.tolist() == [[3, 1, 3, 1], [5, 0, 5, 0]]
     assert candidates_v1(start, end, n_best_size=9).starts.shape == (2, 16)
-
-
-def test_each_start_of_a_beam_has_separate_ends():
-    candidates = candidates_v2(
-        np.array([[-0.1, -0.2, -0.3]]),
-        np.array([[4, 3, 7]]),
-        np.array([[-1, -2, -3, -4, -5, -6]]),
-        np.array([[5, 6, 3, 8, 7, 9]]),
-        np.array([0.5]),
-    )
-    assert candidates.starts.tolist() == [[4, 4, 3, 3, 7, 7]]
-    assert candidates.ends.tolist() == [[5, 6, 3, 8, 7, 9]]
-    assert candidates.start_scores.tolist() == [[-0.1, -0.1, -0.2, -0.2, -0.3, -0.3]]
 
 
 def test_many_features_are_decoded_in_parts_with_the_same_result(monkeypatch):
@@ -219,68 +193,6 @@ def test_with_all_positions_the_best_of_all_spans_is_found():
         nbest = decode([example()], make_window(), candidates, 20, 3).nbest["q1"]
         assert (nbest[0]["text"], len(nbest)) == brute_force(logits[:, 0], 3)
         assert sum(entry["probability"] for entry in nbest) == pytest.approx(1)
-
-
-def test_scores_of_other_features_are_rejected():
-    with pytest.raises(ValueError, match="1 features, but scores for 2"):
-        nbest_of([[(3, 3, 0.0, 0.0)]] * 2)
-
-
-def test_files_are_identical_to_those_of_googles_program(tmp_path):
-    nbest = {"é": [{"text": "中", "probability": 1.0, "start_log_prob": 0.5, "end_log_prob": 2.0}]}
-    answers = Answers({"é": "中"}, nbest, {"é": -0.25})
-    write_answers(str(tmp_path), answers, {"é": ""})
-    assert (tmp_path / "predictions.json").read_text() == '{\n    "\\u00e9": ""\n}\n'
-    assert (tmp_path / "null_odds.json").read_text() == '{\n    "\\u00e9": -0.25\n}\n'
-    lines = (tmp_path / "nbest_predictions.json").read_text().splitlines()
-    assert lines[2:5] == [
-        "        {",
-        '            "text": "\\u4e2d",',
-        '            "probability": 1.0,',
-    ]
-    (tmp_path / "null_odds.json").unlink()
-    write_answers(str(tmp_path), Answers({"é": "中"}, nbest), {"é": "中"})
-    assert not (tmp_path / "null_odds.json").exists()
-
-
-@pytest.fixture(scope="module")
-def golden_answers(shared):
-    """Returns version → answers decoded from the model outputs given to Google's program."""
-    folder = shared / "golden" / "tasks" / "squad"
-    tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
-    result = {}
-    for version in ("v1", "v2"):
-        values = json.loads((folder / f"{version}_settings.json").read_text())
-        data = read_squad(str(folder / f"{version}_dev.json"), is_training=False)
-        windows = WindowSettings(*(values[name] for name in vars(WindowSettings())))
-        features = make_features(data.examples, tokenizer, windows, is_training=False)
-        outputs = np.load(folder / f"{version}_model_outputs.npz")
-        np.testing.assert_array_equal(outputs["unique_id"], features.unique_ids)
-        n_best_size, max_answer_length = values["n_best_size"], values["max_answer_length"]
-        candidates = (
-            candidates_v2(*(outputs[name] for name in V2_OUTPUTS))
-            if version == "v2"
-            else candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
-        )
-        result[version] = decode(
-            data.examples, features, candidates, n_best_size, max_answer_length
-        )
-    return result
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_answers_are_byte_for_byte_those_of_googles_program(
-    shared, tmp_path, golden_answers, version
-):
-    folder = shared / "golden" / "tasks" / "squad"
-    answers = golden_answers[version]
-    metrics = json.loads((folder / f"{version}_metrics.json").read_text())
-    threshold = metrics.get("null_score_diff_threshold")
-    write_answers(str(tmp_path), answers, answers.predictions(threshold, strict=True))
-    names = ["predictions", "nbest_predictions"] + ["null_odds"] * (version == "v2")
-    for name in names:
-        ours = (tmp_path / f"{name}.json").read_text()
-        assert ours.rstrip() == (folder / f"{version}_{name}.json").read_text().rstrip(), name
 
 
 def test_an_answer_is_described_with_its_odds_and_its_n_best_list():

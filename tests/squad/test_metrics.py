@@ -1,4 +1,4 @@
-import json
+"""Metrics of question answering are those of the official scripts."""
 
 import numpy as np
 import pytest
@@ -42,19 +42,13 @@ def as_dataset(golds):
     return [{"paragraphs": [{"qas": questions}]}]
 
 
-def test_squad_1_scores_are_those_computed_by_hand():
-    result = evaluate_v1({"q": ["The Cat.", "dog"]}, {"q": "cat sat"})
-    assert result["exact_match"] == 0
-    assert result["f1"] == pytest.approx(66.67, abs=0.005)
-
-
 def test_texts_without_words():
     # SQuAD 1.1 counts common words, of which there are none; in SQuAD 2.0 this means no answer.
     assert evaluate_v1({"q": ["the"]}, {"q": ""}) == {"exact_match": 100.0, "f1": 0.0}
     assert evaluate_v2({"q": ["the"]}, {"q": ""})["f1"] == 100
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", range(3))
 def test_squad_1_scores_are_those_of_the_official_script(seed):
     golds, predictions, _ = random_data(seed, unanswerable=0)
     ours = evaluate_v1(golds, predictions)
@@ -75,36 +69,15 @@ def test_questions_without_answers_cannot_be_scored():
         evaluate_cmrc({}, {})
 
 
-# Questions a, b and d have answers, which are predicted; c and e have none, but get predictions.
-GOLDS = {"a": ["x"], "b": ["y"], "c": [], "d": ["z"], "e": []}
-FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
-
-
-@pytest.mark.parametrize(
-    ("odds", "threshold", "best"),
-    [((-1.0, 0.2, 0.5, 0.7, 3.0), 0.2, 80), ((-1.0, 2.0, 5.0, 2.5, 6.0), 2.5, 100)],
-)
-def test_the_threshold_is_that_computed_by_hand(odds, threshold, best):
-    null_odds = dict(zip(GOLDS, odds, strict=True))
-    found = best_thresholds(GOLDS, FOUND, null_odds)
-    assert (found["best_f1"], found["best_f1_thresh"]) == (best, threshold)
-    official = evaluate_v2(GOLDS, FOUND, null_odds)
-    assert (official["final_f1"], official["final_f1_thresh"]) == (best, threshold)
-
-
-@pytest.mark.parametrize("seed", range(7))
-def test_squad_2_scores_are_those_of_the_official_script(seed):
-    golds, predictions, _ = random_data(seed, unanswerable=0)
-    for qas_id in golds:
-        gold, prediction = {qas_id: golds[qas_id]}, {qas_id: predictions[qas_id]}
-        ours, theirs = (
-            best_thresholds(gold, prediction, {qas_id: 0.0}),
-            evaluate_v2(gold, prediction),
-        )
+def test_squad_2_scores_are_those_of_the_official_script():
+    golds, predictions, _ = random_data(3, count=101, unanswerable=0)
+    for name in golds:
+        gold, prediction = {name: golds[name]}, {name: predictions[name]}
+        ours, theirs = best_thresholds(gold, prediction, {name: 0.0}), evaluate_v2(gold, prediction)
         assert (ours["best_exact"], ours["best_f1"]) == (theirs["exact"], theirs["f1"])
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_threshold_is_better_than_the_best(seed):
     golds, predictions, odds = random_data(seed)
 
@@ -128,37 +101,17 @@ def test_if_nothing_should_be_answered_the_threshold_is_below_all_odds():
     assert evaluate_v2(golds, predictions, odds)["final_f1_thresh"] == 0
 
 
-def test_answerable_and_unanswerable_questions_are_averaged_separately():
-    predictions = {"a": "x", "b": "the y of", "c": "", "d": "w", "e": "v"}
-    assert evaluate_v2(GOLDS, predictions) == {
-        "exact": pytest.approx(40),
-        "f1": pytest.approx(160 / 3),
-        "total": 5,
-        "HasAns_exact": pytest.approx(100 / 3),
-        "HasAns_f1": pytest.approx(500 / 9),
-        "HasAns_total": 3,
-        "NoAns_exact": pytest.approx(50),
-        "NoAns_f1": pytest.approx(50),
-        "NoAns_total": 2,
-    }
-    assert "NoAns_total" not in evaluate_v2({"a": ["x"]}, {"a": "x"})
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("由韩国Nexon开发", ["由", "韩", "国", "nexon", "开", "发"]),
         ("1998年5月", ["1998", "年", "5", "月"]),
-        (
-            "《跑跑》：2V2、4V4",
-            ["跑", "跑", "2v24v4"],
-        ),  # signs are removed, and their neighbors joined
+        ("《跑跑》：2V2、4V4", ["跑", "跑", "2v24v4"]),  # without signs, neighbors are joined
         ("6.5%", ["6.5", "%"]),
         ("About $1,000, or so.", ["about", "$", "1,000", ",", "or", "so", "."]),
         ("Don't; it's 'a' U.S. firm…", "do n't ; it 's ' a ' u.s. firm…".split()),
         ("(Windows 98 SE)", ["(", "windows", "98", "se", ")"]),
         ("wait... 1–2", ["wait", "...", "1", "–", "2"]),
-        ("", []),
         ("，。", []),
     ],
 )
@@ -188,25 +141,3 @@ def test_cmrc_uses_the_best_answer_and_averages_both_metrics():
     assert result["exact_match"] == pytest.approx(100 / 3)
     assert result["f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
     assert result["average"] == pytest.approx((result["exact_match"] + result["f1"]) / 2)
-
-
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_metrics_are_those_of_googles_program(shared, version):
-    folder = shared / "golden" / "tasks" / "squad"
-    expected = json.loads((folder / f"{version}_metrics.json").read_text())
-    predictions = json.loads((folder / f"{version}_predictions.json").read_text())
-    data = json.loads((folder / f"{version}_dev.json").read_text())["data"]
-    golds = {
-        question["id"]: [answer["text"] for answer in question["answers"]]
-        for article in data
-        for paragraph in article["paragraphs"]
-        for question in paragraph["qas"]
-    }
-    if version == "v1":
-        assert evaluate_v1(golds, predictions) == expected
-        return
-    odds = json.loads((folder / "v2_null_odds.json").read_text())
-    found = evaluate_v2(golds, predictions, odds)
-    assert {key: found[key] for key in ("exact", "f1", "total")} == {
-        key: expected[key] for key in ("exact", "f1", "total")
-    }

@@ -1,7 +1,6 @@
 """Sentences are read from columns, and bad lines are named."""
 
 import pytest
-from absl import logging
 
 from albert_tf.token_classification import Settings
 from albert_tf.token_classification.reading import Sentence, read_sentences
@@ -28,13 +27,6 @@ def settings_for(folder, **values):
 def read(folder, text, split="train", labels=(), name=None, **values):
     (folder / (name or f"{split}.txt")).write_bytes(text.encode())
     return read_sentences(settings_for(folder, **values), split, labels)
-
-
-@pytest.fixture(name="warnings")
-def warnings_of_the_log(monkeypatch):
-    lines = []
-    monkeypatch.setattr(logging, "warning", lambda text, *args: lines.append(text % args))
-    return lines
 
 
 def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
@@ -69,19 +61,18 @@ def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
         ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, "),
         ("\n \n", r"train\.txt: contains no usable sentence"),
         ("a O\nb\n\nc O\nd B-PRE\n", r"line 2: no label .*\n.*txt, line 5: unknown label"),
-        ("a\nb\n", r"line 1: no label .*\n.*txt, line 2: no label"),
     ],
 )
-def test_a_bad_line_is_rejected_with_its_number(tmp_path, text, message):
+def test_a_bad_line_is_named_with_its_number(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, text, labels=LABELS)
 
 
-def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path, warnings):
+def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path, caplog):
     data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", LABELS)
     assert [s.labels for s in data.examples] == [(None, "O"), (None,)]
     assert not data.has_labels
-    assert "no known label" in warnings[0]
+    assert "no known label" in caplog.text
     with pytest.raises(ValueError, match=r"line 2: no token"):
         read(tmp_path, "a O\n\tO\n", "test", LABELS)
 
