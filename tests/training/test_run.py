@@ -511,3 +511,14 @@ def test_tensorboard_and_wandb_receive_metrics_and_settings(tmp_path, monkeypatc
     assert found["seed"].number_value == 7
     assert found["do_train"].bool_value is True
     assert "init_checkpoint" not in found
+
+
+def test_a_disk_too_full_for_summaries_is_reported_in_one_line(tmp_path, monkeypatch):
+    def fail(output_dir):
+        message = f"{output_dir}/events; No space left on device\n\tCould not initialize"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(tf.summary, "create_file_writer", fail)
+    with pytest.raises(OSError, match=r"the disk is full .*events; No space left") as error:
+        Tracker(str(tmp_path)).write(3, {"loss": 2.0})
+    assert "\n" not in str(error.value)
