@@ -198,19 +198,3 @@ def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypa
         outputs, expected = graph(batch), everything(batch)
         for name in ("sequence_output", "pooled_output", "masked_lm_logits"):
             np.testing.assert_allclose(outputs[name], expected[name], atol=1e-5)
-
-
-def test_the_last_layer_can_be_computed_at_given_positions_only(tiny_model, tiny_batch):
-    expected = tiny_model.encoder(tiny_batch)
-    outputs = tiny_model.encoder(tiny_batch, output_positions=tiny_batch["masked_lm_positions"])
-    assert set(outputs) == {"pooled_output", "position_output"}
-    x = expected["sequence_output"]
-    np.testing.assert_allclose(
-        outputs["position_output"],
-        tf.gather(x, tiny_batch["masked_lm_positions"], batch_dims=1),
-        atol=1e-6,
-    )
-    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=1e-6)
-    np.testing.assert_allclose(
-        outputs["pooled_output"], tf.tanh(tiny_model.encoder.pooler(x[:, 0])), atol=1e-6
-    )

@@ -211,23 +211,6 @@ def test_learning_rates_of_the_schedule():
     assert float(WarmUpPolynomialDecay(1e-3, 100)(0)) == np.float32(1e-3)
 
 
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_the_first_update_has_the_rate_of_step_0(kind):
-    """With Keras' `apply_gradients`, and with the training step's `apply_gradients_if`."""
-    start = [[2.0, -1.0]]
-    pairs = [(tf.constant([[0.5, 0.5]]), tf.Variable(start, name="kernel"))]
-    optimizer = kind(WarmUpPolynomialDecay(0.5, 8, 2))
-    optimizer.build([pairs[0][1]])
-    optimizer.apply_gradients(pairs)
-    assert float(optimizer.learning_rate) == 0.0
-    np.testing.assert_array_equal(pairs[0][1], start)
-    optimizer.apply_gradients_if(tf.constant(True), pairs)
-    assert float(optimizer.learning_rate) == 0.25
-    optimizer.apply_gradients(pairs)
-    assert float(optimizer.learning_rate) == 0.375  # 0.5 · (1 − 2/8)
-    assert np.abs(pairs[0][1] - start).max() > 0.1
-
-
 def test_the_fine_tuning_optimizer_warms_up_decays_and_clips():
     weight = tf.Variable([[2.0, -1.0]], name="kernel")
     optimizer = fine_tuning_optimizer(0.5, 20, weight_decay=0.0)
@@ -294,16 +277,6 @@ def test_arguments_override_googles_defaults():
     start = np.array([[2.0, -1.0]])
     np.testing.assert_allclose(weight, start - 0.5 * (update + 0.2 * start), rtol=1e-6)
     np.testing.assert_allclose(excluded, start - 0.5 * update, rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", [AdamW, Lamb])
-def test_repeated_rows_of_an_embedding_gradient_are_added(kind):
-    """The gradient of an embedding lookup is `tf.IndexedSlices`."""
-    tables = [tf.Variable(tf.reshape(tf.range(10.0), (5, 2)), name="table") for _ in range(2)]
-    slices = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([3, 3]), (5, 2))
-    kind(0.1).apply_gradients([(slices, tables[0])])
-    kind(0.1).apply_gradients([(tf.convert_to_tensor(slices), tables[1])])
-    np.testing.assert_allclose(*tables, rtol=1e-6)
 
 
 def assert_same_values(found, expected):

@@ -23,6 +23,7 @@ from albert_tf.training import datasets
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
+from albert_tf.training.messages import most_telling
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
@@ -424,3 +425,8 @@ def test_the_speed_leaves_out_compilation_and_saving(tmp_path, monkeypatch, now)
     lines = [line for line in said if line.startswith("step ")]
     assert lines[0] == "step 1/6  loss 0.562  error 0.750  lr 1.0e-01  gnorm 1.5"
     assert lines[1].endswith("  28 tok/s  0:02 left")
+
+
+def test_messages_show_the_loss_first_and_without_its_terms():
+    values = {"accuracy": 0.5, "learning_rate": 0.1, "loss": 2.0, "masked_lm_loss": 1.5}
+    assert list(most_telling(values).items()) == [("loss", 2.0), ("accuracy", 0.5)]

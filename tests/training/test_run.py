@@ -53,10 +53,7 @@ def admit(settings, record=None, precision="float32"):
 
 def record(settings, *arguments):
     """Leaves the record of a training in the folder."""
-    os.makedirs(settings.output_dir, exist_ok=True)
-    made = admit(settings, *arguments).record
-    RunFolder(settings.output_dir).write_record(made)
-    return made
+    RunFolder(settings.output_dir).write_record(admit(settings, *arguments).record)
 
 
 def add_checkpoint(folder, name):
@@ -165,12 +162,7 @@ OTHER = FileRecord("other", "/here/other")
         ("optimizer", {"optimizer": "adamw"}, {}, r"optimizer +lamb +adamw\n"),
         ("train_batch_size", {"train_batch_size": 8}, {}, r"train_batch_size +4096 +8\n"),
         ("num_train_steps", {"num_train_steps": 40}, {}, r"num_train_steps +125000 +40\n"),
-        (
-            "init_checkpoint",
-            {"init_checkpoint": None},
-            {},
-            r"(?s)digest \w+ \(/.*/init\)\s.*none",
-        ),
+        ("init_checkpoint", {"init_checkpoint": None}, {}, r"(?s)digest \w+ \(/.*/init\).*none"),
         ("vocabulary", {}, {"vocabulary": OTHER}, r"(?s)sha256 0a \(/there/voc.*other \(/here/oth"),
         ("training data", {}, {"training_data": OTHER}, r"(?s)0b \(/there/train.*other \(/here/ot"),
         ("task", {}, {"name": "regression"}, r"task +spans +regression\n"),
@@ -387,6 +379,15 @@ def test_settings_reach_the_trainer(small):
     assert trainer.num_train_steps == 7
     assert trainer.model.encoder.recompute
     assert not start(small, OneWeightTask()).take_step.options.jit_compile
+
+
+def test_the_plan_of_a_run_is_logged(small, caplog):
+    caplog.set_level("INFO", logger="absl")
+    start(small, OneWeightTask())
+    plan = dict(message.split(maxsplit=1) for message in caplog.messages)
+    assert plan["model"] == "1 parameters, random weights"
+    assert plan["data"] == "21 examples, 3.5 steps per epoch"
+    assert plan["schedule"] == "7 steps, 2 epochs; adamw, learning rate 0.1, no warm-up"
 
 
 def test_a_warm_up_that_training_does_not_reach_is_refused_or_causes_a_warning(small, caplog):

@@ -120,23 +120,6 @@ def test_parts_are_consecutive_rows_with_a_static_size():
     np.testing.assert_array_equal(part, [[8, 9, 10, 11], [12, 13, 14, 15]])
 
 
-def test_a_replica_is_given_its_own_rows_only():
-    """Before the step on the replicas starts, so that no device receives those of others."""
-
-    class TwoReplicas:
-        num_replicas_in_sync = 2
-
-        def experimental_distribute_values_from_function(self, function):
-            contexts = [tf.distribute.experimental.ValueContext(i, 2) for i in range(2)]
-            return [function(context) for context in contexts]
-
-    step = TrainStep.__new__(TrainStep)
-    step.strategy = TwoReplicas()
-    first, second = step._split_rows({"x": tf.reshape(tf.range(24), (6, 4))})
-    np.testing.assert_array_equal(first["x"], np.arange(12).reshape(3, 4))
-    np.testing.assert_array_equal(second["x"], np.arange(12, 24).reshape(3, 4))
-
-
 def test_gradients_are_clipped_as_google_clips_them_and_cleared_if_not_finite():
     """`tf.clip_by_global_norm` uses the rows of a word separately, not their sum."""
     rows = tf.IndexedSlices(tf.constant([[3.0, 0.0], [3.0, 4.0]]), tf.constant([1, 1]), (2, 2))
