@@ -137,6 +137,7 @@ def check_kernel(kernel, mode, seeds):
         assert error(ours, exact) <= mode.rounding + 2 * error(theirs, exact), mode
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(DRAWS))
 @pytest.mark.parametrize(
     "kernel", KERNELS, ids=lambda kernel: f"{kernel.target} {kernel.op.__name__}"
@@ -217,7 +218,7 @@ def numpy_outputs(model, inputs, keeps):
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run == "xla")) for mode in MODES],
+    [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run != "eager")) for mode in MODES],
     ids=str,
 )
 def test_models_equal_numpy_and_themselves_without_kernels(tiny_batch, mode, seed):
