@@ -25,8 +25,8 @@ from albert_tf.cli import check_device, training_steps
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
-from tests.test_accelerators import CONFIG, FINE_TUNING, make_step, pretraining_task
-from tests.training.distributed_steps import batch_of
+from tests.test_accelerators import CONFIG, FINE_TUNING
+from tests.training.distributed_steps import batch_of, make_step, pretraining_task
 
 COMPILER = os.environ.get("ALBERT_COMPILER", "")  # the Python with JAX and its compilers
 
@@ -133,25 +133,18 @@ def test_the_pretraining_step_compiles(compiler, name, topology):
 
 
 @pytest.mark.parametrize("name", FINE_TUNING)
-def test_the_fine_tuning_step_compiles(compiler, name):
+def test_fine_tuning_evaluation_and_prediction_compile(compiler, name):
     task, batch = FINE_TUNING[name]
-    program = lower_step(make_step(task, "adamw", "bfloat16"), batch, PLATFORM)
-    for topology in TOPOLOGIES:
-        check(compiler.compile(program, topology), "bfloat16")
-
-
-@pytest.mark.parametrize("name", FINE_TUNING)
-def test_evaluation_and_prediction_compile(compiler, name):
-    task, batch = FINE_TUNING[name]
-    model = make_step(task, "adamw", "bfloat16").model
+    step = make_step(task, optimizer="adamw", precision_name="bfloat16")
 
     def predict(batch):
-        outputs = model(batch, training=False)
+        outputs = step.model(batch, training=False)
         return task.predictions(outputs), task.loss(outputs, batch)
 
-    program = lower(predict, model.variables, PLATFORM, batch)
-    for topology in TOPOLOGIES:
-        check(compiler.compile(program, topology), "bfloat16")
+    prediction = lower(predict, step.model.variables, PLATFORM, batch)
+    for program in (lower_step(step, batch, PLATFORM), prediction):
+        for topology in TOPOLOGIES:
+            check(compiler.compile(program, topology), "bfloat16")
 
 
 class ReplicaStep(TrainStep):
@@ -167,7 +160,7 @@ class ReplicaStep(TrainStep):
 @pytest.mark.skipif(PLATFORM == "GPU", reason="TensorFlow lowers the sum over replicas for TPUs")
 @pytest.mark.parametrize("topology", ["v4:2x2x2", "v5e:2x4", "v6e:2x4"])
 def test_replicas_sum_each_gradient_once(compiler, topology):
-    step = make_step(pretraining_task(), "lamb")
+    step = make_step(pretraining_task(CONFIG))
     replica = ReplicaStep(step.model, step.task, step.optimizer, StepOptions())
     flags = np.array(True), np.array(False)
     program = lower(replica._replica_step, variables_of(step), PLATFORM, batch_of(0), *flags)
@@ -217,7 +210,7 @@ def test_the_lowered_step_updates_weights_as_here(compiler):
     """With dropout, whose masks are the same on every device."""
     rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.3}
     made_of = config.AlbertConfig.from_dict(CONFIG.to_dict() | rates)
-    step = make_step(pretraining_task(made_of), "lamb")
+    step = make_step(pretraining_task(made_of))
     variables = variables_of(step)
     values = [variable.numpy() for variable in variables]
     program = lower_step(step, batch_of(0), PLATFORM)

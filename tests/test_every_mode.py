@@ -22,7 +22,7 @@ from albert_tf.acceleration import CPU, KERNELS, TPU
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.modeling import AlbertForPretraining
-from tests import kernel_arguments, numpy_albert
+from tests import kernel_arguments
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
 
@@ -137,10 +137,7 @@ def check_kernel(kernel, mode, seeds):
         assert error(ours, exact) <= mode.rounding + 2 * error(theirs, exact), mode
 
 
-def test_every_kernel_has_arguments():
-    assert {kernel.op for kernel in KERNELS} == kernel_arguments.ARGUMENTS.keys()
-
-
+@pytest.mark.ci
 @pytest.mark.parametrize("seed", range(DRAWS))
 @pytest.mark.parametrize(
     "kernel", KERNELS, ids=lambda kernel: f"{kernel.target} {kernel.op.__name__}"
@@ -218,14 +215,10 @@ def numpy_outputs(model, inputs, keeps):
     )
 
 
-def test_numpy_computes_every_activation():
-    assert numpy_albert.ACTIVATIONS.keys() == ops.ACTIVATIONS.keys() == ACTIVATIONS.keys()
-
-
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + DRAWS))
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run == "xla")) for mode in MODES],
+    [pytest.param(mode, marks=[pytest.mark.ci] * (mode.run != "eager")) for mode in MODES],
     ids=str,
 )
 def test_models_equal_numpy_and_themselves_without_kernels(tiny_batch, mode, seed):

@@ -1,4 +1,4 @@
-"""Layers and models used with Keras: built, called, trained, configured, saved."""
+"""Layers and models used with Keras: called, trained, configured, saved, and replaced."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
+import albert_tf
 from albert_tf import heads, modeling, optimization
+from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.config import AlbertConfig
+from albert_tf.layers import Configured
 from tests.conftest import TINY_SHAPE
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 CONFIG = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 2})
 SHALLOW = dataclasses.replace(CONFIG, num_hidden_layers=1, num_hidden_groups=1)
-ZH = dataclasses.replace(CONFIG, layout="albert_zh", num_hidden_groups=1)
+SHARED = dataclasses.replace(CONFIG, num_hidden_groups=1)
+ZH = dataclasses.replace(SHARED, layout="albert_zh")
 PRE_LN = dataclasses.replace(ZH, ln_type="preln")
 WITH_DROPOUT = dataclasses.replace(
     CONFIG, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.2
@@ -33,26 +36,7 @@ MODELS = {
     "spans": lambda config, **kwargs: heads.AlbertForSpans(config, **kwargs),
     "answerable": lambda config, **kwargs: heads.AlbertForAnswerableSpans(config, 2, 3, **kwargs),
 }
-LAYERS = {
-    "linear": lambda: modeling.Linear(CONFIG, "some/dense", 7, 3),
-    "norm": lambda: modeling.LayerNorm(CONFIG, "some/LayerNorm", 7),
-    "add and norm": lambda: modeling.AddAndNorm(CONFIG, "some/LayerNorm", 7),
-    "feed_forward": lambda: modeling.FeedForward(CONFIG, 1),
-    "output": lambda: modeling.OutputLayer(CONFIG, "some/", 3, 0.1),
-    "embeddings": lambda: modeling.Embeddings(CONFIG),
-    "attention": lambda: modeling.SelfAttention(CONFIG),
-    "block": lambda: modeling.TransformerBlock(CONFIG, modeling.SelfAttention(CONFIG, 1)),
-    "encoder": lambda: modeling.AlbertEncoder(CONFIG, recompute=True),
-    "masked_lm": lambda: modeling.MaskedLMHead(CONFIG),
-    "span end": lambda: heads.SpanEnd(CONFIG),
-    "answerability": lambda: heads.Answerability(CONFIG, 0.2),
-    "zh embeddings": lambda: modeling.Embeddings(ZH),
-    "zh attention": lambda: modeling.SelfAttention(ZH),
-    "zh feed_forward": lambda: modeling.FeedForward(ZH),
-    "pre-LN attention": lambda: modeling.SelfAttention(PRE_LN),
-    "pre-LN feed_forward": lambda: modeling.FeedForward(PRE_LN),
-    "zh masked_lm": lambda: modeling.MaskedLMHead(ZH),
-}
+LABELS = np.array([0, 2, 1, 1, 0])
 CROSS_ENTROPY = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -85,24 +69,13 @@ def randomize(model):
     return model
 
 
-@pytest.fixture
-def no_warnings(monkeypatch):
-    """Turns warnings in the log into errors, as Python's warnings are."""
-
-    def fail(message, *arguments, **_):
-        raise AssertionError(message % arguments if arguments else message)
-
-    monkeypatch.setattr(logging, "warning", fail)
-    monkeypatch.setattr(tf.get_logger(), "warning", fail)
-
-
 # Layers called directly.
 
 
-def test_a_block_and_its_attention_can_be_called_directly(tiny_batch):
+def test_layers_can_be_called_directly_and_apply_dropout_only_in_training(tiny_batch):
     x = tf.random.stateless_normal((5, 11, 12), (1, 2))
     mask = tiny_batch["input_mask"]
-    for layer in (modeling.TransformerBlock(CONFIG), modeling.SelfAttention(CONFIG)):
+    for layer in (modeling.TransformerBlock(WITH_DROPOUT), modeling.SelfAttention(WITH_DROPOUT)):
         y = layer(x, mask)
         assert y.shape == x.shape
         assert np.abs(y - x).max() > 0.1
@@ -111,70 +84,75 @@ def test_a_block_and_its_attention_can_be_called_directly(tiny_batch):
         np.testing.assert_allclose(layer(hidden, mask)[is_token], y[is_token], atol=1e-5)
         assert np.abs(layer(x) - y)[~mask.all(axis=1)].max() > 1e-4
         np.testing.assert_array_equal(layer(x), layer(x, np.ones_like(mask)))
+        assert np.any(layer(x, mask, training=True) != y)
+    embeddings, ids = modeling.Embeddings(WITH_DROPOUT), tiny_batch["input_ids"]
+    np.testing.assert_array_equal(embeddings(ids), embeddings(ids))
+    assert np.any(embeddings(ids, training=True) != embeddings(ids, training=True))
 
 
-def test_layers_apply_dropout_only_in_training():
-    x = tf.random.stateless_normal((5, 11, 12), (1, 2))
-    ids = tf.ones((5, 11), tf.int32)
-    for layer, argument in (
-        (modeling.TransformerBlock(WITH_DROPOUT), x),
-        (modeling.SelfAttention(WITH_DROPOUT), x),
-        (modeling.Embeddings(WITH_DROPOUT), ids),
-    ):
-        plain = layer(argument)
-        np.testing.assert_array_equal(layer(argument), plain)
-        first, second = (layer(argument, training=True) for _ in range(2))
-        assert np.any(first != second)
-        assert np.any(first != plain)
-
-
-def test_the_encoder_accepts_ids_tensors_or_a_dict(inputs):
-    encoder = modeling.AlbertEncoder(CONFIG)
+def test_inputs_are_ids_tensors_lists_or_a_dict_with_googles_or_hugging_faces_names(inputs):
+    encoder = modeling.AlbertEncoder(SHALLOW)
     expected = encoder(inputs)
     assert set(expected) == {"sequence_output", "pooled_output"}
-    assert_same(encoder(*inputs.values()), expected)
-    assert_same(
-        encoder(inputs["input_ids"], segment_ids=inputs["segment_ids"]),
-        encoder({name: inputs[name] for name in ("input_ids", "segment_ids")}),
-    )
-    ids = inputs["input_ids"]
+    lists = {name: value.tolist() for name, value in inputs.items()}
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    for same in (lists, dict(zip(names, inputs.values(), strict=True))):
+        assert_same(encoder(same), expected)
+    for values in (inputs, lists):
+        assert_same(encoder(*values.values()), expected)
+    ids, segments = inputs["input_ids"], inputs["segment_ids"]
+    unmasked = encoder(ids, np.ones_like(ids), segments)
+    assert_same(encoder(ids, segment_ids=segments), unmasked)
+    assert_same(encoder({"input_ids": ids, "segment_ids": segments}), unmasked)
     full = encoder(ids, np.ones_like(ids), np.zeros_like(ids))
     assert_same(encoder(ids), full)
     assert_same(encoder(ids.astype(np.int64)), full)
 
 
-def test_inputs_may_have_hugging_faces_names(inputs):
+def test_other_columns_are_ignored(inputs):
     encoder = modeling.AlbertEncoder(SHALLOW)
-    expected = encoder(inputs)
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    renamed = dict(zip(names, inputs.values(), strict=True))
-    assert_same(encoder(renamed), expected)
-    model = MODELS["choice"](SHALLOW)
-    wide = {name: np.stack([value, value[::-1]], axis=1) for name, value in inputs.items()}
+    others = {"labels": LABELS, "special_tokens_mask": inputs["input_mask"], "weight": LABELS * 0.1}
+    assert_same(encoder(inputs | others), encoder(inputs))
+
+
+def test_choices_may_have_hugging_faces_names_or_a_separate_mask(tiny_batch):
+    model, wide = MODELS["choice"](SHALLOW), features_of("choice", tiny_batch)
     expected = model(wide)
+    names = ("input_ids", "attention_mask", "token_type_ids")
     assert_same(model(dict(zip(names, wide.values(), strict=True))), expected)
     mask = wide.pop("input_mask")
     assert_same(model(wide, input_mask=mask), expected)
 
 
+def ids_as(*names):
+    return dict.fromkeys(names, np.ones((2, 4), np.int32))
+
+
+MASK, SEGMENTS = ids_as("input_mask"), ids_as("segment_ids")
+
+
 @pytest.mark.parametrize(
-    ("renamed", "arguments", "message"),
+    ("inputs", "arguments", "said"),
     [
-        ({"attention_mask": "input_mask"}, {}, "two of them are input_mask"),
-        ({"token_type_ids": "segment_ids"}, {}, "two of them are segment_ids"),
-        ({"input_masks": "input_mask"}, {}, "unknown input 'input_masks': is it input_mask?"),
-        ({"token_type_id": "segment_ids"}, {}, "unknown input 'token_type_id': is it token_type_"),
-        ({"position_ids": "input_ids"}, {}, "the input 'position_ids' is not supported"),
-        ({"inputs_embeds": "input_ids"}, {}, "input_ids and inputs_embeds: expected one of them"),
-        ({}, {"input_mask": "input_mask"}, "input_mask is given twice: in the dict of inputs"),
-        ({}, {"segment_ids": "segment_ids"}, "segment_ids is given twice: in the dict of inputs"),
+        (ids_as("input_ids", "input_mask", "attention_mask"), {}, "two of them are input_mask"),
+        (ids_as("input_ids", "segment_ids", "token_type_ids"), {}, "two of them are segment_ids"),
+        (ids_as("input_ids", "input_masks"), {}, "input 'input_masks': is it input_mask?"),
+        (ids_as("input_ids", "token_type_id"), {}, "'token_type_id': is it token_type_ids?"),
+        (ids_as("input_ids", "position_ids"), {}, "input 'position_ids' is not supported"),
+        (ids_as("input_ids", "inputs_embeds"), {}, "input_ids and inputs_embeds: expected one"),
+        (ids_as("input_ids", "input_mask"), MASK, "input_mask is given twice"),
+        (ids_as("input_ids", "segment_ids"), SEGMENTS, "segment_ids is given twice"),
+        (ids_as("input_word_ids"), {}, "input_word_ids: input_ids is missing"),
+        (np.ones((2, 4)), {}, "input_ids have the dtype float32, expected int32 or int64"),
+        ([[2.0, 5.0, 3.0]], {}, "input_ids have the dtype float32"),
+        ([[2, 5, 3], [2, 3]], {}, "input_ids has rows of 2 to 3 numbers: pad them"),
+        ([2, 5, 3], {}, r"the input has the shape \(3,\): expected \[B, S\]"),
+        (np.ones((2, 14), np.int32), {}, "length 14 exceeds max_position_embeddings=13"),
     ],
 )
-def test_inputs_that_would_be_ignored_are_rejected(inputs, renamed, arguments, message):
-    encoder = modeling.AlbertEncoder(SHALLOW)
-    wrong = inputs | {name: inputs[own] for name, own in renamed.items()}
-    with pytest.raises(ValueError, match=message):
-        encoder(wrong, **{name: inputs[own] for name, own in arguments.items()})
+def test_inputs_that_would_be_ignored_or_misread_are_refused(inputs, arguments, said):
+    with pytest.raises(ValueError, match=said):
+        modeling.AlbertEncoder(SHALLOW)(inputs, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -216,59 +194,42 @@ def test_keras_3_models_are_rejected(tiny_batch):
     encoder(ids)  # by itself, it works in the same process
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("name", MODELS)
-def test_models_return_logits_and_optionally_every_layer(name, tiny_batch):
-    model, features = MODELS[name](CONFIG), features_of(name, tiny_batch)
-    expected = {
-        "pretraining": {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)},
-        "classification": (5, 3),
-        "regression": (5, 1),
-        "choice": (5, 2),
-        "tokens": (5, 11, 3),
-        "spans": {"start_logits": (5, 11), "end_logits": (5, 11)},
-        "answerable": {
-            "cls_logits": (5,),
-            "start_log_probs": (5, 11),
-            "start_top_log_probs": (5, 2),
-            "start_top_index": (5, 2),
-            "end_top_log_probs": (5, 6),
-            "end_top_index": (5, 6),
-        },
-    }[name]
-    outputs = model(features)
-    if isinstance(outputs, dict):
-        assert {key: tuple(value.shape) for key, value in outputs.items()} == expected
-    else:
-        assert tuple(outputs.shape) == expected
-    assert_same(model(*features.values()), outputs, atol=1e-6)
-    again = model(features, output_hidden_states=True)
-    states = again.pop("hidden_states")
-    assert_same(again if isinstance(outputs, dict) else again["logits"], outputs, atol=1e-6)
-    rows = 10 if name == "choice" else 5
-    assert [tuple(state.shape[::2]) for state in states] == [(rows, 12)] * 3
+SHAPES = {
+    "pretraining": {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)},
+    "classification": (5, 3),
+    "regression": (5, 1),
+    "choice": (5, 2),
+    "tokens": (5, 11, 3),
+    "spans": {"start_logits": (5, 11), "end_logits": (5, 11)},
+    "answerable": {
+        "cls_logits": (5,),
+        "start_log_probs": (5, 11),
+        "start_top_log_probs": (5, 2),
+        "start_top_index": (5, 2),
+        "end_top_log_probs": (5, 6),
+        "end_top_index": (5, 6),
+    },
+}
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", MODELS)
-def test_models_return_the_attentions_of_their_encoder(name, tiny_batch):
-    tf_keras.utils.set_random_seed(5)
+def test_models_return_logits_and_optionally_every_layer_and_its_attention(name, tiny_batch):
     model, features = MODELS[name](WITH_DROPOUT), features_of(name, tiny_batch)
-    positions = features.get("masked_lm_positions")
-    inputs = {key: features[key] for key in INPUTS}
-    if name == "choice":
-        inputs = {key: tf.reshape(value, (-1, 11)) for key, value in inputs.items()}
-    expected = model.encoder(inputs, output_positions=positions, output_attentions=True)[
-        "attentions"
-    ]
-    outputs = model(features, output_attentions=True)
-    found = outputs.pop("attentions")
+    outputs, is_dict = model(features), isinstance(SHAPES[name], dict)
+    found = {key: x.shape for key, x in outputs.items()} if is_dict else outputs.shape
+    assert found == SHAPES[name]
+    assert_same(model(*features.values()), outputs, atol=1e-6)
+    again = model(features, output_hidden_states=True, output_attentions=True)
+    states, attentions = again.pop("hidden_states"), again.pop("attentions")
+    assert_same(again if is_dict else again["logits"], outputs, atol=1e-6)
     rows, queries = 10 if name == "choice" else 5, 8 if name == "pretraining" else 11
-    assert [tuple(x.shape) for x in found] == [(rows, 4, 11, 11), (rows, 4, queries, 11)]
-    for probs, same in zip(found, expected, strict=True):
-        np.testing.assert_allclose(probs, same, atol=1e-6)
-    answer = model(features)
-    assert_same(outputs if isinstance(answer, dict) else outputs["logits"], answer, atol=1e-6)
+    assert [tuple(state.shape[::2]) for state in states] == [(rows, 12)] * 3
+    assert [tuple(x.shape) for x in attentions] == [(rows, 4, 11, 11), (rows, 4, queries, 11)]
+    inputs = {key: tf.reshape(features[key], (-1, 11)) for key in INPUTS}
+    positions = features.get("masked_lm_positions")
+    of_encoder = model.encoder(inputs, output_positions=positions, output_attentions=True)
+    assert_same(attentions, of_encoder["attentions"], atol=1e-6)
 
 
 def test_eager_calls_compute_no_block_twice(tiny_batch, monkeypatch):
@@ -294,10 +255,10 @@ def dataset(features, labels, *weights):
 
 @pytest.mark.ci
 def test_classification_learns_by_fit(inputs):
-    labels = np.array([0, 2, 1, 1, 0])
     model = heads.AlbertForClassification(SHALLOW, 3, name="my_model")
-    model.compile(tf_keras.optimizers.Adam(0.03), CROSS_ENTROPY, metrics=["accuracy"])
-    data = dataset(inputs, labels)
+    adam = tf_keras.optimizers.Adam(0.03)
+    model.compile(adam, CROSS_ENTROPY, metrics=["accuracy"], run_eagerly=True)
+    data = dataset(inputs, LABELS)
     losses = model.fit(data, epochs=20, verbose=0).history["loss"]
     after = model.evaluate(data, verbose=0, return_dict=True)
     assert after["loss"] < losses[0] / 2
@@ -305,7 +266,7 @@ def test_classification_learns_by_fit(inputs):
     predicted = model.predict(data, verbose=0)
     assert isinstance(predicted, np.ndarray)
     assert predicted.shape == (5, 3)
-    np.testing.assert_array_equal(predicted.argmax(axis=1), labels)
+    np.testing.assert_array_equal(predicted.argmax(axis=1), LABELS)
 
 
 def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
@@ -327,20 +288,8 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
     assert shapes == {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)}
 
 
-def test_spans_train_with_a_dict_of_positions(inputs):
-    model = heads.AlbertForSpans(SHALLOW)
-    losses = {"start_logits": CROSS_ENTROPY, "end_logits": CROSS_ENTROPY}
-    model.compile("adam", losses, run_eagerly=True)
-    labels = {"start_logits": np.array([5, 0, 5, 6, 0]), "end_logits": np.array([7, 0, 5, 7, 0])}
-    history = model.fit(inputs, labels, epochs=2, verbose=0).history["loss"]
-    assert history[1] < history[0]
-    assert model.predict(inputs, verbose=0)["end_logits"].shape == (5, 11)
-
-
 @pytest.mark.ci
 def test_mixed_float16_fits_as_float32_does(inputs):
-    labels = np.array([0, 2, 1, 1, 0])
-
     def fit(policy):
         tf_keras.mixed_precision.set_global_policy(policy)
         try:
@@ -348,7 +297,9 @@ def test_mixed_float16_fits_as_float32_does(inputs):
             model = heads.AlbertForClassification(SHALLOW, 3)
             optimizer = optimization.fine_tuning_optimizer(0.003, 4, warmup_proportion=0.25)
             model.compile(optimizer, CROSS_ENTROPY)
-            return model.fit(inputs, labels, epochs=4, verbose=0).history["loss"]
+            is_scaled = isinstance(model.optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+            assert is_scaled == (policy == "mixed_float16")
+            return model.fit(inputs, LABELS, epochs=4, verbose=0).history["loss"]
         finally:
             tf_keras.mixed_precision.set_global_policy("float32")
 
@@ -407,80 +358,52 @@ def assert_round_trip(made):
     ]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_can_be_recreated_from_their_config(name):
-    assert_round_trip(LAYERS[name]())
-
-
 @pytest.mark.ci
+@pytest.mark.parametrize("config", [CONFIG, ZH, PRE_LN], ids=["google", "postln", "preln"])
 @pytest.mark.parametrize("name", MODELS)
-def test_models_can_be_recreated_from_their_config(name):
-    assert_round_trip(MODELS[name](CONFIG))
-    assert_round_trip(MODELS[name](PRE_LN, name="mine", dtype="mixed_bfloat16"))
-    assert type(tf_keras.models.clone_model(MODELS[name](CONFIG))) is type(MODELS[name](CONFIG))
+def test_models_and_their_layers_can_be_recreated_from_their_config(name, config):
+    model = MODELS[name](config, name="mine", dtype="mixed_bfloat16")
+    ours = (layer for layer in model.submodules if isinstance(layer, Configured))
+    for made in (model, *{type(layer): layer for layer in ours}.values()):
+        assert_round_trip(made)
+    assert type(tf_keras.models.clone_model(model)) is type(model)
 
 
 def test_models_may_have_any_name_and_sublayers_have_fixed_names():
-    encoders = [
-        modeling.AlbertEncoder(CONFIG, name="x"),
-        modeling.AlbertEncoder(CONFIG),
-        modeling.AlbertEncoder(CONFIG),
-    ]
-    assert encoders[0].name == "x"
-    assert len({encoder.name for encoder in encoders}) == 3
-    # Gradients are summed in the order of names, so numbered names would change the last bits.
-    for models in (encoders, [modeling.AlbertForPretraining(CONFIG) for _ in range(2)]):
+    """Gradients are summed in the order of names, so others would change the last bits."""
+    made = [modeling.AlbertEncoder(CONFIG, name=name) for name in ("x", None, None)]
+    assert made[0].name == "x"
+    assert len({encoder.name for encoder in made}) == 3
+    for models in (made, [modeling.AlbertForPretraining(CONFIG) for _ in range(2)]):
         assert len({tuple(layer.name for layer in m._flatten_layers())[1:] for m in models}) == 1
-    names = {tuple(map(variable_name, encoder.variables)) for encoder in encoders}
-    assert len(names) == 1
-    assert "bert/pooler/dense/kernel" in names.pop()
+        assert len({tuple(map(variable_name, model.variables)) for model in models}) == 1
 
 
 # Functional models.
 
 
-@pytest.fixture(scope="module")
-def functional():
-    """A model with two encoders that share no weights."""
+@pytest.mark.ci
+def test_a_functional_model_can_have_two_encoders_and_be_cloned_and_saved(inputs, tmp_path):
+    """They share no weights."""
     ids = tf_keras.Input((None,), dtype="int32", name="input_ids")
     mask = tf_keras.Input((None,), dtype="int32", name="input_mask")
-    first = modeling.AlbertEncoder(CONFIG, name="first")({"input_ids": ids, "input_mask": mask})
-    second = modeling.AlbertEncoder(ZH)(ids, mask)
+    encoders = modeling.AlbertEncoder(CONFIG, name="first"), modeling.AlbertEncoder(ZH)
+    first = encoders[0]({"input_ids": ids, "input_mask": mask})
     assert first["sequence_output"].shape.as_list() == [None, None, 12]
-    x = tf_keras.layers.concatenate([first["pooled_output"], second["pooled_output"]])
-    return randomize(tf_keras.Model([ids, mask], tf_keras.layers.Dense(3)(x)))
-
-
-def test_a_functional_model_can_have_two_encoders(functional, inputs):
+    pooled = first["pooled_output"], encoders[1](ids, mask)["pooled_output"]
+    outputs = tf_keras.layers.Dense(3)(tf_keras.layers.concatenate(pooled))
+    model = randomize(tf_keras.Model([ids, mask], outputs))
     arguments = inputs["input_ids"], inputs["input_mask"]
-    pooled = [
-        functional.layers[i](*arguments)["pooled_output"]
-        for i, layer in enumerate(functional.layers)
-        if isinstance(layer, modeling.AlbertEncoder)
-    ]
-    assert len(pooled) == 2
-    expected = functional.layers[-1](tf.concat(pooled, axis=-1))
-    np.testing.assert_allclose(functional(arguments), expected, atol=1e-5)
-
-
-@pytest.mark.ci
-def test_a_functional_model_can_be_cloned_configured_and_saved(functional, inputs, tmp_path):
-    arguments = inputs["input_ids"], inputs["input_mask"]
-    clone = tf_keras.models.clone_model(functional)
-    clone.set_weights(functional.get_weights())
-    functional.save(tmp_path / "model.keras")
-    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
-    expected = functional(arguments)
-    for model in (clone, loaded):
-        np.testing.assert_allclose(model(arguments), expected, atol=1e-6)
+    pooled = [encoder(*arguments)["pooled_output"] for encoder in encoders]
+    expected = model.layers[-1](tf.concat(pooled, axis=-1))
+    clone = tf_keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    model.save(tmp_path / "model.keras")
+    for same in (model, clone, tf_keras.models.load_model(tmp_path / "model.keras")):
+        np.testing.assert_allclose(same(arguments), expected, atol=1e-5)
     lines = []
-    functional.summary(print_fn=lines.append)
-    assert any("first (AlbertEncoder)" in line for line in lines)
-
-
-def test_summary_counts_the_parameters_of_a_model():
-    model, lines = MODELS["classification"](CONFIG), []
     model.summary(print_fn=lines.append)
+    assert any("first (AlbertEncoder)" in line for line in lines)
     assert any(f"Total params: {model.count_params()} " in line for line in lines)
 
 
@@ -493,7 +416,7 @@ def test_summary_counts_the_parameters_of_a_model():
     [*((name, CONFIG) for name in MODELS), ("pretraining", PRE_LN), ("answerable", PRE_LN)],
     ids=[*MODELS, "pretraining-albert_zh", "answerable-albert_zh"],
 )
-def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_warnings):
+def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path):
     features = features_of(name, tiny_batch)
     model = randomize(MODELS[name](config))
     expected = model(features)
@@ -508,7 +431,7 @@ def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path, no_w
 
 
 @pytest.mark.ci
-def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path, no_warnings):
+def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path):
     model = randomize(MODELS["classification"](SHALLOW))
     expected = model(inputs)
     model.save(tmp_path / "model", save_format="tf")
@@ -540,29 +463,6 @@ def test_a_policy_applies_to_all_sublayers(dtype, inputs):
     assert again.encoder.embeddings.norm.compute_dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (np.ones((2, 4)), "input_ids have the dtype float32, expected int32 or int64"),
-        ({"input_word_ids": np.ones((2, 4), np.int32)}, "input_word_ids: input_ids is missing"),
-        ([[2, 5, 3], [2, 3]], "input_ids has rows of 2 to 3 numbers: pad them"),
-        ([2, 5, 3], r"the input has the shape \(3,\): expected \[B, S\]"),
-        ([[2.0, 5.0, 3.0]], "input_ids have the dtype float32"),
-    ],
-)
-def test_inputs_that_are_not_ids_are_rejected(tiny_config, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        modeling.AlbertEncoder(tiny_config)(inputs)
-
-
-def test_inputs_may_be_lists_of_rows(inputs):
-    encoder = modeling.AlbertEncoder(SHALLOW)
-    lists = {name: value.tolist() for name, value in inputs.items()}
-    expected = encoder(inputs)
-    assert_same(encoder(lists), expected)
-    assert_same(encoder(lists["input_ids"], lists["input_mask"], lists["segment_ids"]), expected)
-
-
 def run_tflite(model, inputs):
     """Returns the outputs of a TFLite model for inputs given by prefixes of their names."""
     runner = tf.lite.Interpreter(model_content=model)
@@ -590,8 +490,155 @@ def test_keras_models_can_be_converted_to_tflite(inputs):
     wanted = encoder(inputs)["pooled_output"]
     np.testing.assert_allclose(run_tflite(content, inputs)[0], wanted, atol=1e-5)
 
-    classifier = heads.AlbertForClassification(SHALLOW, 3)
-    ids = inputs["input_ids"]
-    wanted = classifier(ids)
-    content = tf.lite.TFLiteConverter.from_keras_model(classifier).convert()
-    np.testing.assert_allclose(run_tflite(content, {"": ids})[0], wanted, atol=1e-5)
+
+# Layers in the place of ours, and frozen ones.
+
+
+class LoRA(tf_keras.layers.Layer):
+    """A frozen dense layer plus a trained low-rank update (arXiv 2106.09685)."""
+
+    def __init__(self, dense, rank, **kwargs):
+        super().__init__(name=f"{dense.name}_lora", dtype=dense.dtype_policy, **kwargs)
+        self.dense = dense
+        dense.trainable = False
+        size, scope = (dense.input_size, rank), f"adapters/lora/{dense.scope}"
+        self.down = self.add_weight(f"{scope}/down", size, initializer=tf_keras.initializers.Ones())
+        self.up = self.add_weight(f"{scope}/up", (rank, dense.output_size), initializer="zeros")
+
+    def call(self, x):
+        return self.dense(x) + (x @ self.down) @ self.up
+
+
+def seeded(make, **changes):
+    tf_keras.utils.set_random_seed(5)
+    return make(dataclasses.replace(SHARED, initializer_range=0.3, **changes))
+
+
+@pytest.mark.ci
+def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path):
+    model = seeded(lambda config: heads.AlbertForClassification(config, 3))
+    model.encoder.recompute = True
+    before = model(inputs).numpy()
+    attention = wrap(model)
+    np.testing.assert_allclose(model(inputs), before, atol=1e-5)
+    ours = modeling.Embeddings, modeling.Linear, modeling.LayerNorm
+    for layer in model.encoder.submodules:
+        if isinstance(layer, ours):
+            layer.trainable = False
+    names = {variable_name(variable) for variable in model.trainable_variables}
+    scope = "adapters/lora/bert/encoder/transformer/group_0/inner_group_0/attention_1/self"
+    lora = {f"{scope}/{part}/{way}" for part in ("query", "value") for way in ("down", "up")}
+    assert names == {*lora, "output_weights", "output_bias"}
+
+    frozen = {variable_name(v): v.numpy() for v in model.non_trainable_variables}
+    model.compile(tf_keras.optimizers.Adam(0.05), CROSS_ENTROPY)
+    losses = model.fit(dataset(inputs, LABELS), epochs=9, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert np.abs(attention.query.up).max() > 0.1
+    for variable in model.non_trainable_variables:
+        np.testing.assert_array_equal(variable, frozen[variable_name(variable)])
+
+    albert_tf.save_pretrained(model, str(tmp_path))
+    again = heads.AlbertForClassification(model.config, 3)
+    with pytest.raises(ValueError, match=f"{scope}/query/down is not in the model"):
+        load_checkpoint(again, str(tmp_path))
+    wrap(again)
+    assert load_checkpoint(again, str(tmp_path)).missing == []
+    np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-5)
+
+
+def wrap(model):
+    """Replaces query and value, as docs/reference/model.md does; returns the attention."""
+    attention = getattr(model, "encoder", model).blocks[0].attention
+    attention.query = LoRA(attention.query, rank=2)
+    attention.value = LoRA(attention.value, rank=2)
+    return attention
+
+
+def test_weights_that_would_be_lost_are_not_saved(tmp_path):
+    model = modeling.AlbertEncoder(SHARED)
+    attention = wrap(model)
+    attention.value.up = attention.value.add_weight(attention.query.up.name[:-2], (2, 12))
+    with pytest.raises(ValueError, match=r"two variables .* called 'adapters/lora/.*/query/up'"):
+        albert_tf.save_pretrained(model, str(tmp_path / "new"))
+    attention.value.up = attention.value.add_weight("lora/up", (2, 12))
+    with pytest.raises(ValueError, match=r"called 'lora/up'.* begin its name with 'adapters/'"):
+        albert_tf.save_pretrained(model, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_every_layer_of_a_block_can_be_wrapped(inputs, dtype):
+    encoder = seeded(
+        lambda config: modeling.AlbertEncoder(config, dtype=dtype), num_hidden_layers=1
+    )
+
+    def traced():
+        function = tf.function(lambda: encoder(inputs)["sequence_output"])
+        return lambda: tf.cast(function(), tf.float32).numpy()
+
+    expected, block = traced()(), encoder.blocks[0]
+    in_attention = [(block.attention, name) for name in ("query", "key", "value", "projection")]
+    in_network = [(block.feed_forward, name) for name in ("intermediate", "projection")]
+    for part, name in in_attention + in_network:
+        plain = getattr(part, name)
+        setattr(part, name, LoRA(plain, 2))
+        outputs, up = traced(), getattr(part, name).up
+        atol = 1e-5 if dtype == "float32" else 0.1
+        np.testing.assert_allclose(outputs(), expected, atol=atol, err_msg=name)
+        up.assign(tf.random.stateless_normal(up.shape, (3, 4)))
+        if name != "intermediate":  # whose inputs, of a LayerNorm, add up to 0
+            assert np.abs(outputs() - expected).max() > 0.1, name
+        setattr(part, name, plain)
+    assert encoder(inputs)["sequence_output"].dtype == encoder.compute_dtype
+
+
+def test_the_hidden_layer_of_the_span_head_can_be_wrapped(inputs):
+    model = seeded(heads.AlbertForAnswerableSpans)
+    expected = model(inputs)["end_top_log_probs"]
+    model.end.hidden = LoRA(model.end.hidden, 2)
+    np.testing.assert_allclose(model(inputs)["end_top_log_probs"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("part", "name"), [("attention", "query"), ("feed_forward", "projection")])
+def test_a_layer_of_the_wrong_shape_fails_with_both_shapes(inputs, part, name):
+    encoder = seeded(modeling.AlbertEncoder)
+    setattr(getattr(encoder.blocks[0], part), name, tf_keras.layers.Dense(7, name="mine"))
+    message = r"the layer 'mine' returned the shape \(5, 11, 7\) .* expected \(5, 11, 12\)"
+    with pytest.raises(ValueError, match=message):
+        encoder(inputs)
+
+
+@pytest.mark.parametrize("layout", ["google", "albert_zh"])
+def test_word_embeddings_can_be_given_instead_of_ids(inputs, layout):
+    encoder = seeded(modeling.AlbertEncoder, layout=layout)
+    others = {name: inputs[name] for name in ("input_mask", "segment_ids")}
+    words = tf.gather(encoder.embeddings.word_table, inputs["input_ids"])  # [B, S, E]
+    found = encoder({"inputs_embeds": words, **others})
+    expected = encoder(inputs)
+    assert found.keys() == expected.keys()
+    for name in found:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+
+
+@pytest.mark.parametrize("ln_type", [None, "postln", "preln"])
+def test_attention_probabilities_can_be_returned(inputs, ln_type):
+    layout = {} if ln_type is None else {"layout": "albert_zh", "ln_type": ln_type}
+    encoder = seeded(modeling.AlbertEncoder, **layout, attention_probs_dropout_prob=0.3)
+    outputs = encoder(inputs, output_attentions=True, output_hidden_states=True)
+    assert len(outputs["attentions"]) == 2
+    is_padding = np.broadcast_to(inputs["input_mask"][:, None, None] == 0, (5, 4, 11, 11))
+    for probs in outputs["attentions"]:
+        np.testing.assert_allclose(tf.reduce_sum(probs, -1), np.ones((5, 4, 11)), atol=1e-5)
+        assert np.abs(probs)[is_padding].max() == 0
+    # They are those that the outputs are computed with.
+    first, x = encoder.blocks[0].attention, outputs["hidden_states"][0]
+    normal = first.norm(x) if ln_type == "preln" else x
+    value = tf.reshape(first.value(normal), (5, 11, 4, 3))
+    context = tf.einsum("bnqs,bsnd->bqnd", outputs["attentions"][0], value)
+    y = first.projection(tf.reshape(context, (5, 11, 12)))
+    expected = y + x if ln_type == "preln" else first.norm(y, x)
+    np.testing.assert_allclose(first(x, inputs["input_mask"]), expected, atol=1e-5)
+    in_graph = tf.function(lambda: encoder(inputs, output_attentions=True)["attentions"])()
+    np.testing.assert_allclose(in_graph, outputs["attentions"], atol=1e-5)

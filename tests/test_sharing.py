@@ -1,4 +1,4 @@
-"""Sharing of parameters: patterns, the paper's table 4, names of weights, checkpoints."""
+"""Sharing of parameters: patterns, the paper's table 4, checkpoints, repeated application."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tf_keras
 
+from albert_tf import ops
 from albert_tf.checkpoints.huggingface import to_hugging_face
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling import AlbertEncoder
+from albert_tf.repeated import Weight, apply_repeatedly
 from tests.conftest import TINY_SHAPE
 
 TINY = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 4, "num_hidden_groups": 1})
@@ -56,10 +60,19 @@ def test_parameters_are_those_of_table_4_of_the_paper(embedding_size):
         assert expected in (round(with_pooler / 1e6), round(without / 1e6))
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("share", KINDS)
-def test_configs_count_the_weights_that_the_encoder_has(share):
-    config = with_share(share, inner_group_num=2)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"share": share, "inner_group_num": 2} for share in KINDS),
+        {"num_hidden_groups": 3, "embedding_size": 12},
+        {"num_hidden_groups": 12},
+        {"layout": "albert_zh"},
+        {"layout": "albert_zh", "ln_type": "preln"},
+    ],
+    ids=str,
+)
+def test_configs_count_the_weights_that_the_encoder_has(changes):
+    config = dataclasses.replace(TINY, **changes)
     variables = AlbertEncoder(config).variables
     assert config.num_weights == sum(variable.shape.num_elements() for variable in variables)
     assert len({variable_name(variable) for variable in variables}) == len(variables)
@@ -97,19 +110,6 @@ def test_what_googles_groups_express_is_written_as_googles():
     deep = dataclasses.replace(TINY, num_hidden_layers=22, share="none")
     assert deep.to_dict()["share"] == "none"
     assert len(set(deep.modules_of_layers()[0])) == 22
-
-
-def test_names_are_googles_with_the_number_of_the_module_as_the_group():
-    names = {
-        variable_name(variable) for variable in AlbertEncoder(with_share("attention")).variables
-    }
-    block = "bert/encoder/transformer/group_{}/inner_group_0/"
-    attention = {n for n in names if "/attention_1/" in n or n.endswith(("LayerNorm/beta",))}
-    assert block.format(0) + "attention_1/self/query/kernel" in attention
-    assert not any("group_1" in name for name in attention)
-    for group in range(4):
-        assert block.format(group) + "ffn_1/intermediate/dense/kernel" in names
-        assert block.format(group) + "LayerNorm_1/gamma" in names
 
 
 @pytest.mark.parametrize(
@@ -151,3 +151,100 @@ def test_copies_of_a_shared_model_compute_the_same(tmp_path, tiny_batch, share):
 def test_other_programs_formats_are_refused_for_what_they_cannot_express():
     with pytest.raises(ValueError, match="has hidden groups only: this model has share='ffn'"):
         to_hugging_face({}, with_share("ffn"))
+
+
+# Shared layers applied repeatedly.
+
+N, H = 55, 12
+
+
+class Layer(tf_keras.layers.Layer):
+    """A layer with dropout, two weights of its own, and one that another library's layer reads."""
+
+    kernel, gamma = Weight(), Weight()
+
+    def __init__(self):
+        super().__init__()
+        kernel = tf.random.stateless_normal((H, H), (3, 4))
+        self.kernel = self.add_weight("kernel", (H, H))
+        self.kernel.assign(kernel)
+        self.gamma = self.add_weight("gamma", (H,), initializer="ones")
+        self.foreign = tf_keras.layers.Dense(
+            H, kernel_initializer=tf_keras.initializers.Constant(kernel)
+        )
+        self.foreign.build((None, H))
+
+    def call(self, x, seed):
+        y = tf.matmul(x, self.kernel) + self.foreign(x)
+        return ops.add_and_norm(y, x, self.gamma, tf.zeros(H), 0.3, seed)
+
+
+@pytest.fixture
+def layer():
+    return Layer()
+
+
+@pytest.fixture
+def x():
+    return tf.random.stateless_normal((N, H), (1, 2), stddev=1.5)
+
+
+def test_shared_layers_compute_the_same_with_and_without_gradient_checkpointing(layer, x):
+    """The same as calling the layer repeatedly, with dropout."""
+    seeds = tf.constant(((1, 2), (3, 4)))
+
+    def run(make_apply):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            apply = make_apply()
+            y = apply(layer, apply(layer, x, seed=seeds[0]), seed=seeds[1])
+            loss = tf.reduce_sum(tf.sin(y))
+        gradients = tape.gradient(loss, [x, *layer.trainable_variables])
+        return y, *map(tf.convert_to_tensor, gradients)
+
+    expected = run(lambda: lambda layer, x, seed: layer(x, seed))
+    assert len(expected) == 6
+    for is_recomputed in (False, True):
+        for wrap in (tf.function, lambda function: function):
+            found = wrap(lambda f=is_recomputed: run(lambda: apply_repeatedly([layer] * 2, f)))()
+            for ours, theirs in zip(found, expected, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_a_shared_layer_is_traced_once_and_its_weights_are_read_once(layer, x):
+    @tf.function
+    def run(x):
+        apply = apply_repeatedly([layer] * 5)
+        for _ in range(5):
+            x = apply(layer, x, seed=tf.constant((1, 2)))
+        return x
+
+    operations = run.get_concrete_function(x).graph.get_operations()
+    assert [operation.type for operation in operations].count("ReadVariableOp") == 2
+    called = {operation.get_attr("f").name for operation in operations if "Call" in operation.type}
+    assert len(called) == 1
+
+
+@pytest.mark.parametrize("is_recomputed", [False, True])
+def test_the_gradients_of_a_shared_kernel_are_added_up_one_call_at_a_time(layer, x, is_recomputed):
+    """So that they need not be kept until the last one is there."""
+
+    @tf.function
+    def run(x):
+        with tf.GradientTape() as tape:
+            apply = apply_repeatedly([layer] * 5, is_recomputed)
+            for _ in range(5):
+                x = apply(layer, x, seed=tf.constant((1, 2)))
+        return tape.gradient(x, [type(layer).kernel.variable(layer), *layer.foreign.variables])
+
+    operations = run.get_concrete_function(x).graph.get_operations()
+    sums = [op for op in operations if op.type == "AddN" and op.outputs[0].shape == (H, H)]
+    assert len(sums) <= 1  # that of the other library's layer
+
+
+def test_a_weight_is_a_variable_outside_of_shared_calls(layer):
+    assert isinstance(layer.kernel, tf.Variable)
+    assert isinstance(Layer.kernel, Weight)
+    del layer.kernel
+    with pytest.raises(AttributeError, match="Layer has no 'kernel'"):
+        layer.kernel  # noqa: B018

@@ -1,6 +1,6 @@
 """A program for tests: some training steps on a tiny model, on the devices that its flags name.
 
-    python -m tests.training.distributed_steps weights.npz \
+    python -m tests.training.distributed_steps weights.npy \
         '{"distribution": "mirrored", "num_devices": 2}' \
         '{"optimizer": "lamb", "micro_batches": 1}'
 
@@ -50,29 +50,37 @@ def batch_of(step):
     }
 
 
+def pretraining_task(config=CONFIG):
+    return PretrainingTask(config, conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS)
+
+
 def make_step(
-    strategy=None, optimizer="lamb", precision_name="float32", rate=0.01, config=CONFIG, **options
+    task=None,
+    strategy=None,
+    optimizer="lamb",
+    precision_name="float32",
+    rate=0.01,
+    recompute=False,
+    **options,
 ):
-    """Returns a training step of a tiny model, and the model."""
+    """Returns a training step of a tiny model, for pre-training unless a task is given."""
     strategy = strategy or tf.distribute.get_strategy()
     precision.apply(precision_name)
     tf_keras.utils.set_random_seed(3)
-    task = PretrainingTask(config, conftest.SEQ_LENGTH, conftest.MAX_PREDICTIONS)
+    task = task or pretraining_task()
     with strategy.scope():
         model = task.build_model()
+        model.encoder.recompute = recompute
         schedule = optimization.WarmUpPolynomialDecay(rate, 2 * STEPS, 4)
         made = optimization.create_optimizer(optimizer, schedule)
         made.slot_variables(list(model.trainable_variables))
-    return TrainStep(model, task, made, StepOptions(**options), strategy), model
+    loss_scale = precision.LossScale() if precision_name == "float16" else None
+    return TrainStep(model, task, made, StepOptions(**options), strategy, loss_scale=loss_scale)
 
 
 def run_case(strategy=None, **options):
-    """Returns the results of `run` for a step with these options."""
-    return run(*make_step(strategy, **options))
-
-
-def run(step, model):
-    """Returns the weights and the result of the last step after STEPS steps."""
+    """Returns the weights and the result of the last step after STEPS steps with these options."""
+    step = make_step(strategy=strategy, **options)
     rows = devices.local_rows(step.strategy, ROWS)
     for number in range(STEPS):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
@@ -80,17 +88,13 @@ def run(step, model):
     values = result._asdict() | result.metrics
     del values["metrics"]
     found = {f"sums/{name}": value.numpy() for name, value in values.items()}
-    return found | {variable_name(v): v.numpy() for v in model.variables}
+    return found | {variable_name(v): v.numpy() for v in step.model.variables}
 
 
 def main(path, settings, *cases):
     """Runs the cases one after the other."""
     strategy = devices.make_strategy(DeviceSettings(**json.loads(settings)))
-    found = {}
-    for number, case in enumerate(cases):
-        for name, value in run_case(strategy, **json.loads(case)).items():
-            found[f"{number}/{name}"] = value
-    np.savez(path, **found)
+    np.save(path, [run_case(strategy, **json.loads(case)) for case in cases])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,14 @@ import types
 
 import tensorflow as tf
 
+from albert_tf import optimization
 from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.training.hooks import LogMetrics, SaveCheckpoints
+from albert_tf.training.loop import Trainer
+from albert_tf.training.settings import RunSettings
+from albert_tf.training.step import TrainStep
 from albert_tf.training.task import Task
+from albert_tf.training.tracking import Tracker
 
 METRIC = "eval_accuracy"
 
@@ -36,9 +42,11 @@ class OneWeightTask(Task):
 
     selection_metric = METRIC
 
-    def __init__(self, num_train_steps=7, num_warmup_steps=0, start_warmup_step=0):
+    def __init__(
+        self, num_train_steps=7, num_warmup_steps=0, start_warmup_step=0, learning_rate=0.1
+    ):
         self.learning_rates = WarmUpPolynomialDecay(
-            0.1, num_train_steps, num_warmup_steps, start_warmup_step
+            learning_rate, num_train_steps, num_warmup_steps, start_warmup_step
         )
         self.seen, self.data = [], "dev"
 
@@ -75,3 +83,22 @@ class OneWeightTask(Task):
     def write_evaluations(self, folder, evaluations):
         with open(folder.file("eval_results.txt"), "w") as stream:
             stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
+
+
+def make_trainer(folder, task=None, **changes):
+    """Returns a trainer of one weight, at step 0; `changes` are settings."""
+    task = task or OneWeightTask()
+    values = {"output_dir": str(folder), "train_batch_size": 6, "save_checkpoints_steps": 3}
+    settings = RunSettings(**values | changes)
+    optimizer = optimization.create_optimizer("adamw", task.learning_rates)
+    step = TrainStep(task.build_model(), task, optimizer)
+    return Trainer(step, settings, task.learning_rates.num_train_steps)
+
+
+def train(trainer, *hooks, batches=None):
+    """Trains with the hooks of a user and those of a run; returns step → line of metrics."""
+    task = trainer.take_step.task
+    made = batches or (lambda step: task.batches(trainer.settings, step, slice(0, 6)))
+    with Tracker(trainer.folder.path) as tracker:
+        trainer.train(made, [*hooks, LogMetrics(tracker), SaveCheckpoints()])
+    return {row["step"]: row for row in trainer.folder.metrics()}

@@ -1,4 +1,4 @@
-"""The choice of the distribution strategy, and how it divides batches."""
+"""Where and in which precision a run computes: devices, workers, loss scaling."""
 
 from __future__ import annotations
 
@@ -6,67 +6,75 @@ import contextlib
 import json
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training import devices
+from albert_tf.training import cluster, devices, precision
+from albert_tf.training.interruption import InterruptedRunError
+from albert_tf.training.precision import LossScale
 from albert_tf.training.settings import DeviceSettings
 
 
-def with_workers(monkeypatch, count, index=0):
+def workers(count):
     hosts = [f"127.0.0.1:{23501 + i}" for i in range(count)]
-    config = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    return json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}})
+
+
+@pytest.fixture(name="machine")
+def make_machine(monkeypatch):
+    """A function that gives this machine GPUs and workers, and returns the list of warnings."""
+    warnings = []
+
+    def make(gpus=0, tf_config=""):
+        names = [f"GPU:{number}" for number in range(gpus)]
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: names)
+        monkeypatch.setattr(devices, "_GPU_FILES", ())
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setenv("TF_CONFIG", tf_config)
+        monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
+        return warnings
+
+    return make
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "gpus", "tf_config", "expected"),
     [
-        ({}, "one_device"),
-        ({"num_devices": 2}, "mirrored"),
-        ({"use_tpu": True}, "tpu"),
-        ({"use_tpu": True, "distribution": "tpu"}, "tpu"),
-        ({"distribution": "one_device", "num_devices": 2}, "one_device"),
+        ({}, 0, "", "one_device"),
+        ({}, 1, "", "one_device"),
+        ({}, 3, "", "mirrored"),
+        ({}, 3, workers(2), "multi_worker"),
+        ({}, 3, workers(1), "mirrored"),
+        ({"num_devices": 2}, 0, "", "mirrored"),
+        ({"use_tpu": True}, 0, "", "tpu"),
+        ({"use_tpu": True, "distribution": "tpu"}, 0, "", "tpu"),
+        ({"distribution": "one_device", "num_devices": 2}, 0, "", "one_device"),
     ],
 )
-def test_auto_uses_the_available_devices(settings, expected, monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+def test_auto_uses_the_available_devices(machine, settings, gpus, tf_config, expected):
+    machine(gpus, tf_config)
     assert devices.choose_distribution(DeviceSettings(**settings)) == expected
 
 
-def test_auto_uses_all_gpus_and_all_workers(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b", "c"])
-    assert devices.choose_distribution(DeviceSettings()) == "mirrored"
-    with_workers(monkeypatch, 2)
-    assert devices.choose_distribution(DeviceSettings()) == "multi_worker"
-    with_workers(monkeypatch, 1)
-    assert devices.choose_distribution(DeviceSettings()) == "mirrored"
-
-
-@pytest.fixture(name="no_gpu")
-def hide_gpus(monkeypatch):
-    """Hides GPUs of this machine and of TensorFlow, and returns the list of warnings."""
-    warnings = []
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
-    monkeypatch.setattr(devices, "_GPU_FILES", ())
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
-    return warnings
-
-
-def test_requested_gpus_must_exist(no_gpu, monkeypatch):
-    with pytest.raises(ValueError, match=r"finds no GPU: .*--num_devices=2"):
-        devices.make_strategy(DeviceSettings(distribution="mirrored"))
-    assert not no_gpu
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["a", "b", "c"])
-    with pytest.raises(ValueError, match="--num_devices=4: this machine has 3"):
-        devices.make_strategy(DeviceSettings(num_devices=4))
-    with_workers(monkeypatch, 2)
-    with pytest.raises(ValueError, match="--num_devices=4: this worker can only use 3"):
-        devices.make_strategy(DeviceSettings(num_devices=4))
+@pytest.mark.parametrize(
+    ("settings", "gpus", "tf_config", "said"),
+    [
+        ({"distribution": "mirrored"}, 0, "", "finds no GPU: .*--num_devices=2"),
+        ({"num_devices": 4}, 3, "", "--num_devices=4: this machine has 3"),
+        ({"num_devices": 4}, 3, workers(2), "--num_devices=4: this worker can only use 3"),
+        ({"distribution": "mirrored", "use_tpu": True}, 0, "", "--use_tpu and --distribution=mirr"),
+        ({"distribution": "multi_worker"}, 0, "", "TF_CONFIG must list the workers"),
+        ({}, 0, "not json", "TF_CONFIG is invalid .*'not json'"),
+    ],
+)
+def test_devices_that_do_not_exist_are_refused(machine, settings, gpus, tf_config, said):
+    warnings = machine(gpus, tf_config)
+    with pytest.raises(ValueError, match=said):
+        devices.make_strategy(DeviceSettings(**settings))
+    assert not warnings
 
 
 @pytest.mark.parametrize(
@@ -78,51 +86,26 @@ def test_requested_gpus_must_exist(no_gpu, monkeypatch):
         (True, "0", "check the driver with nvidia-smi, and"),
     ],
 )
-def test_the_build_the_environment_or_the_libraries_hide_gpus(
-    monkeypatch, has_cuda, visible, reason
-):
+def test_the_reason_why_there_is_no_gpu_is_said(monkeypatch, has_cuda, visible, reason):
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: has_cuda)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert devices.why_no_gpu().startswith(reason)
 
 
-@pytest.mark.parametrize("distribution", ["auto", "mirrored"])
-def test_several_logical_cpu_devices_cause_a_warning(no_gpu, monkeypatch, distribution):
-    monkeypatch.setattr(devices, "_split_cpu", lambda count: None)
-    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
-    monkeypatch.setattr(devices, "describe", lambda strategy: "two of them")
-    settings = DeviceSettings(distribution=distribution, num_devices=2)
-    assert devices.make_strategy(settings) == ["/cpu:0", "/cpu:1"]
-    (warning,) = no_gpu
-    assert "finds no GPU in this machine. Using 2 logical devices of the CPU" in warning
-
-
-def test_an_unused_gpu_causes_a_warning(no_gpu, monkeypatch, tmp_path):
+def test_several_logical_cpu_devices_and_an_unused_gpu_cause_warnings(
+    machine, monkeypatch, tmp_path
+):
+    warnings = machine()
     monkeypatch.setattr(devices, "_GPU_FILES", (f"{tmp_path}/nvidia[0-9]*",))
     (tmp_path / "nvidia-modeset").touch()
     devices.make_strategy(DeviceSettings(distribution="one_device"))
-    assert not no_gpu
+    assert not warnings
     (tmp_path / "nvidia0").touch()
-    devices.make_strategy(DeviceSettings(distribution="one_device"))
-    (warning,) = no_gpu
-    assert warning.startswith("This machine has an NVIDIA GPU, but TensorFlow finds none: ")
-
-
-def test_contradictions_and_unknown_names_are_rejected():
-    with pytest.raises(ValueError, match="are mutually exclusive"):
-        devices.choose_distribution(DeviceSettings(distribution="mirrored", use_tpu=True))
-    with pytest.raises(ValueError, match="expected one of 'auto', 'one_device'"):
-        DeviceSettings(distribution="horovod")
-
-
-def test_multi_worker_training_needs_tf_config(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    settings = DeviceSettings(distribution="multi_worker")
-    with pytest.raises(ValueError, match="TF_CONFIG must list the workers"):
-        devices.make_strategy(settings)
-    monkeypatch.setenv("TF_CONFIG", "not json")
-    with pytest.raises(ValueError, match="TF_CONFIG is invalid"):
-        devices.choose_distribution(DeviceSettings())
+    monkeypatch.setattr(devices, "_split_cpu", lambda count: None)
+    monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
+    assert devices.make_strategy(DeviceSettings(num_devices=2)) == ["/cpu:0", "/cpu:1"]
+    assert "Using 2 logical devices of the CPU" in warnings[0]
+    assert warnings[1].startswith("This machine has an NVIDIA GPU, but TensorFlow finds none: ")
 
 
 def test_a_missing_tpu_is_reported(monkeypatch):
@@ -132,8 +115,7 @@ def test_a_missing_tpu_is_reported(monkeypatch):
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find_nothing)
     settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
-    message = r"initialize the TPU --tpu_name=mine: no such host\ndocs/tpu\.md has the packages"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"--tpu_name=mine: no such host\ndocs/tpu\.md"):
         devices.make_strategy(settings)
 
 
@@ -143,43 +125,29 @@ def test_a_tpu_is_connected_initialized_and_used(monkeypatch):
 
     class StandIn:
         num_replicas_in_sync = 8
-        extended = types.SimpleNamespace(should_checkpoint=True)
 
         def __init__(self, resolver):
             calls.append(("strategy", resolver))
 
-    def find(**arguments):
-        calls.append(("find", arguments["tpu"]))
-        return arguments["tpu"]
+    def record(name):
+        return lambda resolver: calls.append((name, resolver))
 
-    for module, name in (
-        (tf.config, "experimental_connect_to_cluster"),
-        (tf.tpu.experimental, "initialize_tpu_system"),
-    ):
-        monkeypatch.setattr(
-            module, name, lambda resolver, name=name: calls.append((name, resolver))
-        )
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", find)
+    resolvers = tf.distribute.cluster_resolver
+    monkeypatch.setattr(resolvers, "TPUClusterResolver", lambda tpu, **_: tpu)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", record("connect"))
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", record("initialize"))
     monkeypatch.setattr(tf.distribute, "TPUStrategy", StandIn)
     strategy = devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"))
-    expected = [
-        ("find", "pod"),
-        ("experimental_connect_to_cluster", "pod"),
-        ("initialize_tpu_system", "pod"),
-        ("strategy", "pod"),
-    ]
-    assert calls == expected
+    assert calls == [("connect", "pod"), ("initialize", "pod"), ("strategy", "pod")]
     assert devices.is_tpu(strategy)
     assert devices.describe(strategy) == "8 TPU core(s)"
     calls.clear()
     devices.make_strategy(DeviceSettings(use_tpu=True))
-    local = [(name, "local") for name, _ in expected if name != expected[1][0]]
-    assert calls == local
+    assert calls == [("initialize", "local"), ("strategy", "local")]
 
 
 def test_a_single_device_is_the_chief_and_has_all_rows():
     strategy = devices.make_strategy(DeviceSettings(distribution="one_device"))
-    assert strategy.num_replicas_in_sync == 1
     assert devices.is_chief(strategy)
     assert not devices.is_multi_worker(strategy)
     assert devices.local_rows(strategy, 12) == slice(0, 12)
@@ -188,18 +156,20 @@ def test_a_single_device_is_the_chief_and_has_all_rows():
 def test_micro_batches_must_divide_the_rows_of_each_device():
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
     devices.check_batch_size(strategy, 24, 3)
-    with pytest.raises(ValueError, match=r"not a multiple of 2 device\(s\) x --gradient_acc"):
-        devices.check_batch_size(strategy, 25, 1)
+    for size, parts in ((25, 1), (24, 5)):
+        with pytest.raises(ValueError, match=rf"={size} is not .* 2 device\(s\) x --gradient_acc"):
+            devices.check_batch_size(strategy, size, parts)
 
 
-@pytest.mark.parametrize(
-    ("name", "policy"), [("float32", "float32"), ("bfloat16", "mixed_bfloat16")]
-)
-def test_the_precision_is_that_of_the_block_also_if_it_fails(name, policy):
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_the_precision_is_that_of_the_block_also_if_it_fails(name):
     with contextlib.suppress(KeyError), devices.open_devices(DeviceSettings(precision=name)) as it:
-        assert (it.precision, it.is_chief) == (name, True)
-        assert it.strategy.num_replicas_in_sync == 1
-        assert tf_keras.mixed_precision.global_policy().name == policy
+        assert (it.precision, it.is_chief, precision.current()) == (name, True, name)
+        difference = precision.difference(name)
+        assert ("--precision=float32 gives Google's numbers" in difference) == (name != "float32")
+        layer = tf_keras.layers.Dense(3)
+        assert layer(tf.ones((2, 5))).dtype == tf.as_dtype(name)
+        assert layer.kernel.dtype == tf.float32
         raise KeyError
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
@@ -211,3 +181,106 @@ def test_the_number_of_threads_cannot_change_after_initialization():
         devices.open_devices(DeviceSettings(threads=3)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "{{function_node __wrapped__Send}} ",
+        "Graph execution error:\n\nDetected at node x defined at (most recent call last):\n"
+        '  File "a.py", line 3, in <module>\n<stack traces unavailable>\n',
+    ],
+)
+def test_a_lost_worker_interrupts_the_run(before):
+    message = before + "Collective ops is aborted by: Socket closed\nmore"
+    with (
+        pytest.raises(InterruptedRunError, match=r"lost \(Collective ops is aborted by: Socket cl"),
+        cluster.losses_interrupt(),
+    ):
+        raise tf.errors.UnavailableError(None, None, message)
+
+
+# Precision.
+
+
+@pytest.mark.parametrize(
+    ("tpus", "capabilities", "flags", "expected"),
+    [
+        (["TPU:0"], [], "", "bfloat16"),
+        ([], [], "fpu avx2 amx_tile amx_bf16 avx512_bf16", "bfloat16"),
+        ([], [], "fpu avx512f avx512_bf16 avx512_fp16", "bfloat16"),
+        ([], [], "fpu avx2 avx512f avx512_vnni", "float32"),
+        ([], [], "", "float32"),
+        # With several GPUs, the least capable one decides.
+        ([], [(9, 0)], "", "bfloat16"),
+        ([], [(8, 0)], "", "bfloat16"),
+        ([], [(7, 5)], "", "float16"),
+        ([], [(7, 0)], "", "float16"),
+        ([], [(6, 1)], "amx_bf16", "float32"),
+        ([], [None], "", "float32"),
+        ([], [(9, 0), (7, 5)], "", "float16"),
+    ],
+)
+def test_auto_is_what_the_hardware_supports(monkeypatch, tpus, capabilities, flags, expected):
+    def details(gpu):
+        return {} if gpu is None else {"compute_capability": gpu}
+
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: tpus)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
+    monkeypatch.setattr(precision, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
+    assert precision.resolve("auto")[0] == expected
+
+
+def one_step(scale, weight, factor):
+    """Minimizes factor · mean(weight) in float16 by one step, in a graph like training."""
+
+    @tf.function
+    def step(factor):
+        with tf.GradientTape() as tape:
+            loss = scale.scale(factor * tf.reduce_mean(tf.cast(weight, tf.float16)))
+        gradients = scale.unscale([tape.gradient(loss, weight), None])
+        assert gradients[1] is None
+        is_finite = tf.reduce_all(tf.math.is_finite(gradients[0]))
+        weight.assign_sub(tf.math.multiply_no_nan(gradients[0], tf.cast(is_finite, tf.float32)))
+        scale.update(is_finite)
+
+    step(tf.constant(factor, tf.float16))
+
+
+def test_small_gradients_do_not_underflow_and_are_unscaled():
+    for initial, expected in ((2.0**15, -(2.0**-26)), (1.0, 0.0)):
+        scale, weight = LossScale(initial), tf.Variable(tf.zeros((64,)))
+        one_step(scale, weight, 2.0**-20)
+        np.testing.assert_array_equal(weight, np.full(64, expected))
+
+
+def test_an_overflow_skips_the_step_and_halves_the_scale():
+    scale, weight = LossScale(initial=8.0), tf.Variable((1.0, 2.0))
+    one_step(scale, weight, 10000.0)  # 8 · 10000 overflows float16
+    np.testing.assert_array_equal(weight, (1.0, 2.0))
+    assert float(scale.value) == 4.0
+    one_step(scale, weight, 4096.0)
+    np.testing.assert_array_equal(weight, (1.0 - 2048, 2.0 - 2048))
+    assert float(scale.value) == 4.0
+
+
+def test_the_scale_grows_after_consecutive_good_steps_and_stays_in_range():
+    scale = LossScale(initial=4.0, growth_steps=3, minimum=2.0)
+    values = []
+    for is_good in (True, True, False, True, True, True, True, False, False, False):
+        scale.update(tf.constant(is_good))
+        values.append(float(scale.value))
+    assert values == [4, 4, 2, 2, 2, 4, 4, 2, 2, 2]
+    largest = LossScale(initial=2.0**127, growth_steps=1)
+    largest.update(tf.constant(True))
+    assert float(largest.value) == 2.0**127
+
+
+def test_gradients_of_embeddings_stay_sparse():
+    scale = LossScale(initial=16.0)
+    slices = tf.IndexedSlices(tf.constant(((16.0, 32.0),)), tf.constant((3,)), tf.constant((7, 2)))
+    (found,) = scale.unscale([slices])
+    assert isinstance(found, tf.IndexedSlices)
+    np.testing.assert_array_equal(found.values, ((1.0, 2.0),))
+    np.testing.assert_array_equal(found.indices, slices.indices)

@@ -1,30 +1,35 @@
-"""The training loop: exact resuming, files and failures, with a tiny model with dropout."""
+"""The training loop: exact resuming, the files of a run, failures, hooks and metrics."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
+import math
 import os
+import queue
 import shutil
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
+from absl import logging
 
 from albert_tf import optimization
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.pretraining import input_pipeline, record_files
-from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training.hooks import Hook, LogMetrics, SaveCheckpoints
-from albert_tf.training.loop import NonFiniteLossError, Trainer
+from albert_tf.training import datasets
+from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.hooks import Hook, every
+from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
+from albert_tf.training.messages import most_telling
 from albert_tf.training.settings import RunSettings
-from albert_tf.training.step import StepOptions, TrainStep
-from albert_tf.training.tracking import Tracker
-from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
-from tests.script_runner import interrupted, killed_at, tensors
+from albert_tf.training.step import TrainStep
+from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
+from tests.script_runner import interrupted, killed_at, stopped_at, tensors
+from tests.training import distributed_steps
+from tests.training.one_weight import OneWeightTask, make_trainer, train
 
 
 def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
@@ -50,272 +55,89 @@ def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
             writer.write(example.SerializeToString())
 
 
-@pytest.fixture(scope="module", name="records")
-def make_records(tmp_path_factory):
-    path = tmp_path_factory.mktemp("records") / "train.tfrecord"
-    write_records(path, 23)
-    return record_files.find_record_files([str(path)], {})
+def steps_of(folder):
+    return list(RunFolder(str(folder)).checkpoints())
 
 
-@pytest.fixture(scope="module", name="task")
-def make_task(tiny_config):
+# ALBERT, with dropout.
+
+
+def albert_trainer(folder, kind="lamb", **changes):
+    """Returns a trainer at step 0, whose step is not compiled yet."""
     config = dataclasses.replace(
-        tiny_config, num_hidden_layers=1, num_hidden_groups=1, hidden_dropout_prob=0.1
+        distributed_steps.CONFIG, num_hidden_layers=1, hidden_dropout_prob=0.1, **changes
     )
-    return PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
+    task = distributed_steps.pretraining_task(config)
+    step = distributed_steps.make_step(task, optimizer=kind, seed=3)
+    values = {"train_batch_size": distributed_steps.ROWS, "save_checkpoints_steps": 3}
+    return Trainer(step, RunSettings(output_dir=str(folder), log_steps=2, **values), 7)
 
 
-def make_step(task, learning_rate, kind, signature=None):
-    tf_keras.utils.set_random_seed(3)
-    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 7, 2)
-    optimizer = optimization.create_optimizer(kind, schedule)
-    return TrainStep(
-        task.build_model(), task, optimizer, StepOptions(seed=3), batch_signature=signature
-    )
+def state_of(trainer):
+    return {name: tf.convert_to_tensor(x).numpy() for name, x in trainer.state().items()}
 
 
-def make_trainer(task, output_dir, learning_rate=0.01, kind="lamb", step=None, **changes):
-    """Returns a trainer at step 0, which has to compile its step if none is given."""
-    os.makedirs(output_dir, exist_ok=True)
-    settings = {"save_checkpoints_steps": 3, "log_steps": 2, "train_batch_size": BATCH_SIZE}
-    num_train_steps = changes.pop("num_train_steps", 7)
-    settings = RunSettings(**settings | {"output_dir": str(output_dir)} | changes)
-    return Trainer(step or make_step(task, learning_rate, kind), settings, num_train_steps)
+@pytest.mark.ci
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path):
+    made = albert_trainer(tmp_path)
+    start = state_of(made)
 
-
-@pytest.fixture(scope="module", name="again")
-def trainer_maker(task):
-    """`make_trainer` with a step that is compiled once for all tests: one trainer at a time."""
-
-    @functools.cache
-    def compiled_step(learning_rate, kind):
-        step = make_step(task, learning_rate, kind)
-        variables = [*step.model.variables, *step.optimizer.slot_variables(step.variables).values()]
-        return step, [(variable, variable.numpy()) for variable in variables]
-
-    def make(output_dir, learning_rate=0.01, kind="lamb", **changes):
-        step, state = compiled_step(learning_rate, kind)
-        for variable, value in state:
-            variable.assign(value)
-        step.optimizer.iterations.assign(0)
-        return make_trainer(task, output_dir, step=step, **changes)
-
-    return make
-
-
-def train(trainer, records, *hooks):
     def batches(step):
-        features = trainer.take_step.task.features
-        dataset = input_pipeline.training_dataset(
-            records, features, BATCH_SIZE, 3, step * BATCH_SIZE
+        for number in range(step, 7):
+            batch = distributed_steps.batch_of(number)
+            yield {name: tf.constant(value) for name, value in batch.items()}
+
+    def run(folder, *hooks):
+        """Trains as a new process would, but for the compiled step; returns state and metrics."""
+        folder = tmp_path / folder
+        folder.mkdir(exist_ok=True)
+        trainer = Trainer(
+            made.take_step, dataclasses.replace(made.settings, output_dir=str(folder)), 7
         )
-        return input_pipeline.batches(dataset, records)
+        if not trainer.restore_latest():
+            made.optimizer.iterations.assign(0)
+            for name, variable in trainer.state().items():
+                if isinstance(variable, tf.Variable):
+                    variable.assign(start[name])
+        lines = train(trainer, *hooks, batches=batches).values()
+        timeless = [{k: v for k, v in x.items() if not k.endswith("_per_second")} for x in lines]
+        return state_of(trainer), timeless
 
-    with Tracker(trainer.folder.path) as tracker:
-        trainer.train(batches, [*hooks, LogMetrics(tracker), SaveCheckpoints()])
-
-
-def lines_of(output_dir):
-    rows = RunFolder(str(output_dir)).metrics()
-    return [{k: v for k, v in row.items() if not k.endswith("_per_second")} for row in rows]
-
-
-def steps_of(output_dir):
-    return list(RunFolder(str(output_dir)).checkpoints())
-
-
-@pytest.fixture(scope="module", name="finished")
-def run_through(again, records, tmp_path_factory):
-    """The state at the end, and the folder."""
-    output_dir = tmp_path_factory.mktemp("through")
-    trainer = again(output_dir)
-    train(trainer, records)
-    assert float(trainer.optimizer.learning_rate) == lines_of(output_dir)[-1]["learning_rate"] > 0
-    state = {name: tf.convert_to_tensor(value).numpy() for name, value in trainer.state().items()}
-    return state, output_dir
+    through, expected_lines = run("through")
+    with interrupted():
+        run("resumed", killed_at(5))  # steps 4 and 5 are lost, as when the machine fails
+    assert steps_of(tmp_path / "resumed") == [0, 3]
+    state, lines = run("resumed")
+    assert lines == expected_lines
+    assert [line["step"] for line in lines] == [2, 3, 4, 6, 7]
+    for name, value in through.items():
+        np.testing.assert_array_equal(state[name], value, err_msg=name)
 
 
-@pytest.mark.ci
-def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(finished):
-    _, output_dir = finished
-    assert steps_of(output_dir) == [0, 3, 6, 7]
-    text = (output_dir / "checkpoint").read_text()
-    assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
-
-
-@pytest.mark.ci
-def test_a_line_has_the_norm_of_the_gradient_and_counts_tokens(task, again, records, tmp_path):
-    trainer = again(tmp_path, log_steps=1, num_train_steps=2)
-    batch = next(iter(input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)))
-    with tf.GradientTape() as tape:
-        outputs = trainer.model(
-            batch, training=True, dropout_seed=trainer.take_step._dropout_seed(0)
-        )
-        loss, _ = task.loss(outputs, batch)
-    gradients = tape.gradient(loss, trainer.model.trainable_variables)
-    train(trainer, records)
-    first, second = trainer.folder.metrics()
-    norm = float(tf.linalg.global_norm(gradients))
-    assert first["gradient_norm"] == pytest.approx(norm, rel=1e-4)
-    tokens = SEQ_LENGTH * second["examples_per_second"]  # without padding
-    assert second["tokens_per_second"] == pytest.approx(tokens)
-
-
-def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(finished, task):
-    _, output_dir = finished
-    saved = tensors(output_dir / "model.ckpt-6")
+def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(tmp_path):
+    trainer = albert_trainer(tmp_path)
+    trainer.save()
+    saved = tensors(tmp_path / "model.ckpt-0")
     shapes = {name: list(value.shape) for name, value in saved.items()}
-    weights = {variable_name(v): v.shape.as_list() for v in task.build_model().variables}
+    weights = {variable_name(v): v.shape.as_list() for v in trainer.model.variables}
     slots = {f"{n}/{slot}": s for n, s in weights.items() for slot in ("adam_m", "adam_v")}
     assert shapes == weights | slots | {"global_step": []}
-    assert saved["global_step"] == 6
     assert saved["global_step"].dtype == np.int64
     block = "bert/encoder/transformer/group_0/inner_group_0/ffn_1/intermediate/output/dense/kernel"
     assert shapes[f"{block}/adam_v"] == [20, 12]
-
-
-@pytest.mark.ci
-def test_a_checkpoint_that_cannot_be_written_ends_the_run(again, records, tmp_path, monkeypatch):
-    save = store.save_checkpoint
-
-    def save_until_full(prefix, tensors):
-        if prefix.endswith("-3"):
-            raise OSError("the disk is full")
-        save(prefix, tensors)
-
-    monkeypatch.setattr(store, "save_checkpoint", save_until_full)
-    trainer = again(tmp_path)
-    with pytest.raises(OSError, match="the disk is full"):
-        train(trainer, records)
-    assert steps_of(tmp_path) == [0]
-    assert trainer.step < 7
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(finished, again, records, tmp_path):
-    through, through_dir = finished
-    # Steps 4 and 5 are lost, as when the machine fails.
-    with interrupted():
-        train(again(tmp_path), records, killed_at(5))
-    resumed = again(tmp_path)
-    assert resumed.restore_latest()
-    assert resumed.step == 3
-    train(resumed, records)
-    for name, value in through.items():
-        np.testing.assert_array_equal(resumed.state()[name], value, err_msg=name)
-    ours, theirs = lines_of(tmp_path), lines_of(through_dir)
-    assert [line["step"] for line in ours] == [2, 3, 4, 6, 7]
-    assert ours == theirs
-
-
-@pytest.mark.ci
-def test_the_step_is_traced_once_for_batches_of_all_lengths(task, records):
-    dataset = input_pipeline.training_dataset(records, task.features, BATCH_SIZE, 3)
-    signature = {
-        name: tf.TensorSpec([None] * len(spec.shape), spec.dtype)
-        for name, spec in dataset.element_spec.items()
-    }
-    step = make_step(task, 0.01, "adamw", signature)
-    counts = []
-    for size, batch in zip((5, 3, 4), dataset, strict=False):
-        step({name: value[:size] for name, value in batch.items()})
-        counts.append(step.function.experimental_get_tracing_count())
-    assert counts[0] == counts[-1]
-
-
-def test_a_finished_run_is_not_changed(finished, again, records):
-    _, output_dir = finished
-    before = {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()}
-    trainer = again(output_dir)
-    assert trainer.restore_latest()
-    train(trainer, records)
-    assert {path.name: path.stat().st_mtime_ns for path in output_dir.iterdir()} == before
-
-
-def test_old_checkpoints_are_deleted_and_other_files_kept(again, records, tmp_path):
-    (tmp_path / "model.ckpt-best.index").write_text("mine")
-    (tmp_path / "notes.txt").write_text("mine")
-    announced = []
-
-    class Look(Hook):
-        def on_save(self, trainer, prefix):
-            assert os.path.exists(prefix + ".index")
-            announced.append(os.path.basename(prefix))
-
-    trainer = again(tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2)
-    train(trainer, records, Look())
-    assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
-    assert steps_of(tmp_path) == [6, 7]
-    assert (tmp_path / "model.ckpt-best.index").exists()
-    assert (tmp_path / "notes.txt").exists()
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-def test_an_infinite_loss_stops_the_run_and_reports_the_step(again, records, tmp_path):
-    trainer = again(tmp_path, log_steps=1)
-    for variable in trainer.model.trainable_variables:
-        variable.assign(tf.fill(variable.shape, 1e30))
-    with pytest.raises(NonFiniteLossError, match=r"not finite at step \d.*model\.ckpt-0 *\."):
-        train(trainer, records)
-    assert steps_of(tmp_path) == [0]
-    for name, value in tensors(tmp_path / "model.ckpt-0").items():
-        assert np.isfinite(value).all(), name
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("nan_policy", ["stop", "skip"])
-def test_infinite_weights_are_not_saved(again, records, tmp_path, nan_policy):
-    changes = {"save_checkpoints_steps": 1, "nan_policy": nan_policy}
-    trainer = again(tmp_path, learning_rate=3e38, kind="adamw", **changes)
-    with pytest.raises(
-        NonFiniteLossError, match=r"\d+ weights and moments are not finite after update \d; the fir"
-    ) as error:
-        train(trainer, records)
-    last = steps_of(tmp_path)[-1]
-    assert last == trainer.step - 1
-    assert f"the last good checkpoint is {tmp_path}/model.ckpt-{last}. " in str(error.value)
-    trainer = again(tmp_path, **changes)
-    assert trainer.restore_latest()
-    assert trainer.step == last
-
-
-def test_a_checkpoint_that_is_not_finite_is_rejected(task, tmp_path):
-    trainer = make_trainer(task, tmp_path)
-    weight = trainer.model.trainable_variables[1]
-    weight.assign(weight * np.nan)
-    prefix = f"{tmp_path}/model.ckpt-0"
-    store.save_checkpoint(prefix, trainer.state())
-    with pytest.raises(
-        ValueError, match=rf"{prefix}: 1 weights .* first is {variable_name(weight)}\. Move"
-    ):
-        make_trainer(task, tmp_path).restore_latest()
-
-
-def test_a_checkpoint_that_is_named_after_another_step_is_refused(finished, task, tmp_path):
-    (_, source), step = finished, 7
-    for suffix in (DATA_SUFFIX, ".index"):
-        shutil.copy(source / f"model.ckpt-{step}{suffix}", tmp_path / f"model.ckpt-60{suffix}")
-    with pytest.raises(ValueError, match=rf"model\.ckpt-60 has the global_step {step}: "):
-        make_trainer(task, tmp_path).restore_latest()
-    assert steps_of(tmp_path) == [60]  # nothing is renamed
-
-
-def test_checkpoints_of_another_model_are_rejected(finished, task):
-    _, output_dir = finished
-    other = PretrainingTask(
-        dataclasses.replace(task.config, intermediate_size=24), SEQ_LENGTH, MAX_PREDICTIONS
-    )
-    trainer = make_trainer(other, output_dir)
-    weight = trainer.model.trainable_variables[0]
-    before = weight.numpy()
+    # They fit neither another model nor another optimizer.
+    other = albert_trainer(tmp_path, intermediate_size=24)
+    before = state_of(other)
     with pytest.raises(ValueError, match=r"ffn_1/intermediate/dense/kernel: expected \[12, 24\]"):
-        trainer.restore_latest()
-    np.testing.assert_array_equal(weight, before)
+        other.restore_latest()
+    for name, value in state_of(other).items():
+        np.testing.assert_array_equal(value, before[name])
+    with pytest.raises(ValueError, match="has the moments of --optimizer=adamw or lamb: pass"):
+        albert_trainer(tmp_path, "lamb_albert_zh").restore_latest()
 
 
-def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(task, tmp_path):
-    config = dataclasses.replace(task.config, layout="albert_zh")
-    task = PretrainingTask(config, SEQ_LENGTH, MAX_PREDICTIONS)
-    trainer = make_trainer(task, tmp_path, kind="lamb_albert_zh")
+def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(tmp_path):
+    trainer = albert_trainer(tmp_path, "lamb_albert_zh", layout="albert_zh")
     rng = np.random.default_rng(7)
     theirs = {
         f"{variable_name(variable)}{ending}": rng.random(variable.shape, np.float32)
@@ -329,10 +151,282 @@ def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(task, tmp_path):
     for name, value in trainer.state().items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
     with pytest.raises(ValueError, match="has the moments of --optimizer=lamb_albert_zh: pass"):
-        make_trainer(task, tmp_path, kind="lamb").restore_latest()
+        albert_trainer(tmp_path, layout="albert_zh").restore_latest()
 
 
-def test_a_run_with_googles_moments_is_not_continued_with_albert_zhs_optimizer(finished, task):
-    trainer = make_trainer(task, finished[1], kind="lamb_albert_zh")
-    with pytest.raises(ValueError, match="has the moments of --optimizer=adamw or lamb: pass"):
-        trainer.restore_latest()
+# One weight: files and failures.
+
+
+def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(tmp_path):
+    train(make_trainer(tmp_path))
+    assert steps_of(tmp_path) == [0, 3, 6, 7]
+    text = (tmp_path / "checkpoint").read_text()
+    assert text.startswith('model_checkpoint_path: "model.ckpt-7"\nall_model_checkpoint_paths: ')
+    # A finished run is not changed.
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    again = make_trainer(tmp_path)
+    assert again.restore_latest()
+    train(again)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path):
+    for name in ("model.ckpt-best.index", "notes.txt"):
+        (tmp_path / name).write_text("mine")
+    announced = []
+
+    class Look(Hook):
+        def on_save(self, trainer, prefix):
+            assert os.path.exists(prefix + ".index")
+            announced.append(os.path.basename(prefix))
+
+    train(make_trainer(tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2), Look())
+    assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
+    assert steps_of(tmp_path) == [6, 7]
+    assert (tmp_path / "model.ckpt-best.index").exists()
+    assert (tmp_path / "notes.txt").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
+    save = store.save_checkpoint
+
+    def save_until_full(prefix, tensors):
+        if prefix.endswith("-3"):
+            raise OSError("the disk is full")
+        save(prefix, tensors)
+
+    monkeypatch.setattr(store, "save_checkpoint", save_until_full)
+    trainer = make_trainer(tmp_path)
+    with pytest.raises(OSError, match="the disk is full"):
+        train(trainer)
+    assert (trainer.step, steps_of(tmp_path)) == (3, [0])
+
+
+def batches_with(*bad):
+    """Returns batches from step 0 on, which make the loss NaN in the steps `bad`."""
+    return lambda _: iter({"x": tf.fill((6,), np.nan if n in bad else 0.5)} for n in range(99))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_reports_the_step(tmp_path):
+    trainer = make_trainer(tmp_path, log_steps=7, save_checkpoints_steps=2)
+    with pytest.raises(NonFiniteLossError, match=r"not finite at step 5.*model\.ckpt-4 *\."):
+        train(trainer, batches=batches_with(5))
+    assert steps_of(tmp_path) == [0, 2, 4]
+    assert np.isfinite(trainer.model.weight)
+
+
+def test_bad_steps_are_skipped_on_request_unless_there_are_no_others(tmp_path):
+    trainer = make_trainer(tmp_path, nan_policy="skip", log_steps=3)
+    lines = train(trainer, batches=batches_with(1, 3, 4, 5))
+    assert [lines[step].get("skipped_steps") for step in (3, 6, 7)] == [1, 3, None]
+    assert "loss" not in lines[6]
+    (tmp_path / "bad").mkdir()
+    settings = {"nan_policy": "skip", "save_checkpoints_steps": MAX_SKIPPED_STEPS}
+    with pytest.raises(NonFiniteLossError, match="not finite at step 0"):
+        train(
+            make_trainer(tmp_path / "bad", OneWeightTask(40), log_steps=40, **settings),
+            batches=batches_with(*range(40)),
+        )
+
+
+def test_infinite_weights_are_not_saved(tmp_path):
+    changes = {"save_checkpoints_steps": 1, "nan_policy": "skip"}
+    trainer = make_trainer(tmp_path, OneWeightTask(learning_rate=3e38), **changes)
+    message = r"1 weights and moments are not finite after update 1; .* is .*/model\.ckpt-0\. "
+    with pytest.raises(NonFiniteLossError, match=message):
+        train(trainer)
+    trainer = make_trainer(tmp_path, **changes)
+    assert trainer.restore_latest()
+    assert trainer.step == 0
+
+
+def test_a_checkpoint_that_is_not_finite_or_has_another_step_is_rejected(tmp_path):
+    trainer = make_trainer(tmp_path)
+    prefix, name = f"{tmp_path}/model.ckpt-0", variable_name(trainer.model.weight)
+    trainer.save()
+    for suffix in (DATA_SUFFIX, ".index"):
+        shutil.copy(f"{prefix}{suffix}", tmp_path / f"model.ckpt-60{suffix}")
+    with pytest.raises(ValueError, match=r"model\.ckpt-60 has the global_step 0: "):
+        make_trainer(tmp_path).restore_latest()
+    assert steps_of(tmp_path) == [0, 60]  # nothing is renamed
+    for path in tmp_path.glob("model.ckpt-60.*"):
+        path.unlink()
+    trainer.model.weight.assign([np.nan])
+    store.save_checkpoint(prefix, trainer.state())
+    with pytest.raises(ValueError, match=rf"{prefix}: 1 weights .* first is {name}\. Move"):
+        make_trainer(tmp_path).restore_latest()
+
+
+def test_the_step_is_traced_once_for_batches_of_all_lengths():
+    task = OneWeightTask()
+    optimizer = optimization.create_optimizer("adamw", task.learning_rates)
+    signature = {"x": tf.TensorSpec([None], tf.float32)}
+    step = TrainStep(task.build_model(), task, optimizer, batch_signature=signature)
+    counts = []
+    for size in (5, 3, 4):
+        step({"x": tf.ones(size)})
+        counts.append(step.function.experimental_get_tracing_count())
+    assert counts[0] == counts[-1]
+
+
+def test_batches_are_prepared_in_advance_in_their_order_and_without_autotuning():
+    made: queue.Queue[int] = queue.Queue()
+
+    def make():
+        for number in range(9):
+            made.put(number)
+            yield number
+
+    dataset = datasets.prefetch(
+        tf.data.Dataset.from_generator(make, output_signature=tf.TensorSpec((), tf.int32))
+    )
+    assert dataset.options().autotune.enabled is False
+    iterator = iter(dataset)
+    assert int(next(iterator)) == 0
+    for number in range(3):
+        assert made.get(timeout=60) == number
+    assert [int(number) for number in iterator] == list(range(1, 9))
+
+
+# Hooks, and what is logged of which steps.
+
+
+@pytest.fixture(name="now")
+def set_clock(monkeypatch):
+    """A clock that stands still: a list with its time."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(("often", "numbers"), [(3, (3, 6, None)), (2, (2, 6, None))])
+def test_what_a_hook_logs_is_in_the_line_of_the_same_step_or_in_the_next(tmp_path, often, numbers):
+    def log_weight(trainer, result):
+        trainer.log(weight=trainer.model.weight[0], number=trainer.step)
+
+    lines = train(make_trainer(tmp_path, log_steps=3), every(often, log_weight))
+    assert {step: row.get("number") for step, row in lines.items()} == dict(
+        zip((3, 6, 7), numbers, strict=True)
+    )
+    assert 0.25 < lines[3]["weight"] < 1
+
+
+class Perplexity(OneWeightTask):
+    derived: ClassVar = {"perplexity": lambda means: math.exp(means["loss"])}
+
+
+def test_metrics_are_means_since_the_last_line_and_derived_from_means(tmp_path):
+    task = OneWeightTask(num_warmup_steps=2)
+    single = train(make_trainer(tmp_path, task, log_steps=1))
+    assert single[1]["gradient_norm"] == pytest.approx(0.875)  # 2 · (0.25 · 0.5 − 1) · 0.5
+    for step, row in single.items():
+        assert row["learning_rate"] == pytest.approx(float(task.learning_rates(step - 1)))
+    (tmp_path / "other").mkdir()
+    task = Perplexity(num_warmup_steps=2)
+    lines = train(make_trainer(tmp_path / "other", task, log_steps=3))
+    for step, steps in ((3, (1, 2, 3)), (6, (4, 5, 6)), (7, (7,))):
+        for name in ("loss", "error", "gradient_norm"):
+            mean = sum(single[n][name] for n in steps) / len(steps)
+            assert lines[step][name] == pytest.approx(mean, rel=1e-6)
+        assert lines[step]["perplexity"] == pytest.approx(math.exp(lines[step]["loss"]))
+    dataset = tf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]}).batch(2)
+    found = Evaluator(task.build_model(), task, dataset).evaluate()
+    assert found["perplexity"] == math.exp(found["loss"]) > 1
+
+
+class OfTheLoss(OneWeightTask):
+    def loss(self, outputs, batch, weights=None):
+        loss, sums = super().loss(outputs, batch, weights)
+        return loss, {"loss": sums["error"]}
+
+
+class Derived(OneWeightTask):
+    derived: ClassVar = {"learning_rate": lambda means: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("task", "hooks", "name"),
+    [
+        (OfTheLoss, [], "loss"),
+        (Derived, [], "learning_rate"),
+        (OneWeightTask, [every(1, lambda trainer, result: trainer.log(step=1.0))], "step"),
+    ],
+)
+def test_metrics_with_the_names_of_every_run_are_refused(tmp_path, task, hooks, name):
+    with pytest.raises(ValueError, match=f"'{name}' has the name of a metric of every run"):
+        train(make_trainer(tmp_path, task()), *hooks)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+class Recorder(Hook):
+    """Records its calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def on_start(self, trainer):
+        self.calls.append("start")
+
+    def on_step(self, trainer, result):
+        self.calls.append(trainer.step)
+
+    def on_save(self, trainer, prefix):
+        self.calls.append(prefix.rpartition("/")[2])
+
+    def on_end(self, trainer):
+        self.calls.append("end")
+
+
+@pytest.mark.parametrize(
+    ("how", "calls"),
+    [
+        (None, [1, 2, 3, "model.ckpt-3", 4, 5, 6, "model.ckpt-6", 7, "model.ckpt-7"]),
+        (killed_at(4), [1, 2, 3, "model.ckpt-3", 4]),
+        (stopped_at(4), [1, 2, 3, "model.ckpt-3", 4]),
+    ],
+)
+def test_hooks_are_called_in_order_and_at_the_end_also_after_an_error(tmp_path, how, calls):
+    recorder = Recorder()
+    if how is None:
+        train(make_trainer(tmp_path), recorder)
+    else:
+        with interrupted():
+            train(make_trainer(tmp_path), recorder, how)
+    assert recorder.calls == ["start", "model.ckpt-0", *calls, "end"]
+
+
+def test_a_short_run_logs_ten_times_and_before_each_checkpoint(tmp_path):
+    trainer = make_trainer(tmp_path, OneWeightTask(25), save_checkpoints_steps=9)
+    assert list(train(trainer)) == [2, 4, 6, 8, 9, 10, 12, 14, 16, 18, 20, 22, 24, 25]
+
+
+def test_the_speed_leaves_out_compilation_and_saving(tmp_path, monkeypatch, now):
+    said, durations = [], iter((60, 0.5, 0.5, 30, 0.5, 0.5))
+    monkeypatch.setattr(logging, "info", lambda text, *args: said.append(text % args))
+    take, save = TrainStep.__call__, store.save_checkpoint
+
+    def take_slowly(*arguments):
+        now[0] += next(durations)
+        return take(*arguments)
+
+    def save_slowly(*arguments):
+        now[0] += 7
+        save(*arguments)
+
+    monkeypatch.setattr(TrainStep, "__call__", take_slowly)
+    monkeypatch.setattr(store, "save_checkpoint", save_slowly)
+    batches = [{"x": tf.ones(size), "input_mask": tf.ones(14)} for size in (6, 6, 6, 4, 6, 6)]
+    trainer = make_trainer(tmp_path, OneWeightTask(6), log_steps=1)
+    lines = train(trainer, batches=lambda step: iter(batches)).values()
+    # Steps 1 and 4 are compiled, for another shape each.
+    assert [row.get("examples_per_second") for row in lines] == [None, 12, 12, None, 12, 12]
+    assert [row.get("tokens_per_second") for row in lines] == [None, 28, 28, None, 28, 28]
+    lines = [line for line in said if line.startswith("step ")]
+    assert lines[0] == "step 1/6  loss 0.562  error 0.750  lr 1.0e-01  gnorm 1.5"
+    assert lines[1].endswith("  28 tok/s  0:02 left")
+
+
+def test_messages_show_the_loss_first_and_without_its_terms():
+    values = {"accuracy": 0.5, "learning_rate": 0.1, "loss": 2.0, "masked_lm_loss": 1.5}
+    assert list(most_telling(values).items()) == [("loss", 2.0), ("accuracy", 0.5)]

@@ -6,25 +6,25 @@ import dataclasses
 import json
 import os
 import shutil
+import sys
+import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf import classification, pretraining
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.optimization import LambAlbertZh
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.training import settings as training_settings
 from albert_tf.training.devices import Devices
 from albert_tf.training.hooks import Hook
-from albert_tf.training.loop import Trainer
 from albert_tf.training.run import Run
 from albert_tf.training.settings import RunSettings
+from albert_tf.training.step import StepOptions
 from albert_tf.training.tracking import Tracker
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training.one_weight import METRIC, OneWeightTask
@@ -32,12 +32,13 @@ from tests.training.one_weight import METRIC, OneWeightTask
 CONFIG = AlbertConfig(vocab_size=97, hidden_size=12, num_attention_heads=4)
 
 
-def known(name="", labels=(), **changed):
+def known(name="spans", labels=("no", "yes"), **changed):
     """The record of files and task that a program finds out; `changed` is name → FileRecord."""
     recorded = {
         "vocabulary": FileRecord("97 entries, sha256 0a", "/there/vocab.txt"),
         "training data": FileRecord("sha256 0b", "/there/train.tsv"),
     }
+    changed = {changed_name.replace("_", " "): record for changed_name, record in changed.items()}
     return RunRecord(files=recorded | changed, task={"name": name, "labels": list(labels)})
 
 
@@ -52,10 +53,7 @@ def admit(settings, record=None, precision="float32"):
 
 def record(settings, *arguments):
     """Leaves the record of a training in the folder."""
-    os.makedirs(settings.output_dir, exist_ok=True)
-    made = admit(settings, *arguments).record
-    RunFolder(settings.output_dir).write_record(made)
-    return made
+    RunFolder(settings.output_dir).write_record(admit(settings, *arguments).record)
 
 
 def add_checkpoint(folder, name):
@@ -65,7 +63,7 @@ def add_checkpoint(folder, name):
 
 
 def rename_checkpoint(folder, name):
-    for path in folder.glob("model.ckpt-*.index"):
+    for path in folder.glob("*.index"):
         path.rename(folder / f"{name}.index")
 
 
@@ -83,7 +81,42 @@ def make_settings(tmp_path):
     )
 
 
-# The record, and the errors and logs when it has changed
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"threads": 4097}, "threads=4097: expected 4096 or less"),
+        ({"train_batch_size": 2**20 + 1}, "expected 1048576 or less"),
+        ({"seed": 2**32}, "seed=4294967296: expected 4294967295 or less"),
+        ({"distribution": "horovod"}, "expected one of 'auto', 'one_device'"),
+        ({"report_to": "wandb"}, r"requires wandb: pip install 'albert-tf2\[wandb\]'"),
+    ],
+)
+def test_values_that_would_end_in_errors_of_libraries_are_refused(monkeypatch, changes, said):
+    monkeypatch.setattr(training_settings.importlib.util, "find_spec", lambda name: None)
+    RunSettings(output_dir="o", threads=4096, train_batch_size=2**20, seed=2**32 - 1)
+    with pytest.raises(ValueError, match=said):
+        RunSettings(output_dir="o", **changes)
+
+
+def test_init_checkpoint_is_only_needed_by_a_new_run(tmp_path):
+    settings = RunSettings(output_dir=str(tmp_path), init_checkpoint=f"{tmp_path}/none")
+    with pytest.raises(FileNotFoundError, match=r"^--init_checkpoint: .*none: no such checkpoint"):
+        settings.check_paths()
+    (tmp_path / "model.ckpt-5.index").touch()
+    settings.check_paths()
+
+
+def test_mean_pooling_makes_the_sequence_length_part_of_the_model():
+    run = classification.Settings(task_name="cola", data_dir="cola", output_dir="out")
+    assert run.names_for_model == {"do_lower_case", "use_pooled_output"}
+    run = dataclasses.replace(run, use_pooled_output=False)
+    assert run.names_for_model == {"do_lower_case", "use_pooled_output", "max_seq_length"}
+
+
+# The record, and what has changed
 
 
 def test_a_record_has_all_settings_and_what_they_name(settings):
@@ -92,15 +125,17 @@ def test_a_record_has_all_settings_and_what_they_name(settings):
     assert found.config == CONFIG.to_dict()
     assert set(found.files) == {"config", "init_checkpoint", "vocabulary", "training data"}
     assert found.start["device"] == {"devices": "one CPU", "precision": "float32"}
+    assert found.start["command"] == sys.argv
     assert "changed_settings" not in found.start
     with pytest.raises(FileNotFoundError, match="none: no such checkpoint"):
         admit(dataclasses.replace(settings, init_checkpoint="none"))
 
 
-def test_the_same_run_may_be_moved(settings, tmp_path, monkeypatch):
+def test_the_same_run_may_be_moved_and_log_otherwise(settings, tmp_path, monkeypatch, caplog):
     record(settings)
     monkeypatch.chdir(tmp_path)
     shutil.move("out", "moved")
+    caplog.set_level("INFO", logger="absl")
     same = dataclasses.replace(
         settings,
         albert_config_file="config.json",
@@ -108,85 +143,66 @@ def test_the_same_run_may_be_moved(settings, tmp_path, monkeypatch):
         output_dir="moved",
         precision="auto",
         log_steps=7,
-        threads=1,
     )
-    assert "changed_settings" not in admit(same).record.start
+    moved = known(training_data=FileRecord("sha256 0b", "/elsewhere"))
+    assert "changed_settings" not in admit(same, moved).record.start
+    rows = [row.split() for row in caplog.messages[0].splitlines()]
+    assert ["log_steps", "None", "7"] in rows
+    assert ["training", "data", "/there/train.tsv", "/elsewhere"] in rows
 
 
 OTHER = FileRecord("other", "/here/other")
-CHANGES = {  # name → settings, record, precision, row of the table
-    "learning_rate": ({"learning_rate": 0.5}, None, "", r"learning_rate +0\.00176 +0\.5\n"),
-    "seed": ({"seed": 1}, None, "", r"seed +12345 +1\n"),
-    "optimizer": ({"optimizer": "adamw"}, None, "", r"optimizer +lamb +adamw\n"),
-    "train_batch_size": ({"train_batch_size": 8}, None, "", r"train_batch_size +4096 +8\n"),
-    "num_train_steps": ({"num_train_steps": 40}, None, "", r"num_train_steps +125000 +40\n"),
-    "precision": ({}, None, "bfloat16", r"precision +float32 +bfloat16\n"),
-    "init_checkpoint": (
-        {"init_checkpoint": None},
-        None,
-        "",
-        r"init_checkpoint:?\s.*digest \w+ \(/.*/init\)\s+(now +)?none\n",
-    ),
-    "vocabulary": (
-        {},
-        known("spans", ("no", "yes"), vocabulary=OTHER),
-        "",
-        r"(?s)vocabulary.*sha256 0a \(/there/voc.*other \(/here/oth",
-    ),
-    "training data": (
-        {},
-        known("spans", ("no", "yes"), **{"training data": OTHER}),
-        "",
-        r"(?s)training data.*sha256 0b \(/there/train.*other \(/here/oth",
-    ),
-    "task": ({}, known("regression", ("no", "yes")), "", r"task +spans +regression\n"),
-    "label list": (
-        {},
-        known("spans", ("yes", "no", "?")),
-        "",
-        r'label list +\["no", "yes"\] +\["yes", "no", "\?"\]\n',
-    ),
-}
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_the_error_for_a_change_has_both_values(settings, name):
-    record(settings, known("spans", ("no", "yes")))
-    changes, other, precision, row = CHANGES[name]
-    other = other or known("spans", ("no", "yes"))
-    changed = dataclasses.replace(settings, **changes), other, precision or "float32"
-    with pytest.raises(ValueError, match="out contains a run with other settings:\n") as error:
-        admit(*changed)
-    error.match(row)
-    error.match("Choose another --output_dir, or pass --allow_changed_settings to resume")
-    allowed = dataclasses.replace(changed[0], allow_changed_settings=True)
-    assert list(admit(allowed, *changed[1:]).record.start["changed_settings"]) == [name]
-
-
-def test_weights_that_have_been_trained_since_are_others(settings, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "settings_now", "record_now", "row"),
+    [
+        ("learning_rate", {"learning_rate": 0.5}, {}, r"learning_rate +0\.00176 +0\.5\n"),
+        ("seed", {"seed": 1}, {}, r"seed +12345 +1\n"),
+        ("optimizer", {"optimizer": "adamw"}, {}, r"optimizer +lamb +adamw\n"),
+        ("train_batch_size", {"train_batch_size": 8}, {}, r"train_batch_size +4096 +8\n"),
+        ("num_train_steps", {"num_train_steps": 40}, {}, r"num_train_steps +125000 +40\n"),
+        ("init_checkpoint", {"init_checkpoint": None}, {}, r"(?s)digest \w+ \(/.*/init\).*none"),
+        ("vocabulary", {}, {"vocabulary": OTHER}, r"(?s)sha256 0a \(/there/voc.*other \(/here/oth"),
+        ("training data", {}, {"training_data": OTHER}, r"(?s)0b \(/there/train.*other \(/here/ot"),
+        ("task", {}, {"name": "regression"}, r"task +spans +regression\n"),
+        ("label list", {}, {"labels": ("yes", "no")}, r'list +\["no", "yes"\] +\["yes", "no"\]\n'),
+    ],
+)
+def test_a_change_is_refused_with_both_values_or_allowed(
+    settings, name, settings_now, record_now, row
+):
     record(settings)
+    changed = dataclasses.replace(settings, **settings_now)
+    with pytest.raises(ValueError, match="out contains a run with other settings:\n") as error:
+        admit(changed, known(**record_now))
+    error.match(row)
+    error.match("--output_dir, or pass --allow_changed_settings to resume")
+    allowed = dataclasses.replace(changed, allow_changed_settings=True)
+    assert list(admit(allowed, known(**record_now)).record.start["changed_settings"]) == [name]
+
+
+def test_another_precision_and_weights_trained_since_are_changes(settings, tmp_path):
+    record(settings)
+    with pytest.raises(ValueError, match=r"precision +float32 +bfloat16\n"):
+        admit(settings, precision="bfloat16")
     (tmp_path / "init.index").write_text("trained on since")
     with pytest.raises(ValueError, match=r"(?s)init_checkpoint.*digest \w+ .* digest"):
         admit(settings)
 
 
-def test_what_is_not_recorded_is_not_compared(settings, caplog):
-    caplog.set_level("INFO", logger="absl")
-    changed = dataclasses.replace(settings, seed=1)
-    admit(changed)
-    assert "out: nothing records what it was trained with" in caplog.text
+def test_what_is_not_recorded_is_not_compared(settings):
+    admit(dataclasses.replace(settings, seed=1))
     record(settings, RunRecord())
-    admit(settings, known("spans", ("no", "yes")))
+    admit(settings)
 
 
-def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path, caplog):
-    caplog.set_level("INFO", logger="absl")
+def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path):
     record(settings)
     other_seed = dataclasses.replace(settings, seed=1)
     other_size = dataclasses.replace(settings, train_batch_size=8)
     rename_checkpoint(tmp_path / "out", "model.ckpt-0")
     admit(other_size)
-    assert "nothing has been trained yet" in caplog.text
     with pytest.raises(ValueError, match=r"seed +12345 +1"):
         admit(other_seed)
     for name in ("model.ckpt-best", "model.ckpt-interrupted_3"):
@@ -197,40 +213,26 @@ def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path
     admit(other_seed)  # a new run
 
 
-def test_changes_that_do_not_affect_the_result_are_logged(settings, caplog):
-    record(settings)
-    caplog.set_level("INFO", logger="absl")
-    moved = known(**{"training data": FileRecord("sha256 0b", "/elsewhere")})
-    admit(dataclasses.replace(settings, log_steps=7), moved)
-    (line,) = caplog.records
-    assert "do not affect the result" in line.message
-    rows = [row.split() for row in line.message.splitlines()[2:]]
-    assert rows == [
-        ["log_steps", "None", "7"],
-        ["training", "data", "/there/train.tsv", "/elsewhere"],
-    ]
-
-
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("other", "said"),
     [
-        (known("spans", ("no", "yes"), vocabulary=OTHER), r"vocabulary +97 ent.* other \(/here/ot"),
-        (known("regression", ("no", "yes")), r"task +spans +regression"),
-        (known("spans", ("yes", "no")), r'label list +\["no", "yes"\] +\["yes", "no"\]'),
+        (known(vocabulary=OTHER), r"vocabulary +97 ent.* other \(/here/ot"),
+        (known("regression"), r"task +spans +regression"),
+        (known(labels=("yes", "no")), r'label list +\["no", "yes"\] +\["yes", "no"\]'),
     ],
 )
-def test_a_model_is_used_with_its_vocabulary_task_and_labels(settings, other, message):
-    record(settings, known("spans", ("no", "yes")))
+def test_a_model_is_used_with_its_vocabulary_task_and_labels(settings, other, said):
+    record(settings)
     used = dataclasses.replace(settings, do_train=False, do_eval=True, learning_rate=0.5, seed=1)
-    admit(used, known("spans", ("no", "yes")))
+    admit(used)
     with pytest.raises(ValueError, match="out was trained with another ") as error:
         admit(used, other)
-    error.match(message)
+    error.match(said)
     admit(dataclasses.replace(used, allow_changed_settings=True), other)
 
 
 def test_training_from_a_run_needs_only_its_vocabulary(settings, tmp_path):
-    record(settings, known("spans", ("no", "yes")))
+    record(settings)
     new = dataclasses.replace(
         settings, output_dir=str(tmp_path / "new"), init_checkpoint=settings.output_dir
     )
@@ -241,31 +243,23 @@ def test_training_from_a_run_needs_only_its_vocabulary(settings, tmp_path):
 
 def test_weights_come_from_the_trained_run_or_from_the_init_checkpoint(settings, tmp_path):
     out, first = tmp_path / "out", tmp_path / "first"
-    init = {"init_checkpoint": str(first / "model.ckpt-best")}
     cases = [
-        ("model.ckpt-20", {}, out),
-        ("model.ckpt-20", init, out),
-        ("model.ckpt-0", init, first),
-        ("model.ckpt-0", init | {"do_train": False}, out),
-        ("model.ckpt-0", {}, None),
-        ("other", {}, None),
-        ("other", init, first),
-        ("other", {"init_checkpoint": str(out)}, out),
+        ("model.ckpt-20", None, True, out),
+        ("model.ckpt-20", first, True, out),
+        ("model.ckpt-0", first, True, first),
+        ("model.ckpt-0", first, False, out),
+        ("model.ckpt-0", None, True, None),
+        ("other", None, True, None),
+        ("other", first, True, first),
+        ("other", out, True, out),
     ]
     opened = Devices(tf.distribute.get_strategy(), "float32")
-    for name, changes, expected in cases:
-        for path in out.glob("*.index"):
-            path.rename(out / f"{name}.index")
-        given = dataclasses.replace(settings, **{"init_checkpoint": None} | changes)
+    for name, init, do_train, expected in cases:
+        rename_checkpoint(out, name)
+        changes = {"init_checkpoint": init and f"{init}/model.ckpt-best", "do_train": do_train}
+        given = dataclasses.replace(settings, **changes)
         found = Run(given, RunFolder(str(out)), CONFIG, opened, Tracker(str(out))).trained
         assert (found and found.path) == (expected and str(expected)), (name, changes)
-
-
-def test_mean_pooling_makes_the_sequence_length_part_of_the_model():
-    run = classification.Settings(task_name="cola", data_dir="cola", output_dir="out")
-    assert run.names_for_model == {"do_lower_case", "use_pooled_output"}
-    run = dataclasses.replace(run, use_pooled_output=False)
-    assert run.names_for_model == {"do_lower_case", "use_pooled_output", "max_seq_length"}
 
 
 # Opening, and the files of a valid run
@@ -295,8 +289,7 @@ def test_opening_makes_and_locks_the_folder_and_beginning_describes_the_run(smal
     folder = tmp_path / "run"
     with Run.open(small) as run:
         assert run.is_chief
-        assert os.listdir(folder) == [".lock"]
-        run.admit(known("spans"))
+        run.admit(known())
         assert os.listdir(folder) == [".lock"]
         run.begin()
         run.begin()
@@ -304,11 +297,6 @@ def test_opening_makes_and_locks_the_folder_and_beginning_describes_the_run(smal
     assert AlbertConfig.from_json_file(str(folder / "albert_config.json")) == CONFIG
     (start,) = map(json.loads, (folder / "runs.jsonl").read_text().splitlines())
     assert start["settings"] == run.record.settings
-
-
-def test_the_folder_of_another_model_is_rejected(small, tmp_path):
-    with Run.open(small) as run:
-        run.begin()
     other = str(tmp_path / "b.json")
     dataclasses.replace(CONFIG, hidden_size=16).to_json_file(other)
     with (
@@ -320,15 +308,10 @@ def test_the_folder_of_another_model_is_rejected(small, tmp_path):
 
 def test_accepted_changes_are_recorded_but_not_those_of_a_mere_evaluation(settings, tmp_path):
     settings = dataclasses.replace(settings, precision="float32", allow_changed_settings=True)
-
-    def begin(**changes):
-        with Run.open(dataclasses.replace(settings, **changes)) as run:
+    for changes in ({}, {"learning_rate": 0.5}, {"learning_rate": 0.25, "do_train": False}):
+        with Run.open(dataclasses.replace(settings, do_eval=True, **changes)) as run:
             run.admit(known())
             run.begin()
-
-    begin()
-    begin(learning_rate=0.5)
-    begin(learning_rate=0.25, do_train=False, do_eval=True)
     lines = (tmp_path / "out" / "runs.jsonl").read_text().splitlines()
     changes = [json.loads(line).get("changed_settings") for line in lines]
     assert changes == [None, {"learning_rate": ["0.00176", "0.5"]}, None]
@@ -354,103 +337,65 @@ def start(settings, task):
     return started.value.args[0]
 
 
-class UntrainedTask(PretrainingTask):
-    """A real model without records."""
+def test_training_starts_from_random_or_given_weights_or_resumes(small, tmp_path):
+    class Drawing(OneWeightTask):
+        def build_model(self):
+            model = super().build_model()
+            model.weight.assign(tf.random.uniform((1,)))
+            return model
 
-    def schedule(self, settings):
-        return OneWeightTask().learning_rates
+    def weight_for(**changes):
+        trainer = start(dataclasses.replace(small, do_eval=False, **changes), Drawing())
+        return trainer, float(trainer.model.weight[0])
 
-    def count_examples(self):
-        return 18
-
-    def keep_files(self, folder):
-        return
-
-
-@pytest.fixture(scope="module", name="untrained")
-def make_untrained_task(tiny_config):
-    config = dataclasses.replace(tiny_config, num_hidden_layers=1, num_hidden_groups=1)
-    return UntrainedTask(config, 11, 7)
-
-
-def weights(trainer):
-    return {variable_name(v): v.numpy() for v in trainer.model.variables}
-
-
-def test_training_starts_from_random_or_given_weights_or_resumes(small, untrained, tmp_path):
-    small = dataclasses.replace(small, do_eval=False)
-    first, again = start(small, untrained), start(small, untrained)
-    small = dataclasses.replace(small, seed=7)
-    other = start(small, untrained)
-    name = "bert/embeddings/word_embeddings"
-    np.testing.assert_array_equal(weights(first)[name], weights(again)[name])
-    assert np.abs(weights(first)[name] - weights(other)[name]).max() > 0
-
+    (trainer, first), (_, again), (_, other) = (weight_for(seed=seed) for seed in (5, 5, 7))
+    assert first == again != other
     prefix = str(tmp_path / "weights")
-    store.save_checkpoint(prefix, weights(first))
-    small = dataclasses.replace(small, init_checkpoint=prefix)
-    loaded = start(small, untrained)
-    for name, value in weights(first).items():
-        np.testing.assert_array_equal(weights(loaded)[name], value, err_msg=name)
+    store.save_checkpoint(prefix, trainer.state())
+    loaded, weight = weight_for(init_checkpoint=prefix, seed=7)
+    assert weight == first
     loaded.step = 3
     loaded.save()
-    assert start(small, untrained).step == 3
+    assert weight_for(init_checkpoint=prefix)[0].step == 3
 
 
-def test_settings_reach_the_trainer(small, untrained):
+def test_settings_reach_the_trainer(small):
     changed = dataclasses.replace(
         small,
-        do_eval=False,
         optimizer="lamb_albert_zh",
+        weight_decay=0.25,
+        seed=7,
         gradient_accumulation_steps=2,
         gradient_checkpointing=True,
+        clip_per_replica=True,
         jit_compile="true",
     )
-    trainer = start(changed, untrained)
+    trainer = start(changed, OneWeightTask())
     assert type(trainer.optimizer) is LambAlbertZh
-    assert trainer.take_step.options.micro_batches == 2
-    assert trainer.take_step.options.jit_compile
+    assert trainer.optimizer.weight_decay == 0.25
+    assert trainer.take_step.options == StepOptions(
+        seed=7, micro_batches=2, clip_per_replica=True, jit_compile=True
+    )
     assert trainer.num_train_steps == 7
     assert trainer.model.encoder.recompute
     assert not start(small, OneWeightTask()).take_step.options.jit_compile
 
 
-def test_the_plan_of_a_run_is_logged_in_aligned_lines(small, caplog):
+def test_the_plan_of_a_run_is_logged(small, caplog):
     caplog.set_level("INFO", logger="absl")
     start(small, OneWeightTask())
-    lines = dict(message.split(maxsplit=1) for message in caplog.messages)
-    assert list(lines) == ["device", "model", "data", "batch", "schedule", "output"]
-    assert "float32" in lines["device"]
-    assert lines["model"] == "1 parameters, random weights"
-    assert lines["data"] == "21 examples, 3.5 steps per epoch"
-    assert lines["schedule"] == "7 steps, 2 epochs; adamw, learning rate 0.1, no warm-up"
-    assert lines["output"] == small.output_dir
-    for message, text in zip(caplog.messages, lines.values(), strict=True):
-        assert message.index(text) == 10
+    plan = dict(message.split(maxsplit=1) for message in caplog.messages)
+    assert plan["model"] == "1 parameters, random weights"
+    assert plan["data"] == "21 examples, 3.5 steps per epoch"
+    assert plan["schedule"] == "7 steps, 2 epochs; adamw, learning rate 0.1, no warm-up"
 
 
-@pytest.mark.parametrize(
-    ("warm_up", "first", "is_said"), [(9, 0, True), (5, 3, True), (7, 0, False), (0, 9, False)]
-)
-def test_a_warm_up_longer_than_the_training_causes_a_warning(
-    small, warm_up, first, is_said, caplog, monkeypatch
-):
-    def resume(trainer):
-        trainer.step = first
-        return True
-
-    monkeypatch.setattr(Trainer, "restore_latest", resume)
-    if first < 7:
-        start(small, OneWeightTask(7, warm_up, first))
-    text = f"warm-up ends at step {first + warm_up}, but training at step 7"
-    assert (text in caplog.text) == is_said
-
-
-def test_training_before_the_warm_up_is_refused(small):
-    with (
-        Run.open(small) as run,
-        pytest.raises(ValueError, match=r"^--start_warmup_step=1000000000: .* from step 0, and"),
-    ):
+def test_a_warm_up_that_training_does_not_reach_is_refused_or_causes_a_warning(small, caplog):
+    for warm_up, is_said in ((7, False), (9, True)):
+        start(small, OneWeightTask(7, warm_up))
+        assert ("warm-up ends at step 9, but training at step 7" in caplog.text) == is_said
+    said = r"^--start_warmup_step=1000000000: .* from step 0, and"
+    with Run.open(small) as run, pytest.raises(ValueError, match=said):
         run.train(OneWeightTask(7, 5, 10**9))
 
 
@@ -506,3 +451,75 @@ def test_each_checkpoint_is_evaluated_once_when_it_is_saved(small, tmp_path):
     before = files_of(tmp_path / "run")
     task, again = do_run(small)
     assert (task.seen, again, files_of(tmp_path / "run")) == ([], evaluations, before)
+
+
+# What TensorBoard receives, and by its files W&B
+
+
+REPORTED = {"learning_rate": (1e-5, 3e-5), "seed": 7, "do_train": True, "init_checkpoint": None}
+
+
+def values_of(folder):
+    """Returns (step, summary) of all TensorBoard summaries in the order of their files."""
+    return [
+        (event.step, value)
+        for path in sorted(folder.glob("events.out.tfevents.*"))
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+        for event in [tf.compat.v1.Event.FromString(record)]
+        for value in event.summary.value
+    ]
+
+
+def test_a_run_reports_training_and_evaluations_once_also_if_it_is_killed(tmp_path):
+    small = settings_of(tmp_path)
+    with interrupted():
+        do_run(small, [killed_at(5)])
+    do_run(small)
+    found = [(step, value.tag) for step, value in values_of(tmp_path / "run")]
+    steps = [step for step, tag in found if tag == "train/error"]
+    assert steps == [1, 2, 3, 4, 4, 5, 6, 7]  # step 4 was trained again
+    assert [step for step, tag in found if tag == "eval/eval_accuracy"] == [3, 6, 7]
+    tags = {tag for _, tag in found if not tag.startswith("_hparams_/")}
+    names = ("loss", "error", "gradient_norm", "learning_rate", "examples_per_second")
+    assert tags == {f"train/{name}" for name in names} | {"eval/eval_accuracy", "eval/eval_loss"}
+
+
+def test_tensorboard_and_wandb_receive_metrics_and_settings(tmp_path, monkeypatch):
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    calls = []
+
+    def init(**arguments):
+        assert not list(tmp_path.glob("events*"))  # it only sees files that are opened later
+        calls.append(arguments)
+        return types.SimpleNamespace(finish=lambda: calls.append("finish"))
+
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
+    with Tracker(str(tmp_path), to_wandb=True, settings=REPORTED) as tracker:
+        assert not list(tmp_path.iterdir())  # nothing is opened before there are metrics
+        tracker.write(3, {"train/loss": 2.5})
+        tracker.write(5, {"train/loss": 2.25})
+    started, finished = calls
+    assert started["sync_tensorboard"] is True
+    assert started["config"] == {"learning_rate": "1e-05,3e-05", "seed": 7, "do_train": True}
+    assert finished == "finish"
+    values = values_of(tmp_path)
+    assert [step for step, value in values if value.tag == "train/loss"] == [3, 5]
+    (told,) = (value for _, value in values if value.tag == "_hparams_/session_start_info")
+    data = plugin_data_pb2.HParamsPluginData.FromString(told.metadata.plugin_data.content)
+    found = data.session_start_info.hparams
+    assert found["learning_rate"].string_value == "1e-05,3e-05"
+    assert found["seed"].number_value == 7
+    assert found["do_train"].bool_value is True
+    assert "init_checkpoint" not in found
+
+
+def test_a_disk_too_full_for_summaries_is_reported_in_one_line(tmp_path, monkeypatch):
+    def fail(output_dir):
+        message = f"{output_dir}/events; No space left on device\n\tCould not initialize"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(tf.summary, "create_file_writer", fail)
+    with pytest.raises(OSError, match=r"the disk is full .*events; No space left") as error:
+        Tracker(str(tmp_path)).write(3, {"loss": 2.0})
+    assert "\n" not in str(error.value)
