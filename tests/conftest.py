@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+import albert_tf  # noqa: F401 - before TensorFlow, for oneDNN
+
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

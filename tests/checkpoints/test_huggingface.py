@@ -34,7 +34,6 @@ from tests.checkpoints.checkpoint_samples import (
     shapes_of,
 )
 from tests.conftest import TOY_TEXT
-from tests.huggingface_folders import run as run
 
 SEQUENCE, TOKENS = "AlbertForSequenceClassification", "AlbertForTokenClassification"
 CONFIGS = [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")]

@@ -124,7 +124,7 @@ def test_a_record_has_all_settings_and_what_they_name(settings):
     assert found.settings == settings.to_dict() | {"precision": "float32"}
     assert found.config == CONFIG.to_dict()
     assert set(found.files) == {"config", "init_checkpoint", "vocabulary", "training data"}
-    assert found.start["device"] == {"devices": "one CPU", "precision": "float32"}
+    assert found.start["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
     assert found.start["command"] == sys.argv
     assert "changed_settings" not in found.start
     with pytest.raises(FileNotFoundError, match="none: no such checkpoint"):
