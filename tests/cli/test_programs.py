@@ -1,22 +1,18 @@
-"""What all fine-tuning programs promise, as a user runs them."""
+"""What all fine-tuning programs promise, as a user runs them, and what RACE and NER add."""
 
 from __future__ import annotations
 
+import json
 import re
 
+import numpy as np
 import pytest
-from absl import flags as absl_flags
 
 from albert_tf.checkpoints.run_folder import RunFolder
-from tests.cli.fine_tuning_programs import ALL, PROGRAMS
+from tests.cli.fine_tuning_programs import CHOICES, PASSAGE, PROGRAMS, conll
 from tests.script_runner import logged_rates, tensors
 
 pytestmark = pytest.mark.ci
-
-
-@pytest.fixture(scope="module", name="program", params=PROGRAMS)
-def every_program(request):
-    return request.getfixturevalue(request.param)
 
 
 def contents(folder):
@@ -43,7 +39,7 @@ def test_the_learning_rate_depends_on_the_finished_steps(program):
 
 def rank(row, values):
     """The larger, the better: the metric, and the loss where it is measured."""
-    return float(values[row.metrics[0]]), -float(values.get("eval_loss", 0.0))
+    return float(values[row.metrics.split()[0]]), -float(values.get("eval_loss", 0.0))
 
 
 def test_every_checkpoint_is_evaluated_and_the_best_is_kept(program):
@@ -53,7 +49,7 @@ def test_every_checkpoint_is_evaluated_and_the_best_is_kept(program):
     evaluated = list(row.steps[1:])  # not the initial weights
     assert [int(values["global_step"]) for values in found] == evaluated
     for values in found:
-        assert set(row.metrics) <= set(values)
+        assert set(row.metrics.split()) <= set(values)
     ranks = [rank(row, values) for values in found]
     best = evaluated[ranks.index(max(ranks))]
     assert tensors(program.out / "model.ckpt-best")["global_step"] == best
@@ -62,8 +58,8 @@ def test_every_checkpoint_is_evaluated_and_the_best_is_kept(program):
 @pytest.mark.parametrize(
     ("name", "key"), [("race", "best"), ("squad_1", "best f1"), ("squad_2", "best f1")]
 )
-def test_googles_block_says_whether_a_checkpoint_is_the_best_so_far(request, name, key):
-    program = request.getfixturevalue(name)
+def test_googles_block_says_whether_a_checkpoint_is_the_best_so_far(finished, name, key):
+    program = finished(name)
     best = (-1.0, 0.0)
     for values, is_saved in evaluations(program.out):
         after = max(best, rank(program.row, values))
@@ -74,7 +70,7 @@ def test_googles_block_says_whether_a_checkpoint_is_the_best_so_far(request, nam
 
 def test_all_files_are_written(program):
     names = {path.name for path in program.out.iterdir() if path.is_file()}
-    assert program.row.files <= names
+    assert set(program.row.files.split()) <= names
     for name in ("training_curve.png", "confusion_matrix.png"):
         assert (name in names) == (name in program.row.files)
         if name in names:
@@ -83,7 +79,7 @@ def test_all_files_are_written(program):
         assert (name in names) == (name in program.row.files)
     if program.row.assets:
         extra = program.saved_model() / "assets.extra"
-        assert {path.name for path in extra.iterdir()} == program.row.assets
+        assert {path.name for path in extra.iterdir()} == set(program.row.assets.split())
 
 
 def test_running_again_changes_nothing(program):
@@ -92,56 +88,116 @@ def test_running_again_changes_nothing(program):
     assert contents(program.out) == before
 
 
-def refusals():
-    """Program, flags, and what the error names."""
-    nothing = ["--nodo_train", "--nodo_eval", "--nodo_predict"]
-    train = ["--do_train", "--train_step=2"]
-    rows = [(name, nothing, "nothing to do: ") for name in PROGRAMS if name != "squad_2"]
-    return [
-        *rows,
-        ("classifier", [*train, "--max_seq_length=62"], "--max_seq_length=62 .*=61"),
-        ("classifier", [*train, "--max_seq_length=4"], "--max_seq_length=4.* 5 "),
-        ("classifier", [*train, "--task_name=colla"], "colla.*afqmc"),
-        ("classifier", [*train, "--task_name=mrpc"], r"MRPC/train\.tsv"),
-        ("classifier", [*train, "--task_name=ax"], "task ax has no train data"),
-        ("classifier", [*train, "--albert_config_file="], "--albert_config_file"),
-        ("classifier", [*train, "--spm_model_file="], "vocabulary"),
-        ("classifier", [*train, "--num_train_epochs=0.1"], "--train_batch_size=5"),
-        ("classifier", [*train, "--num_runs=2"], "2 runs .*--do_eval"),
-        ("classifier", [*train, "--learning_rate=1e-5,1e-5"], "--learning_rate=1e-05,1e-05"),
-        ("classifier", [*train, "--init_checkpoint=none"], "none: no such checkpoint"),
-        ("classifier", [*train, "--use_tpu"], "--use_tpu"),
-        (
-            "classifier",
-            [*train, "--init_checkpoint=a", "--albert_hub_module_handle=b"],
-            "init_checkpoint.*albert_hub_module_handle",
-        ),
-        ("classifier", [*train, "--albert_hub_module_handle=https://x/1"], "https://x/1"),
-        ("classifier", ["--do_eval"], "out.* no checkpoint"),
-        ("classifier", ["--do_predict"], "out.* no checkpoint"),
-        ("classifier", ["--export_dir=/dev/null/x"], "--export_dir: cannot write to"),
-        ("race", ["--do_train=False"], "out.* no checkpoint"),
-        ("race", ["--middle_only", "--high_only"], "--middle_only and --high_only"),
-        ("race", ["--do_eval=False", "--task_name=choice"], r"train\.jsonl"),
-        ("squad_1", [*train, "--train_file="], "--do_train requires --train_file"),
-        ("squad_1", ["--do_predict", "--predict_file="], "--do_predict requires --predict_file"),
-        ("squad_1", ["--question=Who?"], "--question and --context"),
-        ("squad_1", ["--question=Who?", "--context=Me.", "--predict_file="], "trained model"),
-        ("squad_1", [*train, "--max_seq_length=20"], "--max_seq_length=20"),
-        ("squad_2", [*train, "--start_n_top=54"], "--start_n_top=54"),
-        ("squad_1", ["--do_predict"], "out.* no checkpoint"),
-    ]
+TRAIN = ("--do_train", "--train_step=2")
+REFUSALS = [  # program, flags, and what the error names
+    *((name, ("--nodo_train", "--nodo_eval", "--nodo_predict"), "nothing") for name in PROGRAMS),
+    ("classifier", (*TRAIN, "--max_seq_length=62"), "--max_seq_length=62 .*=61"),
+    ("classifier", (*TRAIN, "--task_name=colla"), "colla.*afqmc"),
+    ("classifier", (*TRAIN, "--task_name=mrpc"), r"MRPC/train\.tsv"),
+    ("classifier", (*TRAIN, "--task_name=ax"), "task ax has no train data"),
+    ("classifier", (*TRAIN, "--albert_config_file="), "--albert_config_file"),
+    ("classifier", (*TRAIN, "--spm_model_file="), "vocabulary"),
+    ("classifier", (*TRAIN, "--num_train_epochs=0.1"), "--train_batch_size=5"),
+    ("classifier", (*TRAIN, "--num_runs=2"), "2 runs .*--do_eval"),
+    ("classifier", (*TRAIN, "--init_checkpoint=none"), "none: no such checkpoint"),
+    ("classifier", (*TRAIN, "--albert_hub_module_handle=https://x/1"), "https://x/1"),
+    ("classifier", ("--do_eval",), "out.* no checkpoint"),
+    ("classifier", ("--export_dir=/dev/null/x",), "--export_dir: cannot write to"),
+    ("race", ("--do_train=False",), "out.* no checkpoint"),
+    ("race", ("--middle_only", "--high_only"), "--middle_only and --high_only"),
+    ("squad_1", (*TRAIN, "--train_file="), "--do_train requires --train_file"),
+    ("squad_1", ("--question=Who?",), "--question and --context"),
+    ("squad_1", ("--question=Who?", "--context=Me.", "--predict_file="), "trained model"),
+    ("squad_1", (*TRAIN, "--max_seq_length=20"), "--max_seq_length=20"),
+    ("squad_2", (*TRAIN, "--start_n_top=54"), "--start_n_top=54"),
+]
 
 
-@pytest.mark.parametrize(("name", "flags", "named"), refusals())
-def test_bad_flags_are_refused_before_training(request, tmp_path, name, flags, named):
-    program = request.getfixturevalue(name)
-    with pytest.raises((ValueError, OSError), match=named):
-        program.run(f"--output_dir={tmp_path}/out", *flags)
+@pytest.mark.parametrize(("name", "flags", "said"), REFUSALS)
+def test_bad_flags_are_refused_before_training(finished, tmp_path, name, flags, said):
+    with pytest.raises((ValueError, OSError), match=said):
+        finished(name).run(f"--output_dir={tmp_path}/out", *flags)
     assert not list(tmp_path.glob("out/*.index"))
 
 
-@pytest.mark.parametrize("rates", ["fast", "-1"])
-def test_a_learning_rate_that_is_no_positive_number_is_refused(classifier, tmp_path, rates):
-    with pytest.raises(absl_flags.Error, match="--learning_rate"):
-        classifier.run(f"--output_dir={tmp_path}", *ALL, f"--learning_rate={rates}")
+# Race
+
+
+def test_the_accuracy_is_that_of_both_levels_together(race):
+    for values, _ in evaluations(race.out):
+        high, middle = float(values["eval_accuracy_high"]), float(values["eval_accuracy_middle"])
+        assert float(values["eval_accuracy"]) == pytest.approx((5 * high + 5 * middle) / 10)
+    best = tensors(race.out / "model.ckpt-best")
+    assert best["output_weights"].shape == best["output_weights/adam_m"].shape == (1, 12)
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_questions_of_the_test_split_are_answered_and_evaluated(race):
+    answers = read_lines(race.out / "race_predictions.jsonl")
+    assert [answer["id"] for answer in answers] == ["middle0.txt"] * 3 + ["high0.txt"] * 3
+    assert [answer["question"] for answer in answers][:3] == [text for text, *_ in CHOICES]
+    right = [answer["answer"] == "ABC"[i % 3] for i, answer in enumerate(answers)]
+    text = (race.out / "predict_results.txt").read_text()
+    assert text.startswith("***** Predict results *****\neval_accuracy = ")
+    values = dict(re.findall(r"(\w+) = (\S+)\n", text))
+    assert float(values["eval_accuracy"]) == pytest.approx(sum(right) / 6)
+    assert list(values)[-1] == "best"
+
+
+def test_a_model_can_be_evaluated_and_used_without_training(race, tmp_path):
+    race.run(
+        *(f"--output_dir={tmp_path}", f"--init_checkpoint={race.out}/model.ckpt-best"),
+        *("--do_train=False", "--do_predict", "--middle_only"),
+    )
+    text = (tmp_path / "eval_results.txt").read_text()
+    assert "eval_accuracy_middle" in text
+    assert "eval_accuracy_high" not in text
+    assert len(read_lines(tmp_path / "race_predictions.jsonl")) == 3
+    assert not list(tmp_path.glob("*.index"))
+
+
+def test_questions_of_ones_own_have_two_or_more_options(race, tmp_path):
+    for split, count in (("train", 11), ("dev", 5), ("test", 3)):
+        rows = [
+            {
+                "id": f"q{number}",
+                "passage": PASSAGE,
+                "question": "Where does it go?",
+                "options": ["sea", "town", "rain", "boat", "winter"][: 2 + number % 4],
+            }
+            | ({} if split == "test" else {"label": number % 2})
+            for number in range(count)
+        ]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    race.run(
+        *("--task_name=choice", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out"),
+        *("--do_predict", "--num_train_epochs=2", "--save_checkpoints_steps=3"),
+        "--official_order",
+    )
+    assert list(RunFolder(f"{tmp_path}/out").checkpoints()) == [0, 3, 4]  # int(11 / 5 · 2)
+    rows = [row["probabilities"] for row in read_lines(tmp_path / "out/choice_predictions.jsonl")]
+    assert [len(row) for row in rows] == [2, 3, 4]
+    assert [sum(row) for row in rows] == pytest.approx([1, 1, 1])
+    assert not (tmp_path / "out" / "predict_results.txt").exists()
+
+
+# Token classification
+
+
+def test_predictions_of_all_tokens_are_written_in_columns(finished):
+    def columns(name):
+        return [line.split("\t") for line in (out / name).read_text().splitlines() if line]
+
+    out = finished("tagger").out
+    rows = columns("dev_predictions.tsv")
+    assert [row[:2] for row in rows] == [line.split() for line in conll().splitlines() if line]
+    assert {row[2] for row in rows} <= {"B-LOC", "B-OBJ", "O"}
+    assert (out / "dev_predictions.tsv").read_text().count("\n\n") == 6
+    # They are those of the best checkpoint.
+    hits = np.mean([row[1] == row[2] for row in rows])
+    found = re.findall(r"accuracy = (\S+)", (out / "eval_results.txt").read_text())
+    assert any(hits == pytest.approx(float(value)) for value in found)
+    assert columns("test_predictions.tsv") == [[row[0], row[2]] for row in rows]
