@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import re
 import subprocess
 import sys
 
 import pytest
-from tqdm import tqdm
 
 import albert_tf
 from albert_tf import inference
 from albert_tf.cli import run_predict
-from albert_tf.cli.console import ConsoleFormatter, ConsoleHandler
 from albert_tf.data.records import count_records
 from tests.conftest import ROOT, TOY_TEXT
 
@@ -112,31 +108,6 @@ def test_help_and_version_exit_with_status_0(call):
     done = call("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"albert-tf2 {albert_tf.__version__}\n")
-
-
-class Terminal(io.StringIO):
-    """A standard error that is a terminal."""
-
-    def isatty(self):
-        return True
-
-
-def test_the_log_marks_warnings_and_leaves_progress_bars_whole(monkeypatch):
-    stderr = Terminal()
-    monkeypatch.setattr(sys, "stderr", stderr)
-    console = ConsoleHandler()
-    console.setFormatter(ConsoleFormatter())
-    with tqdm(total=4, file=stderr, desc="training", ncols=60, mininterval=0) as bar:
-        bar.update()
-        for level in (logging.INFO, logging.WARNING):
-            record = logging.LogRecord("absl", level, "/a/file.py", 6, "step %d", (3,), None)
-            console.handle(record)
-        bar.update()
-    lines = [line.split("\r")[-1] for line in stderr.getvalue().split("\n")]
-    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-    assert re.fullmatch(f"{time} step 3", lines[0])
-    assert re.fullmatch(f"{time} WARNING: step 3", lines[1])
-    assert lines[2].startswith("training:  50%")
 
 
 def test_each_prediction_is_a_line_of_json_with_its_characters(monkeypatch, capsys):

@@ -162,26 +162,6 @@ def test_prediction_and_export_need_only_the_folder_of_the_run(classifier, tmp_p
         classifier.call(f"--output_dir={tmp_path}/none", "--do_predict")
 
 
-def test_data_of_ones_own_define_labels_that_are_saved_with_the_model(classifier, tmp_path):
-    data, out = tmp_path / "data", tmp_path / "out"
-    data.mkdir()
-    own = ["--task_name=tsv", f"--data_dir={data}", f"--output_dir={out}", "--text_a_column=body"]
-    kinds = zip(SENTENCES, ["yes", "no"] * 4, strict=False)
-    rows = [json.dumps({"body": text, "kind": kind}) for text, kind in kinds]
-    (data / "train.jsonl").write_text("\n".join(rows))
-    (data / "dev.csv").write_text('kind,body\nno,"A boat, a river"\nyes,The rain\nno,Town\n')
-    classifier.run(*own, "--label_column=kind", "--do_train", "--do_eval", "--train_step=2")
-    assert "macro_f1" in (out / "eval_results.txt").read_text()
-    record = json.loads((out / "run.json").read_text())
-    assert record["task"]["selection_metric"] == "eval_accuracy"
-    (data / "train.jsonl").unlink()
-    (data / "test.tsv").write_text("body\tid\nThe river\t9\nA boat\t7\n")
-    classifier.run(*own, "--do_predict")
-    lines = columns(out / "submit_results.tsv")
-    assert [line[0] for line in lines] == ["index", "9", "7"]
-    assert {line[1] for line in lines[1:]} <= {"no", "yes"}
-
-
 def test_a_labeled_test_split_is_evaluated(classifier, tmp_path):
     labels = [n % 2 for n in range(len(SENTENCES))]
     rows = [f"{text}\t{text}\t{label}\n" for text, label in zip(SENTENCES, labels, strict=True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -12,19 +11,12 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.checkpoints.store import save_checkpoint
-from tests.cli.fine_tuning_programs import ANSWERABLE, CONTEXTS, QUESTIONS, write_squad
+from tests.cli.fine_tuning_programs import CONTEXTS, QUESTIONS, write_squad
 from tests.script_runner import tensors
 
 pytestmark = pytest.mark.ci
 
 VERSIONS = pytest.mark.parametrize("version", ["squad_1", "squad_2"])
-
-
-@pytest.fixture(scope="module")
-def unknown(tmp_path_factory):
-    """The flag of questions without answers."""
-    path = tmp_path_factory.mktemp("questions") / "unknown.json"
-    return f"--predict_file={write_squad(path, QUESTIONS, with_answers=False)}"
 
 
 def read_json(path):
@@ -43,18 +35,6 @@ def test_the_best_checkpoint_and_its_results_end_the_file(finished, version):
     assert head in best
 
 
-@pytest.mark.parametrize(("version", "rows"), [("squad_1", ANSWERABLE), ("squad_2", QUESTIONS)])
-def test_answers_are_written_to_googles_files(finished, version, rows):
-    folder = finished(version).out
-    predictions = read_json(folder / "predictions.json")
-    nbest = read_json(folder / "nbest_predictions.json")
-    assert list(predictions) == list(nbest)
-    assert set(predictions) == {row[0] for row in rows}
-    for qas_id, context, *_ in rows:
-        assert all(entry["text"] in CONTEXTS[context] for entry in nbest[qas_id])
-        assert predictions[qas_id] in (nbest[qas_id][0]["text"], "")
-
-
 def test_questions_above_the_threshold_of_the_evaluation_have_no_answer(finished):
     folder = finished("squad_2").out
     predictions = read_json(folder / "predictions.json")
@@ -71,30 +51,16 @@ def test_questions_above_the_threshold_of_the_evaluation_have_no_answer(finished
         assert result["null_odds"] == pytest.approx(odds[qas_id], abs=1e-5)
 
 
-def test_questions_without_answers_use_the_trained_head(finished, unknown, tmp_path):
+def test_questions_without_answers_use_the_trained_head(finished, tmp_path):
     program = finished("squad_1")
     start = f"--init_checkpoint={program.out}/model.ckpt-best"
-    program.run(f"--output_dir={tmp_path}", start, unknown, "--do_predict")
+    path = write_squad(tmp_path / "unknown.json", QUESTIONS, with_answers=False)
+    given = [f"--output_dir={tmp_path}", f"--predict_file={path}", "--do_predict"]
+    program.run(start, *given)
     assert set(read_json(tmp_path / "predictions.json")) == {row[0] for row in QUESTIONS}
     assert not (tmp_path / "eval_results.txt").exists()
-    unanswerable = finished("squad_2").data[1]
-    with pytest.raises(ValueError, match="has unanswerable questions, but the model has the head"):
-        program.run(f"--output_dir={program.out}", unanswerable, "--do_predict")
     ours, theirs = (read_json(path / "nbest_predictions.json") for path in (tmp_path, program.out))
     assert [entry["text"] for entry in ours["r1"]] == [entry["text"] for entry in theirs["r1"]]
-
-
-def test_the_threshold_of_the_evaluation_is_used_for_questions_without_answers(
-    finished, unknown, tmp_path
-):
-    program = finished("squad_2")
-    out = shutil.copytree(program.out, tmp_path / "out")
-    program.run(f"--output_dir={out}", unknown, "--do_predict")
-    for name in ("predictions.json", "nbest_predictions.json", "null_odds.json"):
-        assert (out / name).read_bytes() == (program.out / name).read_bytes()
-    lower = "--null_score_diff_threshold=-1e9"
-    program.run(f"--output_dir={out}", unknown, "--do_predict", lower)
-    assert set(read_json(out / "predictions.json").values()) == {""}
 
 
 @VERSIONS
@@ -128,37 +94,6 @@ def test_the_exported_models_compute_the_same_outputs(finished):
     assert set(found) == set(small)
     for name, value in found.items():
         np.testing.assert_allclose(small[name], value, atol=2e-5, err_msg=name)
-
-
-CHINESE = "老人们说，从前这条河比现在宽。后来量过一次，河没有变，是镇子变大了。"
-
-
-def test_chinese_uses_wordpieces_and_the_metrics_of_cmrc(finished, tmp_path):
-    program = finished("squad_1")
-    letters = sorted({*CHINESE, *"谁说河宽什么变大了？"})
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    qas = [
-        {
-            "id": f"c{number}",
-            "question": question,
-            "answers": [{"text": answer, "answer_start": CHINESE.find(answer)}],
-        }
-        for number, (question, answer) in enumerate([("谁说？", "老人们"), ("什么？", "镇子")])
-    ]
-    data = tmp_path / "cmrc.json"
-    data.write_text(json.dumps({"data": [{"paragraphs": [{"context": CHINESE, "qas": qas}]}]}))
-    common = [
-        *(program.model[0], f"--vocab_file={tmp_path}/vocab.txt", f"--predict_file={data}"),
-        *("--do_predict", "--max_seq_length=51", "--max_query_length=7"),
-        *(f"--output_dir={tmp_path}/out", "--num_workers=1"),
-    ]
-    training = [f"--train_file={data}", "--do_train", "--train_batch_size=1"]
-    result = program.call(*common, *training, "--num_train_epochs=1")
-    assert re.search(r"^average = .*\nexact_match = .*\nf1 = ", result.text)
-    assert set(read_json(tmp_path / "out" / "predictions.json")) == {"c0", "c1"}
-    result = program.call(*common, "--nomixed_segmentation")
-    assert re.search(r"^exact_match = .*\nf1 = .*$", result.text)
 
 
 def test_an_official_run_is_continued(finished, tmp_path):
