@@ -76,6 +76,14 @@ def test_text_that_is_not_read_causes_a_warning(tmp_path, header, parse, is_said
     assert ("there is text in 'title'" in caplog.text) == is_said
 
 
+def test_long_lines_and_files_are_read_in_blocks(tmp_path):
+    texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
+    (tmp_path / "long.txt").write_text("\n".join(texts))
+    blocks = list(reading.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
+    assert [text for block in blocks for _, text in block] == texts
+    assert [len(block) for block in blocks] == [1024, 978]
+
+
 def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:

@@ -88,6 +88,13 @@ def test_nothing_of_others_is_replaced(tmp_path, toy_tokenizer):
         albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer)
 
 
+def test_an_export_of_spans_leaves_room_for_the_question(saved, tmp_path):
+    said = r"max_seq_length=67 .*max_query_length=64 .* expected 68 or more"
+    with pytest.raises(ValueError, match=said):
+        albert_tf.export_saved_model(saved("spans"), str(tmp_path / "export"), max_seq_length=67)
+    assert not (tmp_path / "export").exists()
+
+
 def test_other_models_and_models_without_weights_are_refused(tmp_path):
     layer = tf_keras.layers.Dense(2)
     with pytest.raises(ValueError, match="Dense has no weights yet"):
