@@ -50,7 +50,7 @@ KINDS = {
     "token_classification": (AlbertForTokenClassification, {"num_labels": 3}, TAGS["labels"]),
     "multiple_choice": (AlbertForMultipleChoice, {}, None),
     "spans": (AlbertForSpans, {}, None),
-    "answerable_spans": (AlbertForAnswerableSpans, {"start_n_top": 7}, None),
+    "answerable_spans": (AlbertForAnswerableSpans, {"start_n_top": 5}, None),
     "fill_mask": (AlbertForPretraining, {"sentence_objective": "nsp"}, None),
     "sentence order": (AlbertForPretraining, {"sentence_objective": "sop"}, None),
     "masked words alone": (AlbertForPretraining, {"sentence_objective": "none"}, None),
