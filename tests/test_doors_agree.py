@@ -4,19 +4,14 @@ The doors are the programs' files, run_predict.py, the predictors, the exports a
 format. A model of each kind has dropout in its config, which must not act, and weights so large
 that its answers differ much. Its answers are compared with those that NumPy computes in float64 for
 one example at a time, without padding.
-
-`pytest -s tests/test_doors_agree.py -m "slow or not slow"` prints the largest difference for each
-door and model.
 """
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +20,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification, ops, race, squad, tasks, token_classification
+from albert_tf import classification, race, squad, tasks, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
@@ -33,13 +28,15 @@ from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.splits import Split
 from albert_tf.race.reading import parse_question
 from albert_tf.tokenization import FullTokenizer, find_words
-from tests.checkpoints import test_huggingface
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 from tests.numpy_albert import NumpyAlbert
 from tests.serving import test_tflite
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning"),
+]
 
 TOLERANCE = 1e-5
 CONFIG = AlbertConfig(
@@ -59,20 +56,6 @@ TEXTS = [*LINES, LINES[1][:30], LINES[0][:12], LINES[5][:5]]
 LABELS = ("no", "perhaps", "yes")
 TAGS = ("B-LOC", "I-LOC", "O")
 MOST_ANSWERS = 20  # n_best_size
-RUN_TRANSFORMERS = """
-import json, sys
-import numpy as np
-import torch
-import transformers
-
-folder = sys.argv[1]
-with open(f"{folder}/config.json") as stream:
-    (name,) = json.load(stream)["architectures"]
-model = getattr(transformers, name).from_pretrained(folder).eval()
-batch = {name: torch.tensor(value) for name, value in np.load(f"{folder}/in.npz").items()}
-with torch.no_grad():
-    np.savez(f"{folder}/out.npz", **model(**batch))
-"""
 Answers = dict[str, Any]  # name → strings or numbers
 
 
@@ -91,47 +74,25 @@ def random_weights(model: Any) -> dict[str, Any]:
     return weights
 
 
-class Kind(abc.ABC):
-    """A kind of model, with the forms that its answers have at each door."""
+class Kind:
+    """A kind of model, with the forms that its answers have at each door.
 
-    program: Any
-    task: str  # of a predictor
-    settings: ClassVar[dict[str, Any]]
-    rows: ClassVar[list[dict[str, Any]]]  # inputs of run_predict.py
+    Its methods return, besides, the settings of data that it writes (`write_data`), the outputs of
+    its head for the last layer, [B, S, H], and the pooled output (`head`), and the answers in
+    outputs [N, …] of the task (`answers`), in the files of `--do_predict` (`predicted`), in the
+    objects of run_predict.py and of predictors (`results`), and of a predictor (`ask`).
+    """
+
     extra_doors: tuple[str, ...] = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
-
-    @abc.abstractmethod
-    def write_data(self, folder: Path) -> dict[str, Any]:
-        """Writes the same examples for training, evaluation and prediction; returns settings."""
-
-    @abc.abstractmethod
-    def head(self, model: NumpyAlbert, x: Any, pooled: Any) -> Any:
-        """Returns the model's outputs for the last layer, [B, S, H], and the pooled output."""
 
     def outputs(self, task: Any, found: Any) -> dict[str, Any]:
         """Returns what the task collects from the outputs of its model."""
         return task.predictions(found)
 
-    @abc.abstractmethod
-    def answers(self, task: Any, split: Split, outputs: dict[str, Any]) -> Answers:
-        """Returns the answers in outputs [N, …]."""
-
-    @abc.abstractmethod
-    def predicted(self, folder: Path) -> Answers:
-        """Returns the answers in the files of `--do_predict`."""
-
     def evaluated(self, folder: Path) -> Answers:
         """Returns the answers in the files of `--do_eval`, other than metrics."""
         return {}
-
-    @abc.abstractmethod
-    def results(self, rows: list[dict[str, Any]]) -> Answers:
-        """Returns the answers in the objects of run_predict.py and of predictors."""
-
-    @abc.abstractmethod
-    def ask(self, predictor: Any) -> list[dict[str, Any]]:
-        """Returns the objects of a predictor for `rows`."""
 
 
 class Classifier(Kind):
@@ -477,9 +438,9 @@ def predicted_from(find_folder):
     def run(made, request):
         path = made.folder / "rows.jsonl"
         write_lines(path, made.kind.rows)
-        flags = [f"--input_file={path}", "--precision=float32", f"--top_k={MOST_ANSWERS}"]
-        predict = request.getfixturevalue("predict")
-        return made.kind.results(predict(f"--model_dir={find_folder(made)}", *flags))
+        flags = [f"--model_dir={find_folder(made)}", f"--input_file={path}"]
+        flags += ["--precision=float32", "--engine=tensorflow", f"--top_k={MOST_ANSWERS}"]
+        return made.kind.results(request.getfixturevalue("predict")(*flags))
 
     return run
 
@@ -519,35 +480,17 @@ def converted(made, request):
     return made.answers(made.kind.outputs(made.task, model(made.batch())))
 
 
-def run_transformers(made, request):
-    """Shows what transformers computes with the converted weights, where it is installed."""
-    python, folder = request.getfixturevalue("transformers_python"), made.hugging_face
-    batch = made.batch()
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    inputs = dict(zip(names, batch.values(), strict=True))
-    np.savez(folder / "in.npz", **{name: x.astype(np.int64) for name, x in inputs.items()})
-    test_huggingface.run(python, RUN_TRANSFORMERS, folder)
-    found = dict(np.load(folder / "out.npz"))
-    if "logits" not in found:
-        return made.answers(found)
-    is_there = batch["input_mask"].any(-1)  # False at options that a question does not have
-    found["logits"][~is_there] = ops.MASKED_SCORE
-    return made.answers(made.kind.outputs(made.task, found["logits"]))
-
-
 DOORS = {
     "--do_eval": evaluated,
     "--do_predict": predicted,
     "run_predict.py, run": predicted_from(lambda made: made.folder),
     "run_predict.py, export": predicted_from(lambda made: made.export),
-    "run_predict.py, --export_dir": predicted_from(lambda made: made.folder / "export"),
     "load_predictor, tensorflow": predictor_with("tensorflow"),
     "load_predictor, openvino": predictor_with("openvino"),
     "SavedModel, texts": served_texts,
     "SavedModel, tensors": served_tensors,
     "TFLite": run_tflite,
     "Hugging Face's format": converted,
-    "transformers": run_transformers,
 }
 OPTIONAL = {"SavedModel, texts", "TFLite"}
 
@@ -562,32 +505,17 @@ def difference(found, expected):
     return float(np.abs(found - expected).max())
 
 
-@pytest.fixture(scope="module", name="table")
-def print_table():
-    """(door, kind) → the largest difference; printed at the end, with `-s`."""
-    table: dict[tuple[str, str], float] = {}
-    yield table
-    rows = {"": [*KINDS]}
-    for door in DOORS:
-        rows[door] = [f"{table[door, x]:.1e}" if (door, x) in table else "–" for x in KINDS]
-    for name, row in rows.items():
-        sys.stdout.write(f"\n{name:34}" + "".join(f"{cell:>12}" for cell in row))
-    sys.stdout.write("\n")
-
-
 def cells():
     for name, kind in KINDS.items():
         for door in DOORS:
             if door not in OPTIONAL or door in kind.extra_doors:
-                marks = [] if name == "Classifier" else pytest.mark.ci
-                yield pytest.param(name, door, marks=marks, id=f"{name}-{door}")
+                yield pytest.param(name, door, id=f"{name}-{door}")
 
 
 @pytest.mark.parametrize(("kind", "door"), list(cells()))
-def test_a_door_gives_the_answers_of_numpy(kind, door, make, table, request):
+def test_a_door_gives_the_answers_of_numpy(kind, door, make, request):
     made = make(kind)
     found = DOORS[door](made, request)
     assert found
-    differences = {name: difference(value, made.expected[name]) for name, value in found.items()}
-    table[door, kind] = max(differences.values())
-    assert max(differences.values()) <= TOLERANCE, differences
+    for name, value in found.items():
+        assert difference(value, made.expected[name]) <= TOLERANCE, name

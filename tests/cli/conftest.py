@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from tests.cli.fine_tuning_programs import PROGRAMS, Program
 
 
-def finished(name):
-    """Returns a fixture: a program with a finished run."""
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory, config_file, toy_spm_model):
+    """A function that returns a program with a finished run."""
 
-    @pytest.fixture(scope="session", name=name)
-    def run(tmp_path_factory, config_file, toy_spm_model):
+    @functools.cache
+    def run(name):
         return Program(name, tmp_path_factory.mktemp(name), config_file, toy_spm_model)
 
     return run
 
 
-for _name in PROGRAMS:
-    globals()[_name] = finished(_name)
+@pytest.fixture(params=PROGRAMS)
+def program(request, finished):
+    """Each of the programs, finished."""
+    return finished(request.param)
+
+
+@pytest.fixture
+def classifier(finished):
+    return finished("classifier")
+
+
+@pytest.fixture
+def race(finished):
+    return finished("race")

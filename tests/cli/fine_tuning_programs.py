@@ -131,85 +131,64 @@ class Row:
 
     name: str
     write: Callable[[Path], list[str]]  # writes the data and returns the flags that name them
-    flags: tuple[str, ...]
-    phases: tuple[str, ...]
-    metrics: tuple[str, ...]  # of a checkpoint; the first one selects the best
-    files: frozenset[str]
-    assets: frozenset[str] = frozenset()  # beside an exported model
+    flags: str
+    phases: str
+    metrics: str  # of a checkpoint; the first one selects the best
+    files: str
+    assets: str = ""  # beside an exported model
     steps: tuple[int, ...] = (0, 2, 4, 5)
 
 
-ALL = ("--do_train", "--do_eval", "--do_predict")
-MODEL_FILES = {"albert_config.json", "run.json", "toy.model"}
-ALWAYS = {"eval_results.txt", "evaluations.jsonl", "metrics.jsonl", "run.json", "runs.jsonl"}
-ANSWERS = {"predictions.json", "nbest_predictions.json"}
+ALWAYS = "eval_results.txt evaluations.jsonl metrics.jsonl run.json runs.jsonl"
+MODEL_FILES = "albert_config.json run.json toy.model"
+ALL = "--do_train --do_eval --do_predict --train_step=5 --save_checkpoints_steps=2"
 SQUAD = Row(
     "run-squad",
     write_answerable,
-    (
-        *("--max_seq_length=53", "--max_query_length=17", "--doc_stride=13", "--num_workers=1"),
-        "--train_batch_size=3",
-    ),
-    ("--do_train", "--do_predict", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"),
-    ("f1", "exact_match"),
-    frozenset(ALWAYS | ANSWERS),
-    frozenset(MODEL_FILES),
+    "--max_seq_length=53 --max_query_length=17 --doc_stride=13 --num_workers=1"
+    " --train_batch_size=3",
+    "--do_train --do_predict --save_checkpoints_steps=2 --keep_checkpoint_max=0",
+    "f1 exact_match",
+    f"{ALWAYS} predictions.json nbest_predictions.json",
+    MODEL_FILES,
 )
 PROGRAMS = {
     "classifier": Row(
         "run-classifier",
         write_cola,
-        (
-            "--max_seq_length=17",
-            "--train_batch_size=5",
-            "--noexport_texts",
-            "--threshold_to_export=0.25",
-        ),
-        (*ALL, "--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"),
-        ("matthew_corr", "eval_accuracy", "eval_loss", "loss", "best"),
-        frozenset(
-            ALWAYS
-            | {"test_results.tsv", "submit_results.tsv", "CoLA.tsv", "dev_predictions.tsv"}
-            | {"best_trial.txt", "confusion_matrix.png", "training_curve.png"}
-        ),
-        frozenset(MODEL_FILES | {"labels.txt"}),
+        "--max_seq_length=17 --train_batch_size=5 --noexport_texts --threshold_to_export=0.25",
+        f"{ALL} --keep_checkpoint_max=0",
+        "matthew_corr eval_accuracy eval_loss loss best",
+        f"{ALWAYS} test_results.tsv submit_results.tsv CoLA.tsv dev_predictions.tsv best_trial.txt"
+        " confusion_matrix.png training_curve.png",
+        f"{MODEL_FILES} labels.txt",
     ),
     # int(5 / 3 · 3) = 5 steps of SQuAD 1.1, int(7 / 3 · 3) = 7 of 2.0: questions, not windows.
     "squad_1": SQUAD,
     "squad_2": dataclasses.replace(
         SQUAD,
         write=write_unanswerable_too,
-        metrics=("f1", "exact", "null_score_diff_threshold", "total"),
-        files=SQUAD.files | {"null_odds.json"},
-        assets=SQUAD.assets | {"null_odds_threshold.json"},
+        metrics="f1 exact null_score_diff_threshold total",
+        files=f"{SQUAD.files} null_odds.json",
+        assets=f"{SQUAD.assets} null_odds_threshold.json",
         steps=(0, 2, 4, 6, 7),
     ),
     "race": Row(
         "run-race",
         write_race,
-        (
-            *("--max_seq_length=53", "--max_qa_length=17", "--train_batch_size=5"),
-            "--warmup_step=1",
-        ),
-        ("--do_predict", "--train_step=5", "--save_checkpoints_steps=2", "--num_keep_checkpoint=0"),
-        (
-            "eval_accuracy",
-            "eval_accuracy_high",
-            "eval_accuracy_middle",
-            "eval_loss",
-            "loss",
-            "best",
-        ),
-        frozenset(ALWAYS | {"race_predictions.jsonl", "predict_results.txt"}),
+        "--max_seq_length=53 --max_qa_length=17 --train_batch_size=5 --warmup_step=1",
+        "--do_predict --train_step=5 --save_checkpoints_steps=2 --num_keep_checkpoint=0",
+        "eval_accuracy eval_accuracy_high eval_accuracy_middle eval_loss loss best",
+        f"{ALWAYS} race_predictions.jsonl predict_results.txt",
     ),
     "tagger": Row(
         "run-token-classification",
         write_conll,
-        ("--max_seq_length=17", "--train_batch_size=5"),
-        (*ALL, "--train_step=5", "--save_checkpoints_steps=2", "--keep_checkpoint_max=0"),
-        ("f1", "precision", "recall", "f1_LOC", "precision_LOC", "recall_LOC", "accuracy"),
-        frozenset(ALWAYS | {"dev_predictions.tsv", "test_predictions.tsv", "training_curve.png"}),
-        frozenset(MODEL_FILES | {"labels.txt"}),
+        "--max_seq_length=17 --train_batch_size=5",
+        f"{ALL} --keep_checkpoint_max=0",
+        "f1 precision recall f1_LOC precision_LOC recall_LOC accuracy",
+        f"{ALWAYS} dev_predictions.tsv test_predictions.tsv training_curve.png",
+        f"{MODEL_FILES} labels.txt",
     ),
 }
 
@@ -230,7 +209,7 @@ class Program:
 
     def run(self, *arguments, hooks=()):
         """Runs the program with its data and the tiny model; later flags replace earlier ones."""
-        given = [*self.row.flags, *self.model, *self.data, "--noplots", *self.training]
+        given = [*self.row.flags.split(), *self.model, *self.data, "--noplots", *self.training]
         return self.call(*given, *arguments, hooks=hooks)
 
     def call(self, *arguments, hooks=()):
@@ -245,7 +224,7 @@ class Program:
     @property
     def everything(self):
         """The flags of the finished run."""
-        return [f"--output_dir={self.out}", *self.row.phases]
+        return [f"--output_dir={self.out}", *self.row.phases.split()]
 
     def saved_model(self):
         """The folder of the exported model."""

@@ -1,4 +1,4 @@
-"""Descriptions of models, compared with the tables of the paper and with models in folders."""
+"""Descriptions of models: parameters as in the tables of the paper."""
 
 from __future__ import annotations
 
@@ -11,52 +11,26 @@ from albert_tf.cli.describe import Settings, run
 from albert_tf.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
-# Table 1 of the paper: layers, hidden size, million parameters. It has 60 and 235 million for
-# xlarge and xxlarge, which no way of counting their weights gives.
-ALBERT = {
-    "base": (12, 768, 12),
-    "large": (24, 1024, 18),
-    "xlarge": (24, 2048, 59),
-    "xxlarge": (12, 4096, 223),
-}
-BERT = {"base": 108, "large": 334}
-# Tables 3 and 4, million parameters of base: what is shared → embedding size → parameters.
-SHARED = {
-    "none": {64: 87, 128: 89, 256: 93, 768: 108},
-    "all": {64: 10, 128: 12, 256: 16, 768: 31},
-    "attention": {128: 64, 768: 83},
-    "ffn": {128: 38, 768: 57},
-}
+# Tables 1, 3 and 4 of the paper: model, what is shared, embedding size, million parameters. It has
+# 60 and 235 million for xlarge and xxlarge, which no way of counting their weights gives.
+PARAMETERS = [
+    *(("base", "all", 128, 12), ("large", "all", 128, 18)),
+    *(("xlarge", "all", 128, 59), ("xxlarge", "all", 128, 223)),
+    *(("base", "all", 64, 10), ("base", "all", 256, 16), ("base", "all", 768, 31)),
+    *(("base", "none", 64, 87), ("base", "none", 128, 89), ("base", "none", 256, 93)),
+    *(("base", "attention", 128, 64), ("base", "attention", 768, 83)),
+    *(("base", "ffn", 128, 38), ("base", "ffn", 768, 57)),
+    *(("base", "none", 768, 108), ("large", "none", 1024, 334)),  # BERT
+]
 
 
-def millions(config):
-    """Million parameters as the paper counts them: without the pooler if nothing is shared."""
-    is_shared = config.num_hidden_groups < config.num_hidden_layers or config.share != "groups"
-    pooler = 0 if is_shared else config.weights_by_part["pooler"]
-    return round((config.num_weights - pooler) / 1e6)
-
-
-@pytest.mark.parametrize("name", ALBERT)
-def test_the_models_of_the_paper_have_its_sizes(name):
-    layers, hidden, parameters = ALBERT[name]
-    config = AlbertConfig.from_json_file(f"albert_{name}")
-    assert (config.num_hidden_layers, config.hidden_size) == (layers, hidden)
-    assert (config.embedding_size, millions(config)) == (128, parameters)
-
-
-@pytest.mark.parametrize("name", BERT)
-def test_bert_is_an_albert_that_shares_nothing(name):
+@pytest.mark.parametrize(("name", "share", "size", "parameters"), PARAMETERS)
+def test_models_have_the_papers_numbers_of_parameters(name, share, size, parameters):
+    """Without the pooler if nothing is shared."""
     albert = AlbertConfig.from_json_file(f"albert_{name}")
-    config = dataclasses.replace(albert, embedding_size=albert.hidden_size, share="none")
-    assert millions(config) == BERT[name]
-
-
-@pytest.mark.parametrize("share", SHARED)
-def test_sharing_and_embedding_sizes_have_the_papers_parameters(share):
-    base = AlbertConfig.from_json_file("albert_base")
-    for size, parameters in SHARED[share].items():
-        config = dataclasses.replace(base, embedding_size=size, share=share)
-        assert millions(config) == parameters, size
+    config = dataclasses.replace(albert, embedding_size=size, share=share)
+    pooler = config.weights_by_part["pooler"] if share == "none" else 0
+    assert round((config.num_weights - pooler) / 1e6) == parameters
 
 
 def test_a_folder_a_checkpoint_and_a_config_are_described_alike(tmp_path):

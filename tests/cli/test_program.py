@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 import albert_tf
-from albert_tf.cli import program
-from albert_tf.settings import SettingsGroup
-from tests.conftest import ROOT
+from albert_tf import inference
+from albert_tf.cli import run_predict
+from albert_tf.data.records import count_records
+from tests.conftest import ROOT, TOY_TEXT
 
-# A root script of its own: its run does what its seed says.
+# A root script of its own: its run does what its flag says.
 SCRIPT = '''"""Does as it is told."""
 
 import dataclasses
@@ -48,25 +51,26 @@ if __name__ == "__main__":
 '''
 
 
+def run_python(*arguments):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.fixture(scope="module")
 def call(tmp_path_factory):
     path = tmp_path_factory.mktemp("script") / "obey.py"
     path.write_text(SCRIPT)
-
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, str(path), *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={"PYTHONPATH": str(ROOT)},
-        )
-
-    return run
+    return lambda *arguments: run_python(str(path), *arguments)
 
 
+@pytest.mark.ci
 def test_the_result_is_printed_and_the_log_goes_to_standard_error(call):
     done = call()
     assert (done.returncode, done.stdout) == (0, "31\n")
@@ -75,75 +79,61 @@ def test_the_result_is_printed_and_the_log_goes_to_standard_error(call):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("error", ["ValueError", "OSError", "ArithmeticError"])
-def test_errors_are_one_line_and_exit_with_status_1(call, error):
-    done = call(f"--error={error}")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "obey.py: what is wrong\n"
-
-
-def test_tracebacks_are_shown_on_request_and_for_bugs(call):
-    assert "Traceback" in call("--error=ValueError", "--verbosity=1").stderr
-    assert "Traceback" in call("--error=KeyError").stderr
-
-
 @pytest.mark.parametrize(
-    ("error", "status"), [("InterruptedRunError", 75), ("KeyboardInterrupt", 130)]
+    ("arguments", "status", "said"),
+    [
+        (["--error=ValueError"], 1, r"obey\.py: what is wrong\n"),
+        (["--error=ArithmeticError"], 1, r"obey\.py: what is wrong\n"),
+        (["--error=ValueError", "--verbosity=1"], 1, "(?s).*Traceback.*"),
+        (["--error=KeyError"], 1, "(?s).*Traceback.*"),
+        (["--error=InterruptedRunError"], 75, r"obey\.py: what is wrong\n"),
+        (["--error=KeyboardInterrupt"], 130, r"obey\.py: what is wrong\n"),
+        (["--eror=x"], 1, r"(?s).*flag 'eror'. Did you mean: error .*Pass --helpfull to see all.*"),
+        (["error"], 1, "(?s).*'error' is not a flag: flags start with --.*"),
+        (["--flagfile=no.flags"], 1, "(?s).*--flagfile: no.flags: no such file.*"),
+        (["--flagfile=none"], 1, "(?s).*none: neither a file nor a recipe of albert_tf, which.*"),
+    ],
 )
-def test_an_interrupted_run_exits_with_its_status(call, error, status):
-    done = call(f"--error={error}")
-    assert (done.returncode, done.stderr) == (status, "obey.py: what is wrong\n")
+def test_errors_have_a_line_and_an_exit_status(call, arguments, status, said):
+    done = call(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert re.fullmatch(said, done.stderr)
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(
-    ("argument", "reason"),
-    [
-        ("--eror=x", "Unknown command line flag 'eror'. Did you mean: error ?"),
-        ("error", "'error' is not a flag: flags start with --"),
-        ("--flagfile=no.flags", "--flagfile: no.flags: no such file"),
-        ("--flagfile=/dev/zero", "--flagfile: /dev/zero: expected a file, but this is a pipe or"),
-        ("--flagfile=none", "none: neither a file nor a recipe of albert_tf, which has"),
-    ],
-)
-def test_the_error_for_an_invalid_command_line_names_the_flag(call, argument, reason):
-    done = call(argument)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert reason in done.stderr
-    assert done.stderr.endswith("\nPass --helpfull to see all flags.\n")
-
-
-@pytest.mark.parametrize("flag", ["--help", "--helpfull"])
-def test_help_exits_with_status_0(call, flag):
-    done = call("--error=ValueError", flag)
+def test_help_and_version_exit_with_status_0(call):
+    done = call("--error=ValueError", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Does as it is told.\n\ntraining:\n  --error=STR\n")
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_closed_standard_output_is_no_error(stream, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["obey.py", "--help"])
-    monkeypatch.setattr(sys, stream, None)  # as Python has it after `>&-`
-    program.start(SettingsGroup, print, "Obeys.")
-    getattr(sys, stream).write("into nothing")
-    getattr(sys, stream).close()
-    assert "into nothing" not in "".join(capsys.readouterr())
-
-
-@pytest.mark.parametrize(
-    ("called", "shown"),
-    [
-        ("run_obey.py", "    python run_obey.py --error=x\n"),
-        ("albert obey", "    albert obey --error=x\n"),
-    ],
-)
-def test_help_has_the_name_under_which_the_program_is_called(called, shown, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [called, "--help"])
-    program.start(SettingsGroup, print, "Obeys.\n\n    python run_obey.py --error=x\n")
-    assert f"Obeys.\n\n{shown}" in capsys.readouterr().out
-
-
-def test_version_is_that_of_the_package(call):
     done = call("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"albert-tf2 {albert_tf.__version__}\n")
+
+
+def test_each_prediction_is_a_line_of_json_with_its_characters(monkeypatch, capsys):
+    results = [{"text": "你好"}, {"score": 0.5}]
+    monkeypatch.setattr(inference, "run", lambda settings: iter(results))
+    run_predict.run(inference.Settings(model_dir="model", text="x"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "你好" in lines[0]
+    assert list(map(json.loads, lines)) == results
+
+
+@pytest.mark.ci
+def test_text_becomes_records_and_a_missing_one_is_named_in_a_line(tmp_path, toy_spm_model):
+    (tmp_path / "text.txt").write_text(TOY_TEXT.replace(".\n", ".\n\n", 3))
+    given = [
+        *("create_pretraining_data.py", f"--input_file={tmp_path}/text.txt", "--dupe_factor=3"),
+        *(f"--output_file={tmp_path}/out/train@2", f"--spm_model_file={toy_spm_model}"),
+        *("--max_seq_length=37", "--max_predictions_per_seq=7", "--num_workers=1"),
+    ]
+    done = run_python(*given, "--num_logged_instances=2")
+    assert done.returncode == 0, done.stderr
+    names = ["train-00000-of-00002", "train-00001-of-00002"]
+    instances = sum(count_records(str(tmp_path / "out" / name)) for name in names)
+    assert done.stdout == f"{instances} instances in 2 files\n"
+    assert done.stderr.count("*** Example ***") == 2
+    done = run_python(*given, "--input_file=nowhere/*.txt")
+    assert done.returncode == 1
+    assert re.search(r"^create_pretraining_data\.py: .*nowhere", done.stderr, re.MULTILINE)
+    assert "Traceback" not in done.stderr

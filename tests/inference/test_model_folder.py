@@ -1,124 +1,119 @@
-"""Tests which task is determined from the folder of a model."""
+"""Which task, labels and settings a folder says that its model was trained for."""
 
 from __future__ import annotations
 
-import logging as python_logging
+import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification
 from albert_tf.checkpoints import huggingface
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.config import AlbertConfig
 from albert_tf.inference.model_folder import ModelFolder
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
-from tests.inference.conftest import write_folder
+from tests.inference.conftest import SIZE, write_folder
 
-SIZE = 12
+ONE_OUTPUT = {"output_weights": (1, SIZE), "output_bias": (1,)}
+THREE_OUTPUTS = {"output_weights": (3, SIZE), "output_bias": (3,)}
+
+
+@pytest.fixture
+def write(tmp_path, config_file, toy_spm_model):
+    """A function that writes a folder with heads and a record, and opens it."""
+
+    def write(heads, **record):
+        write_folder(tmp_path, config_file, toy_spm_model, heads, record or None)
+        return ModelFolder(str(tmp_path))
+
+    return write
 
 
 @pytest.mark.parametrize(
     ("heads", "task"),
     [
         ({}, "embeddings"),
-        ({"output_weights": (3, SIZE), "output_bias": (3,)}, "classification"),
+        (THREE_OUTPUTS, "classification"),
         ({"cls/squad/output_weights": (2, SIZE), "cls/squad/output_bias": (2,)}, "spans"),
         ({"start_logits/dense/kernel": (SIZE, 1)}, "answerable_spans"),
     ],
 )
-def test_without_a_record_the_head_determines_the_task(
-    tmp_path, config_file, toy_spm_model, heads, task
-):
-    write_folder(tmp_path, config_file, toy_spm_model, heads)
-    assert ModelFolder(str(tmp_path)).find_task() == task
+def test_without_a_record_the_head_determines_the_task(write, heads, task):
+    assert write(heads).find_task() == task
 
 
-@pytest.mark.parametrize(
-    ("recorded", "task"),
-    [("regression", "regression"), ("multiple_choice", "multiple_choice"), ("spans", None)],
-)
-def test_the_recorded_name_decides_if_the_checkpoint_has_its_head(
-    tmp_path, config_file, toy_spm_model, recorded, task
-):
-    heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
-    write_folder(tmp_path, config_file, toy_spm_model, heads)
-    RunFolder(str(tmp_path)).write_record(RunRecord(task={"name": recorded}))
-    found = ModelFolder(str(tmp_path))
-    if task is None:
-        with pytest.raises(ValueError, match="a head that several tasks have"):
-            found.find_task()
-    else:
-        assert found.find_task() == task
+@pytest.mark.parametrize("recorded", ["regression", "multiple_choice"])
+def test_the_recorded_task_decides_between_those_with_the_same_head(write, recorded):
+    assert write(ONE_OUTPUT, task={"name": recorded}).find_task() == recorded
 
 
-@pytest.mark.ci
-def test_the_programs_record_their_tasks(classifier_dir, regression_dir, answers_dir):
-    folders = map(str, (classifier_dir, regression_dir, answers_dir))
-    names = [RunFolder(folder).record.task_name for folder in folders]
-    assert names == ["classification", "regression", "answerable_spans"]
-
-
-def test_a_head_with_one_output_and_no_task_is_rejected(tmp_path, config_file, toy_spm_model):
-    heads = {"output_weights": (1, SIZE), "output_bias": (1,)}
-    found = ModelFolder(str(write_folder(tmp_path, config_file, toy_spm_model, heads)))
+@pytest.mark.parametrize("task", [{}, {"name": "spans"}])
+def test_a_head_with_one_output_needs_a_task(write, task):
+    found = write(ONE_OUTPUT, task=task)
     with pytest.raises(ValueError, match="pass the task, regression or multiple_choice"):
         found.find_task()
-    assert found.find_task("regression") == "regression"
 
 
-def test_a_task_without_its_head_is_rejected(pretrained_dir):
+def test_a_task_without_its_head_is_refused(write, pretrained_dir):
+    assert write(ONE_OUTPUT).find_task("regression") == "regression"
     found = ModelFolder(str(pretrained_dir))
     assert found.find_task("fill_mask") == "fill_mask"
+    assert found.possible_tasks() == ("embeddings", "fill_mask")
     with pytest.raises(ValueError, match=r"no head for the task spans: .* for no task"):
         found.find_task("spans")
-    with pytest.raises(ValueError, match="task='poetry': expected one of"):
-        found.find_task("poetry")
+    recorded = write(THREE_OUTPUTS, task={"name": "token_classification"})
+    with pytest.raises(ValueError, match="classification: it was fine-tuned for token_class"):
+        recorded.find_task("classification")
+
+
+def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(write):
+    folder = write(THREE_OUTPUTS).path
+    assert albert_tf.load_predictor(folder).labels == ("0", "1", "2")
+    write(THREE_OUTPUTS, task={"name": "classification", "labels": ["n", "y"]})
+    with pytest.raises(ValueError, match="lists 2 labels, and the model has 3 outputs"):
+        albert_tf.load_predictor(folder)
+
+
+def test_settings_of_the_training_are_those_of_the_predictor(write):
+    settings = {"max_seq_length": 17, "predict_batch_size": 3, "do_lower_case": False}
+    others = {"report_to": ["wandb"], "learning_rate": [1e-5, 2e-5]}  # need not be installed
+    found = write(THREE_OUTPUTS, settings=settings | others | {"use_pooled_output": False})
+    assert not albert_tf.from_pretrained(found.path)[0].use_pooled_output
+    assert albert_tf.from_pretrained(found.path, use_pooled_output=True)[0].use_pooled_output
+    classify = albert_tf.load_predictor(found.path)
+    assert (classify.max_seq_length, classify._batch_size) == (17, 3)
+    assert not classify.tokenizer.do_lower_case
+    given = albert_tf.load_predictor(found.path, max_seq_length=9, batch_size=2, do_lower_case=True)
+    assert (given.max_seq_length, given._batch_size) == (9, 2)
+    assert given.tokenizer.do_lower_case
+
+
+def test_labels_without_a_head_for_them_are_refused(pretrained_dir):
+    with pytest.raises(ValueError, match=r'num_labels=2: .* task="classification"'):
+        albert_tf.from_pretrained(str(pretrained_dir), num_labels=2)
 
 
 @pytest.mark.ci
-def test_the_folder_of_exports_is_that_of_the_newest(regression_dir):
-    (export,) = (regression_dir / "export").iterdir()
-    found = ModelFolder(str(export.parent))
-    assert (found.folder, found.find_task()) == (str(export), "regression")
-    ours, run = (albert_tf.from_pretrained(str(p))[0] for p in (export.parent, regression_dir))
-    for weight, expected in zip(ours.get_weights(), run.get_weights(), strict=True):
-        np.testing.assert_array_equal(weight, expected)
-
-
-def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(
-    tmp_path, config_file, toy_spm_model
-):
-    heads = {"output_weights": (3, SIZE), "output_bias": (3,)}
-    write_folder(tmp_path, config_file, toy_spm_model, heads)
-    assert albert_tf.load_predictor(str(tmp_path)).labels == ("0", "1", "2")
-    task = {"name": "classification", "labels": ["n", "y"]}
-    RunFolder(str(tmp_path)).write_record(RunRecord(task=task))
-    with pytest.raises(ValueError, match="lists 2 labels, and the model has 3 outputs"):
-        albert_tf.load_predictor(str(tmp_path))
-
-
-def test_settings_of_training_are_read(classifier_dir):
-    found = ModelFolder(str(classifier_dir))
-    names = ("max_seq_length", "use_pooled_output", "predict_batch_size", "learning_rate", "doc")
-    values = found.settings(names, classification.Settings)
-    assert values == {
-        "max_seq_length": 17,
-        "use_pooled_output": True,
-        "predict_batch_size": 8,
-        "learning_rate": 0.01,
-    }
+def test_an_export_answers_by_its_weights_and_its_graph_is_not_loaded(saved, tmp_path):
+    folder, parent = saved("regression"), tmp_path / "export"
+    export = albert_tf.export_saved_model(folder, str(parent))
+    with open(f"{export}/saved_model.pb", "wb") as stream:
+        stream.write(b"not a graph")
+    found = ModelFolder(str(parent))
+    assert (found.folder, found.find_task()) == (export, "regression")
+    pairs = [("The river", "A boat"), ("\U0001f600", "")]
+    wanted = albert_tf.load_predictor(folder)(pairs)
+    for place in (str(parent), export):
+        scores = [row["score"] for row in albert_tf.load_predictor(place)(pairs)]
+        np.testing.assert_allclose(scores, [row["score"] for row in wanted], atol=1e-6)
+    assert albert_tf.load_predictor(export, "embeddings")(pairs).shape == (2, SIZE)
 
 
 def write_without_pooler(folder, config_file, vocabulary, scope):
     """A folder by Hugging Face's converter, with the heads of a scope and no pooler."""
     config = AlbertConfig.from_json_file(str(config_file))
-    weights = random_weights(config) | random_arrays(
-        {"output_weights": (3, SIZE), "output_bias": (3,)}
-    )
+    weights = random_weights(config) | random_arrays(THREE_OUTPUTS)
     kept = ("bert/e", scope)
     weights = {name: 0.3 * x for name, x in weights.items() if name.startswith(kept)}
     huggingface.save_hugging_face(str(folder), weights, config, spm_model_file=vocabulary)
@@ -128,10 +123,9 @@ def write_without_pooler(folder, config_file, vocabulary, scope):
 def test_masked_words_and_means_need_no_pooler(tmp_path, config_file, toy_spm_model, caplog):
     folder, text = str(tmp_path), "the [MASK] is wide."
     write_without_pooler(tmp_path, config_file, toy_spm_model, "cls/predictions/")
-    with caplog.at_level(python_logging.WARNING, logger="absl"):
-        filled = albert_tf.load_predictor(folder, "fill_mask")(text)
+    filled = albert_tf.load_predictor(folder, "fill_mask")(text)
     assert "random" not in caplog.text
-    export = albert_tf.export_saved_model(folder, str(tmp_path / "export"))
+    export = albert_tf.export_saved_model(folder, os.path.join(folder, "export"))
     assert albert_tf.load_predictor(export, "fill_mask")(text) == filled
     _, tokenizer = albert_tf.from_pretrained(folder, "embeddings")
     served = tf.saved_model.load(export).signatures["serving_default"]
@@ -139,13 +133,12 @@ def test_masked_words_and_means_need_no_pooler(tmp_path, config_file, toy_spm_mo
     for pooling in ("mean", "mean_last_4"):
         expected = albert_tf.load_predictor(folder, "embeddings", pooling=pooling)(text)
         np.testing.assert_allclose(found[pooling][0], expected, atol=1e-5)
+    assert "pooled" not in found
     for place in (folder, export):
         with pytest.raises(ValueError, match=r"pooling='pooled' needs a pooler"):
             albert_tf.load_predictor(place, "embeddings", pooling="pooled")
-    assert "pooled" not in found
 
 
-@pytest.mark.ci
 def test_a_classifier_without_a_pooler_is_refused(tmp_path, config_file, toy_spm_model):
     write_without_pooler(tmp_path, config_file, toy_spm_model, "output_")
     with pytest.raises(ValueError, match="classification needs a pooler"):

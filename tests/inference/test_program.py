@@ -1,16 +1,14 @@
-"""Tests run_predict.py by its command line, within the test process."""
+"""run_predict.py by its command line, within the test process."""
 
 from __future__ import annotations
 
 import json
-import signal
 
 import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.inference import embeddings
-from tests.inference.conftest import CONTEXTS, QUESTIONS, TEXTS, write_folder
+from tests.inference.conftest import LONG, TEXTS, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -20,83 +18,65 @@ def texts_file(tmp_path_factory):
     return path
 
 
-def test_a_file_of_pairs_gets_the_scores_of_the_program(predict, regression_dir):
-    found = predict(f"--model_dir={regression_dir}", f"--input_file={regression_dir}/test.tsv")
-    assert [set(row) for row in found] == [{"line", "score"}] * len(TEXTS)
-    expected = np.loadtxt(regression_dir / "test_results.tsv")
-    np.testing.assert_allclose([row["score"] for row in found], expected, atol=1e-6)
+def test_each_line_of_a_file_gets_a_result_with_its_number(predict, saved, tmp_path):
+    pairs = [(text, TEXTS[0]) for text in TEXTS]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+    model = f"--model_dir={saved('regression')}"
+    found = predict(model, f"--input_file={tmp_path}/pairs.tsv", "--precision=float32")
+    expected = albert_tf.load_predictor(saved("regression"))(pairs)
+    assert [row["line"] for row in found] == [1, 2, 3, 4]
+    scores = [row["score"] for row in expected]
+    np.testing.assert_allclose([row["score"] for row in found], scores, atol=1e-6)
+    flags = [f"--text={text}" for text, _ in pairs] + [f"--text_b={b}" for _, b in pairs]
+    given = predict(model, "--precision=float32", *flags)
+    assert [set(row) for row in given] == [{"score"}] * 4
+    np.testing.assert_allclose([row["score"] for row in given], scores, atol=1e-6)
 
 
-@pytest.mark.ci
-def test_repeated_texts_get_a_result_each(predict, regression_dir):
-    model, pairs = f"--model_dir={regression_dir}", [("The river", "A boat"), ("It", "The sea")]
-    flags = [[f"--text={text}", f"--text_b={text_b}"] for text, text_b in pairs]
-    alone = [predict(model, *given)[0]["score"] for given in flags]
-    together = [row["score"] for row in predict(model, *flags[0], *flags[1])]
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-
-
-def test_a_question_gets_the_answer_of_the_program(predict, answers_dir):
-    expected = json.loads((answers_dir / "predictions.json").read_text())
-    name, number, question, _ = QUESTIONS[0]
+def test_a_question_and_its_context_or_options_are_given_by_flags(predict, saved):
+    context, question = "The river was wide.", "What was wide?"
     (found,) = predict(
-        f"--model_dir={answers_dir}", f"--question={question}", f"--context={CONTEXTS[number]}"
+        f"--model_dir={saved('spans')}", f"--question={question}", f"--context={context}"
     )
-    assert found["answer"] == expected[name]
+    assert found["answer"] in context
+    (found,) = predict(
+        f"--model_dir={saved('multiple_choice')}",
+        *(f"--context={context}", "--question=Is it _?", "--options=wide,old"),
+    )
+    assert found["answer"] == ["wide", "old"][found["prediction"]]
+    with pytest.raises(
+        ValueError, match="--text, --question, --context or --options: no key 'passage'"
+    ):
+        predict(f"--model_dir={saved('multiple_choice')}", f"--question={question}")
 
 
-def test_only_a_flag_that_was_passed_is_a_reason_for_the_precision(predict, classifier_dir, caplog):
+@pytest.mark.parametrize(("flag", "used"), [("auto", "float32"), ("bfloat16", "bfloat16")])
+def test_a_model_that_was_trained_in_float32_predicts_in_it(
+    predict, tmp_path, config_file, toy_spm_model, caplog, flag, used
+):
     caplog.set_level("INFO", logger="absl")
-    given = [f"--model_dir={classifier_dir}", "--text=The rain."]
-    for flags, is_flag in (([], False), (["--precision=float32"], True)):
-        caplog.clear()
-        predict(*given, *flags)
-        (said,) = (text for text in caplog.messages if text.startswith("device "))
-        assert ", float32: " in said
-        assert ("--precision" in said) == is_flag
+    record = {"settings": {"precision": "float32"}}
+    write_folder(tmp_path, config_file, toy_spm_model, record=record)
+    predict(f"--model_dir={tmp_path}", "--text=The rain.", f"--precision={flag}")
+    (said,) = (text for text in caplog.messages if text.startswith("device "))
+    assert f", {used}: " in said
 
 
-def test_texts_that_are_too_long_are_counted(predict, classifier_dir, tmp_path, caplog):
+def test_texts_that_are_too_long_are_counted(predict, saved, tmp_path, caplog):
     path = tmp_path / "texts.txt"
-    long = "The river carries the rain. " * 9
-    path.write_text("".join(f"{text}\n" for text in [long, "The rain.", long]))
-    predict(f"--model_dir={classifier_dir}", f"--input_file={path}")
+    path.write_text(f"{LONG}\nThe rain.\n{LONG}\n")
+    predict(f"--model_dir={saved('classification')}", f"--input_file={path}")
     said = [text for text in caplog.messages if "longer than" in text]
-    assert said == ["2 texts are longer than max_seq_length=17: only a part of each was read"]
-    caplog.clear()
-    predict(f"--model_dir={classifier_dir}", "--text=The rain.")
-    assert not [text for text in caplog.messages if "longer than" in text]
+    assert said == ["2 texts are longer than max_seq_length=90: only a part of each was read"]
 
 
-def test_the_checkpoint_is_logged_once(predict, classifier_dir, caplog):
-    caplog.set_level("INFO", logger="absl")
-    predict(f"--model_dir={classifier_dir}", "--text=The river")
-    assert caplog.text.count("contains several checkpoints") == 1
-
-
-def test_bad_rows_are_rejected(predict, pretrained_dir, tmp_path):
+def test_bad_rows_are_named_with_their_lines(predict, pretrained_dir, tmp_path):
     path = tmp_path / "masked.txt"
     path.write_bytes(b"The [MASK]\nnone\n\xff\n")
-    arguments = [f"--model_dir={pretrained_dir}", "--mask", f"--input_file={path}", "--top_k=2"]
     with pytest.raises(ValueError, match=r"txt, line 2: no \[MASK\] .*\n.*txt, line 3: not UTF-8"):
-        predict(*arguments)
+        predict(f"--model_dir={pretrained_dir}", "--mask", f"--input_file={path}")
 
 
-def test_embeddings_replace_neither_the_input_nor_the_model(predict, pretrained_dir, texts_file):
-    (vocabulary,) = pretrained_dir.glob("*.model")
-    before = vocabulary.read_bytes()
-    for path, flag in ((texts_file, "--input_file"), (vocabulary, "--model_dir")):
-        with pytest.raises(ValueError, match=f"--embeddings_file: .* is an input, {flag}"):
-            predict(
-                f"--model_dir={pretrained_dir}",
-                f"--input_file={texts_file}",
-                f"--embeddings_file={path}",
-            )
-    assert vocabulary.read_bytes() == before
-    assert len(texts_file.read_text().splitlines()) == len(TEXTS)
-
-
-@pytest.mark.ci
 def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",
@@ -104,44 +84,26 @@ def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, te
         "--precision=float32",
     ]
     printed = predict(*arguments)
-    array, lines = tmp_path / "texts.npy", tmp_path / "texts.jsonl"
+    array, lines = tmp_path / "new" / "texts.npy", tmp_path / "texts.jsonl"
     assert predict(*arguments, f"--embeddings_file={array}") == []
     assert predict(*arguments, f"--embeddings_file={lines}") == []
+    with pytest.raises(ValueError, match=r"--embeddings_file: .* is an input, --input"):
+        predict(*arguments, f"--embeddings_file={texts_file}")
     expected = albert_tf.load_predictor(str(pretrained_dir))(TEXTS)
     assert np.load(array).dtype == np.float32
-    for rows in (printed, [json.loads(line) for line in lines.read_text().splitlines()]):
-        np.testing.assert_array_equal(
-            np.float32([row["embedding"] for row in rows]), np.load(array)
-        )
     np.testing.assert_allclose(np.load(array), expected, atol=1e-6)
+    for rows in (printed, [json.loads(line) for line in lines.read_text().splitlines()]):
+        values = np.float32([row["embedding"] for row in rows])
+        np.testing.assert_array_equal(values, np.load(array))
 
 
-def test_no_temporary_file_of_embeddings_is_left_by_sigterm(
-    predict, pretrained_dir, texts_file, tmp_path, monkeypatch
-):
-    written = []
-
-    def stop(row):
-        written.extend(tmp_path.iterdir())
-        signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(embeddings, "as_json", stop)
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with pytest.raises(SystemExit, match="143"):
-        predict(
-            f"--model_dir={pretrained_dir}",
-            f"--input_file={texts_file}",
-            f"--embeddings_file={tmp_path / 'texts.jsonl'}",
-        )
-    signal.signal(signal.SIGTERM, before)
-    assert [path.suffix for path in written] == [".tmp"]
-    assert not list(tmp_path.iterdir())
-
-
-def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
+def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [f"--model_dir={pretrained_dir}", "--similarity", "--precision=float32"]
     (same,) = predict(*arguments, "--text=The river", "--text_b=the  RIVER")
-    assert same["similarity"] == pytest.approx(1)
+    assert same == {"similarity": pytest.approx(1)}
+    (tmp_path / "pairs.tsv").write_text("The river\tthe RIVER\n")
+    (same,) = predict(*arguments, f"--input_file={tmp_path}/pairs.tsv")
+    assert same == {"line": 1, "similarity": pytest.approx(1)}
     found = predict(*arguments, f"--text={TEXTS[1]}", f"--input_file={texts_file}", "--top_k=3")
     assert found[0] == {"line": 2, "similarity": pytest.approx(1), "text": TEXTS[1]}
     scores = [row["similarity"] for row in found]
@@ -149,20 +111,3 @@ def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file):
     assert len(scores) == 3
     with pytest.raises(ValueError, match=r"texts\.txt, line 1: expected two texts"):
         predict(*arguments, f"--input_file={texts_file}")
-
-
-def test_options_are_separated_by_commas(
-    predict, pretrained_dir, tmp_path, config_file, toy_spm_model
-):
-    heads = {"output_weights": (1, 12), "output_bias": (1,)}
-    write_folder(tmp_path, config_file, toy_spm_model, heads)
-    arguments = ["--task=multiple_choice", "--context=The river.", "--question=Is it _?"]
-    (found,) = predict(f"--model_dir={tmp_path}", *arguments, "--options=wide,old")
-    assert found["answer"] == ["wide", "old"][found["prediction"]]
-    with pytest.raises(ValueError, match="no head for the task multiple_choice"):
-        predict(
-            f"--model_dir={pretrained_dir}",
-            "--task=multiple_choice",
-            "--options=a,b",
-            "--context=c",
-        )

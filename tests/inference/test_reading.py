@@ -1,4 +1,4 @@
-"""Tests that rows of files and pipes are parsed or reported."""
+"""Inputs of run_predict.py: rows of files and pipes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from albert_tf.race.reading import parse_choice
 from albert_tf.squad.reading import parse_question
 from albert_tf.token_classification.reading import parse_words
 
+CHOICE = {"passage": "p", "question": "q", "options": ["a", "b"]}
+
 
 def read(path, form, parse=parse_pair):
-    blocks = list(reading.read_blocks(str(path), form, parse))
-    return [row for block in blocks for row in block]
+    return [row for block in reading.read_blocks(str(path), form, parse) for row in block]
 
 
 @pytest.mark.parametrize(
@@ -35,61 +36,50 @@ def read(path, form, parse=parse_pair):
     ],
 )
 def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
-    path = tmp_path / "inputs"
-    path.write_bytes(content.encode())
-    assert read(path, form) == pairs
+    (tmp_path / "inputs").write_bytes(content.encode())
+    assert read(tmp_path / "inputs", form) == pairs
 
 
 @pytest.mark.parametrize(
-    ("form", "content", "message"),
+    ("form", "content", "said"),
     [
-        ("txt", b"a\nb\xff\n", "line 2: not UTF-8: byte 0xff"),
-        ("csv", b"text\na\n\xe4\n", "line 3: not UTF-8: byte 0xe4"),
-        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: expected a JSON object"),
-        ("jsonl", b"[1]\n", "line 1: a JSON array, expected one JSON object per line"),
-        ("jsonl", b"1\n", "line 1: expected a JSON object or string"),
-        ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
-        ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
-        ("jsonl", b'{"text": "\\ud800"}\n', "a lone surrogate"),
-        ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
-        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
-        ("tsv", b"text\na\tb\n", "line 2: expected 1 columns, as in the header, got 2"),
-        ("csv", b"text,text_b\na,b,c\n", "line 2: expected 2 columns, as in the header, got 3"),
+        ("txt", b"a\nb\xff\n", "inputs, line 2: not UTF-8: byte 0xff"),
         ("txt", b"a\nb\tc\td\n", "line 2: expected 2 or fewer columns, got 3"),
         ("txt", b"", "contains no input"),
+        ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
         ("csv", b'text\n"a\n', r"inputs, line 2: not comma-separated values"),
+        ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: expected a JSON object"),
+        ("jsonl", b"[1]\n", "line 1: a JSON array, expected one JSON object per line"),
+        ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
+        ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
+        ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
     ],
 )
-def test_bad_rows_are_reported(tmp_path, form, content, message):
-    path = tmp_path / "inputs"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read(path, form)
+def test_bad_rows_are_named_with_their_lines(tmp_path, form, content, said):
+    (tmp_path / "inputs").write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path / "inputs", form)
 
 
 @pytest.mark.parametrize(
-    ("content", "is_said"),
+    ("header", "parse", "is_said"),
     [
-        ("text,title\nIt rains.,A wet day\n", True),
-        ("text,text_b\nIt rains.,A wet day\n", False),
-        ("text,label\nIt rains.,a wet day\n", False),
-        ("text,source\nIt rains.,web\n", False),
+        ("text,title", parse_pair, True),
+        ("text,text_b", parse_pair, False),
+        ("text,label", parse_pair, False),
+        ("text,title", parse_text, False),
     ],
 )
-def test_text_that_is_not_read_causes_a_warning(tmp_path, content, is_said, caplog):
-    (tmp_path / "a.csv").write_text(content)
-    assert len(read(tmp_path / "a.csv", "csv")) == 1
+def test_text_that_is_not_read_causes_a_warning(tmp_path, header, parse, is_said, caplog):
+    (tmp_path / "a.csv").write_text(f"{header}\nIt rains.,A wet day\n")
+    assert len(read(tmp_path / "a.csv", "csv", parse)) == 1
     assert ("there is text in 'title'" in caplog.text) == is_said
-    caplog.clear()
-    read(tmp_path / "a.csv", "csv", parse_text)
-    assert not caplog.text
 
 
 def test_long_lines_and_files_are_read_in_blocks(tmp_path):
-    path = tmp_path / "long.txt"
     texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
-    path.write_text("\n".join(texts))
-    blocks = list(reading.read_blocks(str(path), "txt", parse_text))
+    (tmp_path / "long.txt").write_text("\n".join(texts))
+    blocks = list(reading.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
     assert [text for block in blocks for _, text in block] == texts
     assert [len(block) for block in blocks] == [1024, 978]
 
@@ -107,26 +97,31 @@ def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
         assert list(blocks) == [[(4, "last")]]
 
 
-def test_bad_rows_of_a_pipe_are_reported(monkeypatch):
+def test_rows_of_a_pipe_before_a_bad_one_are_answered(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
     monkeypatch.setattr(reading.sys, "stdin", stream)
     blocks = reading.read_blocks("-", "txt", parse_text)
-    assert next(blocks) == [(1, "a")]  # the rows before are yielded
+    assert next(blocks) == [(1, "a")]
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         next(blocks)
 
 
-def test_inputs_are_texts_tokens_questions_or_choices():
-    choice = {"passage": "p", "question": "q", "options": ["a", "b"], "label": "unknown"}
-    assert parse_words({"text": "a b"}) == "a b"
-    assert parse_words({"tokens": ["a", "b"]}) == ["a", "b"]
-    assert parse_question({"question": "q", "context": "c"}) == ("q", "c")
-    assert parse_question(["q", "c"]) == ("q", "c")
-    assert parse_choice(choice).options == ("a", "b")
+@pytest.mark.parametrize(
+    ("parse", "row", "parsed"),
+    [
+        (parse_words, {"text": "a b"}, "a b"),
+        (parse_words, {"tokens": ["a", "b"]}, ["a", "b"]),
+        (parse_question, {"question": "q", "context": "c"}, ("q", "c")),
+        (parse_question, ["q", "c"], ("q", "c")),
+        (parse_choice, CHOICE | {"label": "unknown"}, parse_choice(CHOICE)),
+    ],
+)
+def test_rows_of_other_tasks_are_tokens_questions_or_choices(parse, row, parsed):
+    assert parse(row) == parsed
 
 
 @pytest.mark.parametrize(
-    ("parse", "row", "problem"),
+    ("parse", "row", "said"),
     [
         (parse_words, {"tokens": "a"}, "'tokens': expected a list"),
         (parse_words, {"tokens": [5]}, "a token is 5, expected text"),
@@ -138,6 +133,6 @@ def test_inputs_are_texts_tokens_questions_or_choices():
         (parse_choice, ["p", "q"], "a JSON object"),
     ],
 )
-def test_rows_that_are_no_input_are_refused(parse, row, problem):
-    with pytest.raises(BadRowError, match=problem):
+def test_rows_that_are_no_input_are_refused(parse, row, said):
+    with pytest.raises(BadRowError, match=said):
         parse(row)

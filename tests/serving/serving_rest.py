@@ -1,8 +1,7 @@
 """Calls signatures of a SavedModel as TensorFlow Serving's REST interface does.
 
-After https://www.tensorflow.org/tfx/serving/api_rest: rows (`instances`) or columns (`inputs`), by
-name or, where there is only one, without; strings as text or `{"b64": …}`. Numbers come back as
-numbers, strings as text, and outputs whose names end in `_bytes` as `{"b64": …}`.
+After https://www.tensorflow.org/tfx/serving/api_rest: rows (`instances`) or columns (`inputs`) by
+name; strings as text or `{"b64": …}`. Numbers come back as numbers, strings as text.
 """
 
 from __future__ import annotations
@@ -16,45 +15,30 @@ import threading
 import numpy as np
 import tensorflow as tf
 
-DEFAULT_SIGNATURE = "serving_default"
-
 
 def respond(signatures, body):
     """Returns the JSON response to a request; raises ValueError for status 400."""
     request = json.loads(body)
-    name = request.get("signature_name", DEFAULT_SIGNATURE)
-    if name not in signatures:
-        raise ValueError(f'Serving signature name: "{name}" not found in signature def')
+    if request["signature_name"] not in signatures:
+        raise ValueError(f'Serving signature name: "{request["signature_name"]}" not found')
     if ("instances" in request) == ("inputs" in request):
         raise ValueError("Missing 'inputs' or 'instances' key")
-    specs = signatures[name].structured_input_signature[1]
-    by_rows = "instances" in request
-    columns = columns_of_rows(request["instances"]) if by_rows else request["inputs"]
-    if not is_object(columns):
-        if len(specs) != 1:
-            raise ValueError(f"named inputs were expected: {sorted(specs)}")
-        columns = {next(iter(specs)): columns}
+    signature = signatures[request["signature_name"]]
+    specs = signature.structured_input_signature[1]
+    columns = request.get("inputs") or columns_of_rows(request["instances"])
     if columns.keys() != specs.keys():
         raise ValueError(f"inputs {sorted(columns)}: the signature has {sorted(specs)}")
-    outputs = signatures[name](
-        **{key: tf.constant(decoded(columns[key]), spec.dtype) for key, spec in specs.items()}
+    found = signature(
+        **{name: tf.constant(decoded(columns[name]), spec.dtype) for name, spec in specs.items()}
     )
-    found = {key: encoded(key, value.numpy()) for key, value in outputs.items()}
-    if not by_rows:
-        return {"outputs": found if len(found) > 1 else next(iter(found.values()))}
-    if any(not value.shape.rank for value in outputs.values()):
-        raise ValueError("Tensor has no batch dimension: ask by columns")
-    rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
-    return {"predictions": [row if len(row) > 1 else next(iter(row.values())) for row in rows]}
-
-
-def is_object(value):
-    return isinstance(value, dict) and value.keys() != {"b64"}
+    outputs = {name: encoded(value.numpy()) for name, value in found.items()}
+    if "inputs" in request:
+        return {"outputs": outputs}
+    rows = zip(*outputs.values(), strict=True)
+    return {"predictions": [dict(zip(outputs, values, strict=True)) for values in rows]}
 
 
 def columns_of_rows(rows):
-    if not is_object(rows[0]):
-        return rows
     if any(row.keys() != rows[0].keys() for row in rows):
         raise ValueError("all rows must have the same keys")
     return {key: [row[key] for row in rows] for key in rows[0]}
@@ -66,14 +50,10 @@ def decoded(value):
     return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value
 
 
-def encoded(name, value):
+def encoded(value):
     if value.dtype != np.dtype(object):
         return value.tolist()
-    if value.ndim:
-        return [encoded(name, np.array(item, object)) for item in value]
-    if name.endswith("_bytes"):
-        return {"b64": base64.b64encode(value.item()).decode()}
-    return value.item().decode()
+    return [item.decode() for item in value]
 
 
 @contextlib.contextmanager
