@@ -136,7 +136,7 @@ def flip(place, byte):
         (FILE[:-5], "bad, record 5: the file ends early"),
         (FILE[:-112], "bad, record 5: the file ends early"),
         (FILE[:-115], "bad, record 4: the file ends early"),
-        (gzip.compress(FILE)[:-15], r"bad, record \d: the file ends early"),
+        (gzip.compress(FILE, mtime=0)[:-15], r"bad, record \d: the file ends early"),
         (flip(2, 0), "bad, record 3: the checksum of its length"),
         (flip(2, 20), "bad, record 3: its content is damaged"),
         (flip(2, -1), "bad, record 3: its content is damaged"),
