@@ -76,7 +76,7 @@ def test_any_number_of_labels_are_those_of_more_than_a_half(saved):
 @pytest.fixture
 def answer(saved, tmp_path):
     run = RunFolder(str(shutil.copytree(saved("answerable_spans"), tmp_path / "answers")))
-    windows = {"doc_stride": 7, "max_query_length": 9}
+    windows = {"doc_stride": 7, "max_query_length": 9, "start_n_top": 7}
     settings = {**run.record.settings, **windows, "max_seq_length": 32}
     run.write_record(dataclasses.replace(run.record, settings=settings))
     return albert_tf.load_predictor(run.path, top_k=2)
