@@ -22,12 +22,12 @@ from albert_tf.classification.tasks import (
     CUSTOM_TASK,
     MICRO_F1,
     ClassificationTask,
-    Column,
     Columns,
     Source,
 )
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.rows import Column
 from albert_tf.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from albert_tf import files
+from albert_tf.finetuning.rows import Column
 from albert_tf.suggestions import did_you_mean
 
 ACCURACY = "eval_accuracy"
@@ -22,7 +23,6 @@ ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("contradiction", "entailment", "neutral")
 
 MICRO_F1 = "micro_f1"
-Column = int | str
 JsonRow = dict[str, Any]
 
 
