@@ -35,9 +35,9 @@ from albert_tf.classification import Settings
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import ClassificationTask, find_task
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.serving import saved_model
-from albert_tf.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
 CONFIGS = "configs/albert_tiny_zh.json,configs/albert_base_zh.json"

@@ -15,9 +15,9 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     classify albert_base 64x128             the whole step of fine-tuning: AdamW
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
-    attention albert_base 32x512 plain      the same by the operation of `ops.py`
+    attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
-"plain" applies to every task, and means that no kernel of `kernels_xla.py` is used; "plain:gelu"
+"plain" applies to every task, and means that no kernel of `model/kernels.py` is used; "plain:gelu"
 leaves out a single one.
 """
 
@@ -43,15 +43,16 @@ from lowering import lower, variables_of
 from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
-from albert_tf import classification, files, included, ops
-from albert_tf.acceleration import Op
+from albert_tf import classification, files
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import training_steps
-from albert_tf.config import AlbertConfig
-from albert_tf.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model import ops
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision
 
@@ -139,7 +140,7 @@ class Name:
     def read_config(self) -> AlbertConfig:
         """Returns the config, with dropout."""
         rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
-        config = AlbertConfig.from_json_file(included.config_file(self.config))
+        config = AlbertConfig.from_json_file(config_file(self.config))
         return dataclasses.replace(config, **rates)
 
 

@@ -20,7 +20,7 @@ import worker_keras
 from lowering import each_once, lower, lower_step
 
 from albert_tf.cli import training_steps
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.training import precision
 from albert_tf.training.step import TrainStep
 

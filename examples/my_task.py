@@ -18,8 +18,8 @@ from albert_tf.finetuning.rows import BadRowError, text_cell
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.heads import AlbertForClassification
 from albert_tf.inference import reading
+from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import MODEL, REQUIRED, redefined, setting
 
 

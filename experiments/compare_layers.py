@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import albert_tf
-from albert_tf import costs, files
+from albert_tf import files
 from albert_tf.cli import program
-from albert_tf.config import AlbertConfig
+from albert_tf.model import costs
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.tasks import EMBEDDINGS
-from albert_tf.tokenization import Tokenizer
 
 Numbers = NDArray[np.float64]
 

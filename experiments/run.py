@@ -142,7 +142,7 @@ def train(
 
 def count_parameters(config: dict[str, Any]) -> int:
     """Returns the number of parameters of the encoder."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
 
     return AlbertConfig.from_dict(config).num_weights
 
@@ -155,7 +155,7 @@ def speed_of(model_dir: str) -> float:
 
 def make_judge(config: dict[str, Any], table: Table, objective: str) -> PretrainingTask:
     """Returns the pre-training task of a model, to evaluate it on any records."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
     from albert_tf.pretraining.task import PretrainingTask
 
     lengths = table.max_seq_length, table.max_predictions_per_seq

@@ -14,9 +14,10 @@ import pytest
 import tensorflow as tf
 from lowering import lower_step
 
-from albert_tf import classification, config, race, squad, token_classification
+from albert_tf import classification, race, squad, token_classification
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
+from albert_tf.model import config
 from albert_tf.race.task import MultipleChoice
 from albert_tf.squad.task import QuestionAnswering
 from albert_tf.token_classification.tags import Tags

@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 from lowering import lower, lower_step, variables_of
 
-from albert_tf import config
 from albert_tf.cli import check_device, training_steps
+from albert_tf.model import config
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT

@@ -24,10 +24,10 @@ from albert_tf import classification, race, squad, tasks, token_classification
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.splits import Split
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer, find_words
 from albert_tf.race.reading import parse_question
-from albert_tf.tokenization import FullTokenizer, find_words
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 from tests.numpy_albert import NumpyAlbert

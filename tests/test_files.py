@@ -14,12 +14,12 @@ from fsspec.registry import known_implementations
 from albert_tf import files
 from albert_tf.classification import custom
 from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
+from albert_tf.model.config import AlbertConfig
 from tests.file_events import folders_at_each_event
 
 

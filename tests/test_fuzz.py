@@ -35,13 +35,14 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus, tfrecord
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning.texts import parse_pair
-from albert_tf.huggingface_tokenizer import load_tokenizer
 from albert_tf.inference import reading
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import load_tokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.race.reading import read_questions, read_race
@@ -49,7 +50,6 @@ from albert_tf.squad.reading import read_squad
 from albert_tf.token_classification import Settings as TokenSettings
 from albert_tf.token_classification import task as tokens
 from albert_tf.token_classification.reading import read_sentences
-from albert_tf.tokenization import FullTokenizer
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records

@@ -27,7 +27,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 def read_tokenizer(path):
     (path / "tokenizer.json").write_text("{}")
-    importlib.import_module("albert_tf.huggingface_tokenizer").load_tokenizer(
+    importlib.import_module("albert_tf.model.huggingface_tokenizer").load_tokenizer(
         str(path / "tokenizer.json")
     )
 

@@ -28,8 +28,7 @@ from albert_tf.checkpoints.names import (
     name_map,
     unwrap,
 )
-from albert_tf.config import AlbertConfig
-from albert_tf.sharing import GROUPS
+from albert_tf.model.config import GROUPS, AlbertConfig
 
 Shape = tuple[int, ...]
 

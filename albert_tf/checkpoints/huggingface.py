@@ -18,9 +18,9 @@ from albert_tf import files
 from albert_tf.checkpoints import huggingface_tasks
 from albert_tf.checkpoints.families import check_google_layout, group_obstacles
 from albert_tf.checkpoints.names import PROJECTION, name_map
-from albert_tf.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
-from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
+from albert_tf.model.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"

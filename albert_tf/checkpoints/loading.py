@@ -30,8 +30,8 @@ from albert_tf.checkpoints.names import (
     is_encoder,
     part_of,
 )
-from albert_tf.config import AlbertConfig
-from albert_tf.sentence_objectives import SCOPE
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import SCOPE
 
 _COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from albert_tf.optimizers import OPTIMIZERS
-from albert_tf.sentence_objectives import SCOPE
+from albert_tf.model.objectives import SCOPE
+from albert_tf.model.optimizers import OPTIMIZERS
 
 BEST = "model.ckpt-best"  # the best checkpoint of a run
 NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step

@@ -13,21 +13,21 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import included, tasks
+from albert_tf import tasks
 from albert_tf.checkpoints import families, finding, run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import part_of
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
-from albert_tf.huggingface_tokenizer import (
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.huggingface_tokenizer import (
     TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
-from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP
+from albert_tf.model.objectives import NONE, OBJECTIVES, SOP
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tasks import TaskSpec
-from albert_tf.tokenization import Tokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
@@ -76,7 +76,7 @@ class ModelSource:
             FileNotFoundError, ValueError: see `finding.find_config`.
         """
         if self._config_file:
-            return included.config_file(self._config_file)
+            return config_file(self._config_file)
         return finding.find_config(self.folder)
 
     @functools.cached_property

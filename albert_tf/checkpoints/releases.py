@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.data import tfrecord
-from albert_tf.suggestions import closest
+from albert_tf.settings import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"

@@ -32,7 +32,7 @@ from albert_tf.checkpoints import huggingface_tasks, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.names import BEST, INTERRUPTED, NUMBERED
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.model.config import AlbertConfig, is_hugging_face
 
 CONFIG_FILE = "albert_config.json"
 EVALUATIONS_FILE = "evaluations.jsonl"

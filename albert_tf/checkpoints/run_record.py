@@ -22,8 +22,8 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
-from albert_tf.tokenization import Tokenizer
 from albert_tf.version import __version__
 
 FILE = "run.json"

@@ -19,8 +19,8 @@ import tokenizers
 from absl import logging
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from albert_tf import tokenization
-from albert_tf.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
+from albert_tf.model import tokenization
+from albert_tf.model.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
 
 _UNIGRAM = 1  # SentencePiece's model type
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"

@@ -17,7 +17,7 @@ from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row, RowReports, ShortRowError
 from albert_tf.finetuning.texts import TEXT_A, TEXT_B
-from albert_tf.tokenization import find_words
+from albert_tf.model.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {

@@ -27,22 +27,22 @@ from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import ClassificationTask
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.finetuning.text_task import TrainedModel
-from albert_tf.heads import (
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import (
     AlbertForClassification,
     classification_losses,
     multi_label_losses,
     regression_losses,
 )
+from albert_tf.model.tokenization import Tokenizer, truncated_lengths
 from albert_tf.serving.graph_batches import text_signatures
 from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer, truncated_lengths
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 1

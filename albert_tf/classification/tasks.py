@@ -14,7 +14,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning.rows import Column
-from albert_tf.suggestions import did_you_mean
+from albert_tf.settings import did_you_mean
 
 ACCURACY = "eval_accuracy"
 BINARY = ("0", "1")

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf import included
-from albert_tf.config import AlbertConfig
-from albert_tf.costs import StepShape, step_flops
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.costs import StepShape, step_flops
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.version import __version__
@@ -59,7 +58,7 @@ Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the r
 def read_config(name: str, dropout: float = 0.0) -> AlbertConfig:
     """Returns a config of this package with a dropout rate."""
     rates: Any = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = AlbertConfig.from_json_file(included.config_file(name))
+    config = AlbertConfig.from_json_file(config_file(name))
     return dataclasses.replace(config, **rates)
 
 
@@ -166,7 +165,7 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     """Compares loss and gradient with those of plain operations in float32 on the CPU."""
     import tensorflow as tf
 
-    from albert_tf import acceleration
+    from albert_tf.model import ops
 
     strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
     cpu = find_strategy("cpu")
@@ -178,7 +177,7 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
         expected = Training(cpu, config)
         here = Training(strategy, config, SMALL_BATCH, precision)
         here.model.set_weights(expected.model.get_weights())
-        with acceleration.plain():
+        with ops.plain():
             expected_loss = expected.step()
         loss = relative_error([here.step()], [expected_loss])
         gradient = relative_error(here.gradient(), expected.gradient())

@@ -34,14 +34,14 @@ from albert_tf import files, tasks
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
-from albert_tf.sentence_objectives import SCOPE, SOP
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
+from albert_tf.model.objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.pretrained import ModelSource
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.model.modeling import AlbertForPretraining
 
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
@@ -158,7 +158,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         FileNotFoundError: there is no config file, and the conversion needs one.
         ValueError: there are several config files, or the config is invalid.
     """
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.model.modeling import AlbertForPretraining
 
     if source.recognized.refusal:
         return None
@@ -242,7 +242,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     """Writes the output under a temporary name, and renames it."""
     from albert_tf.checkpoints import loading
     from albert_tf.checkpoints.names import by_name, is_encoder
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.model.modeling import AlbertForPretraining
 
     if settings.output_format == "tf_hub" and "pooler" not in source.parts:
         raise ValueError(

@@ -15,11 +15,12 @@ import os
 from collections.abc import Iterator
 from typing import ClassVar
 
-from albert_tf import costs, files, included
+from albert_tf import files
 from albert_tf.checkpoints import finding
-from albert_tf.config import AlbertConfig
-from albert_tf.costs import StepShape
 from albert_tf.data.settings import MaskingSettings, SequenceSettings
+from albert_tf.model import costs
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.costs import StepShape
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, TrainingSettings
 
@@ -78,7 +79,7 @@ def find_config(model: str) -> str:
     except FileNotFoundError:
         if files.exists(model):
             raise
-        return included.config_file(model)
+        return config_file(model)
 
 
 def _headline(model: str, config: AlbertConfig) -> str:

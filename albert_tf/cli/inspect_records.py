@@ -25,10 +25,10 @@ from albert_tf.cli import program
 from albert_tf.data import records
 from albert_tf.data.settings import InputSettings
 from albert_tf.data.tfrecord import decode_example
-from albert_tf.huggingface_tokenizer import load_tokenizer as load
-from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP, SentenceObjective
+from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
+from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
+from albert_tf.model.tokenization import SPIECE_UNDERLINE, Tokenizer
 from albert_tf.settings import setting
-from albert_tf.tokenization import SPIECE_UNDERLINE, Tokenizer
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 PLOT_ENDINGS = (".png", ".pdf", ".svg")

@@ -16,7 +16,7 @@ from types import ModuleType
 from albert_tf import tasks
 from albert_tf.cli import program
 from albert_tf.finetuning.program import run_task
-from albert_tf.suggestions import did_you_mean
+from albert_tf.settings import did_you_mean
 from albert_tf.version import __version__
 
 

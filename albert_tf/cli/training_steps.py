@@ -9,8 +9,8 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import optimization
-from albert_tf.config import AlbertConfig
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.step import StepOptions, TrainStep
 

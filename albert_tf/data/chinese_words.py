@@ -26,7 +26,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.tokenization import SPIECE_UNDERLINE, BasicTokenizer, Tokenizer
+from albert_tf.model.tokenization import SPIECE_UNDERLINE, BasicTokenizer, Tokenizer
 
 Segmenter = Callable[[str], list[str]]
 

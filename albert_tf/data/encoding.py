@@ -29,8 +29,8 @@ from albert_tf.data.settings import (
 )
 from albert_tf.data.text_formats import sentences_of
 from albert_tf.data.tfrecord import encode_examples, frame_records
-from albert_tf.huggingface_tokenizer import load_tokenizer as load
-from albert_tf.tokenization import Tokenizer
+from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
+from albert_tf.model.tokenization import Tokenizer
 
 _SLOTS = 1  # mixed into the seed, so that slots have a separate random stream
 

@@ -17,7 +17,7 @@ from absl import logging
 from albert_tf.data.records import FEATURES, read_records
 from albert_tf.data.settings import EncodingSettings
 from albert_tf.data.tfrecord import decode_example
-from albert_tf.tokenization import Tokenizer
+from albert_tf.model.tokenization import Tokenizer
 
 # In well-formed text, the labels are about equally frequent (of two, 50 to 60 % are 1), and about
 # 0.1 % of the tokens are unknown. The latter rises to 5 % with typographic quotes, which the

@@ -20,15 +20,15 @@ from albert_tf.checkpoints import containers, loading, run_record
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import Outputs, Split, training_steps
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving import saved_model
-from albert_tf.tokenization import Tokenizer
 from albert_tf.training import devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run

@@ -23,7 +23,6 @@ from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.evaluations import Evaluation, best_of, digest
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import batching, prediction, results, sweeps
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import BatchRunner
@@ -36,9 +35,10 @@ from albert_tf.finetuning.splits import (
     training_steps,
 )
 from albert_tf.finetuning.text_task import TextTask, TrainedModel
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving.signatures import Export, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer
 from albert_tf.training.task import Batch, Sums, Task
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class FineTuningTask(Task, TextTask):
 
     @abc.abstractmethod
     def build_model(self) -> Any:
-        """Returns the model with random weights, typically one of `albert_tf.heads`."""
+        """Returns the model with random weights, typically one of `albert_tf.model.heads`."""
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:

@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.splits import Outputs
 from albert_tf.finetuning.texts import parse_pair
-from albert_tf.tokenization import Tokenizer, split_pairs
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import Tokenizer, split_pairs
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,7 +41,7 @@ class TrainedModel:
         num_outputs: number of outputs of the head; 0 if there is no head.
         max_seq_length: maximum sequence length, in tokens.
         top_k: maximum number of answers, and of words per mask, to return.
-        pooling: how to compute embeddings, one of `poolings.POOLINGS`.
+        pooling: how to compute embeddings, one of `config.POOLINGS`.
     """
 
     task: str

@@ -16,7 +16,7 @@ from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.splits import Outputs
 from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
-from albert_tf.serving.poolings import MEAN_LAST_4, POOLED
+from albert_tf.model.config import MEAN_LAST_4, POOLED
 from albert_tf.serving.pretrained_model import pool
 
 

@@ -19,8 +19,8 @@ from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.splits import Outputs
 from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
 from albert_tf.finetuning.texts import parse_text
-from albert_tf.tokenization import MASK_TOKEN as MASK
-from albert_tf.tokenization import Tokenizer, split_pairs
+from albert_tf.model.tokenization import MASK_TOKEN as MASK
+from albert_tf.model.tokenization import Tokenizer, split_pairs
 
 
 class FillMask(TextTask):

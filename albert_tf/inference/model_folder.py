@@ -16,9 +16,9 @@ from albert_tf.checkpoints.pretrained import (
     leave_out_pooler,
     load_pretrained,
 )
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.tasks import TaskSpec
-from albert_tf.tokenization import Tokenizer
 from albert_tf.training.settings import RunSettings
 
 

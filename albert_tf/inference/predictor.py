@@ -30,10 +30,10 @@ from albert_tf.finetuning.task import Outputs
 from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
+from albert_tf.model.config import MEAN, POOLINGS
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving import openvino_engine, saved_model
-from albert_tf.serving.poolings import MEAN, POOLINGS
 from albert_tf.serving.signatures import Export
-from albert_tf.tokenization import Tokenizer
 
 # If the folder does not record them.
 BATCH_SIZE = 32

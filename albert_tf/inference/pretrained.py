@@ -6,7 +6,7 @@ from typing import Any
 
 from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
 from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.tokenization import Tokenizer
+from albert_tf.model.tokenization import Tokenizer
 
 
 def from_pretrained(

@@ -11,7 +11,7 @@ import numpy as np
 import tf_keras
 
 from albert_tf import files, tasks
-from albert_tf.checkpoints import finding, replacing, run_record, store
+from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.names import (
     ADAPTERS,
     BEST,
@@ -23,8 +23,8 @@ from albert_tf.checkpoints.names import (
 from albert_tf.checkpoints.pretrained import NUM_LABELS
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tasks import TaskSpec
-from albert_tf.tokenization import Tokenizer
 
 
 def save_pretrained(
@@ -78,7 +78,7 @@ def save_pretrained(
         known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
         settings = {**record.settings, **known.settings}
         record = dataclasses.replace(record, settings=settings, files=known.files)
-    with replacing.replacing(folder) as new:
+    with files.replacing(folder) as new:
         for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
             with files.write_atomically(os.path.join(new, name), "wb") as stream:
                 stream.write(content)

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
-from albert_tf import files, included, squad, tasks
+from albert_tf import files, squad, tasks
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -14,7 +14,8 @@ from albert_tf.data.settings import (
     VocabularySettings,
 )
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
-from albert_tf.serving.poolings import MEAN, POOLINGS
+from albert_tf.model import config
+from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.training.settings import DeviceSettings, ModelSettings
@@ -301,7 +302,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     def input_files(self) -> dict[str, str | None]:
         """Flag → file to read, None if there is none."""
         return {
-            "--albert_config_file": included.config_file(self.albert_config_file or ""),
+            "--albert_config_file": config.config_file(self.albert_config_file or ""),
             "--spm_model_file": self.spm_model_file,
             "--vocab_file": self.vocab_file,
             "--input_file": None if self.input_file == STANDARD_INPUT else self.input_file,

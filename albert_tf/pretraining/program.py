@@ -16,7 +16,7 @@ from albert_tf.checkpoints import finding, loading, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.pretrained import ModelSource
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining import dynamic_masking, record_files
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, Records, format_results

@@ -16,11 +16,12 @@ import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
-from albert_tf import files, huggingface_tokenizer
+from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
-from albert_tf.sentence_objectives import OBJECTIVES, SOP
+from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.objectives import OBJECTIVES, SOP
 
 
 class Feature(NamedTuple):

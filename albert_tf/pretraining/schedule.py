@@ -6,7 +6,7 @@ import math
 
 from absl import logging
 
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.pretraining.settings import Settings
 
 PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper

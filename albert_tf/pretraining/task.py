@@ -15,17 +15,17 @@ from albert_tf import files
 from albert_tf.checkpoints.evaluations import Evaluation, digest, heading
 from albert_tf.checkpoints.names import GLOBAL_STEP
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.data import records
-from albert_tf.modeling import AlbertForPretraining
-from albert_tf.ops import cross_entropy
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.objectives import SOP, find
+from albert_tf.model.ops import cross_entropy
+from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY, DynamicMasking
 from albert_tf.pretraining.record_files import RecordFile
 from albert_tf.pretraining.schedule import make_schedule
 from albert_tf.pretraining.settings import Settings
-from albert_tf.sentence_objectives import SOP, find
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.task import Batch, Sums, Task
 

@@ -23,14 +23,15 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
-from albert_tf.heads import AlbertForMultipleChoice, classification_losses
-from albert_tf.ops import MASKED_SCORE
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
+from albert_tf.model.ops import MASKED_SCORE
+from albert_tf.model.tokenization import Tokenizer, split_pairs
 from albert_tf.race.reading import (
     LEVELS,
     Question,
@@ -41,7 +42,6 @@ from albert_tf.race.reading import (
 )
 from albert_tf.race.settings import Settings
 from albert_tf.serving.signatures import Export, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer, split_pairs
 
 BLANK = "_"
 SPECIAL_TOKENS = 3

@@ -13,9 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.serving.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.model.graph_tokenizer import GraphTokenizer, is_supported
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving.signatures import TEXTS, Signature, Tensors
-from albert_tf.tokenization import Tokenizer
 
 BATCH_SIZE = 32  # in a batch, as in `load_predictor`
 

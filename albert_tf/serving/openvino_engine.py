@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf import acceleration
+from albert_tf.model import ops
 
 Arrays = dict[str, NDArray[Any]]
 DEVICE = "CPU"
@@ -51,7 +51,7 @@ def check_installed() -> None:
         )
 
 
-@acceleration.plain()
+@ops.plain()
 def compile_step(
     step: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],

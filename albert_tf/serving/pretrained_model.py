@@ -10,10 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.model.config import MEAN, POOLED, POOLINGS
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving.graph_batches import text_signatures
-from albert_tf.serving.poolings import MEAN, POOLED, POOLINGS
 from albert_tf.serving.signatures import Export, Tensors, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer
 
 _LAST_LAYERS = 4
 

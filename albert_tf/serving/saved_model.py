@@ -21,10 +21,11 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import acceleration, files
+from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.huggingface_tokenizer import list_files
+from albert_tf.model import ops
+from albert_tf.model.huggingface_tokenizer import list_files
 from albert_tf.serving import tflite
 from albert_tf.serving.signatures import DEFAULT, TENSORS, Export, Signature
 
@@ -62,7 +63,7 @@ def model_files(
     return found
 
 
-@acceleration.plain()
+@ops.plain()
 def export(
     export_dir: str,
     variables: Sequence[tf.Variable],
@@ -112,7 +113,7 @@ def hold(variables: Sequence[tf.Variable]) -> Any:
     return root
 
 
-@acceleration.plain()
+@ops.plain()
 def save(
     folder: str, root: Any, signatures: Mapping[str, Signature], shown_as: str | None = None
 ) -> None:

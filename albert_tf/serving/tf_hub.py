@@ -27,8 +27,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf import acceleration, files
-from albert_tf.config import AlbertConfig
+from albert_tf import files
+from albert_tf.model import ops
+from albert_tf.model.config import AlbertConfig
 from albert_tf.serving import saved_model
 from albert_tf.serving.signatures import DEFAULT, Signature
 
@@ -45,7 +46,7 @@ _function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
 
-@acceleration.plain()
+@ops.plain()
 def save_hub_module(
     directory: str,
     model: Any,

@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer
-from albert_tf.tokenization import (
+from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer
+from albert_tf.model.tokenization import (
     SPIECE_UNDERLINE,
     UNKNOWN_TOKEN,
     BasicTokenizer,

@@ -25,16 +25,17 @@ from albert_tf.checkpoints import containers, finding
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import evaluation_of_best
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.finetuning.text_task import TrainedModel, mark
-from albert_tf.heads import (
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import (
     AlbertForAnswerableSpans,
     AlbertForSpans,
     answerable_span_losses,
     span_losses,
 )
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
@@ -58,7 +59,6 @@ from albert_tf.squad.reading import (
 from albert_tf.squad.results import format_exactly, write_squad_results
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.windows import NoFeaturesError, WindowSettings, make_features
-from albert_tf.tokenization import Tokenizer
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.

@@ -22,10 +22,10 @@ from tqdm import tqdm
 
 from albert_tf import workers
 from albert_tf.finetuning.rows import abbreviate
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.squad import alignment
 from albert_tf.squad.features import SPECIAL_TOKENS, SquadFeatures, concatenate
 from albert_tf.squad.reading import MAX_NAMED, SquadExample
-from albert_tf.tokenization import Tokenizer
 
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process

@@ -12,9 +12,9 @@ from absl import logging
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
+from albert_tf.model.tokenization import find_words, is_cjk, word_kind
 from albert_tf.token_classification.reading import Sentence
 from albert_tf.token_classification.settings import AUTO, RAW
-from albert_tf.tokenization import find_words, is_cjk, word_kind
 
 OUTSIDE = "O"  # the label of tokens outside of spans
 # Tagging scheme → the first letters of its other labels.

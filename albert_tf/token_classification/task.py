@@ -22,14 +22,15 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.finetuning.text_task import TrainedModel, mark
-from albert_tf.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.serving.signatures import Export
 from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.reading import Sentence, parse_words, read_sentences
@@ -47,7 +48,6 @@ from albert_tf.token_classification.tags import (
     recognize_tags,
     span_metrics,
 )
-from albert_tf.tokenization import Tokenizer
 
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"

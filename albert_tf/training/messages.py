@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from albert_tf.sentence_objectives import OBJECTIVES
+from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.training.step import RESERVED
 
 _ABBREVIATIONS = {"masked_lm": "mlm", "accuracy": "acc"}

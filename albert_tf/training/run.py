@@ -24,13 +24,14 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import files, included, optimization
+from albert_tf import files
 from albert_tf.checkpoints import containers, finding, huggingface_tasks, loading, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.training import cluster, devices, precision, tracking
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
@@ -174,7 +175,7 @@ class Run:
 
     def _config_record(self) -> FileRecord:
         content = json.dumps(self.config.to_dict(), sort_keys=True)
-        path = included.config_file(self.settings.albert_config_file or "")
+        path = config_file(self.settings.albert_config_file or "")
         return FileRecord.of_text(content, path)
 
     def _check_record(self) -> run_record.Changes:

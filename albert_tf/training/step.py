@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.ops import SEED_ALGORITHM
-from albert_tf.optimization import Optimizer
+from albert_tf.model.ops import SEED_ALGORITHM
+from albert_tf.model.optimization import Optimizer
 from albert_tf.training import devices
 from albert_tf.training.precision import LossScale
 from albert_tf.training.task import Batch
@@ -123,8 +123,8 @@ class TrainStep:
     Args:
         model: called as `model(batch, training=True, dropout_seed=...)`.
         task: computes the loss from the model's outputs, with `loss` and `loss_weights` of `Task`.
-        optimizer: an optimizer of `albert_tf.optimization`, created in the strategy's scope, like
-            the model.
+        optimizer: an optimizer of `albert_tf.model.optimization`, created in the strategy's scope,
+            like the model.
         options: options of the step.
         strategy: the distribution strategy; defaults to the current one.
         batch_signature: name → shape and dtype of each tensor in a batch. Dimensions that vary

@@ -20,8 +20,8 @@ from albert_tf.checkpoints.huggingface import (
 )
 from albert_tf.checkpoints.huggingface_tasks import read_task, write_task
 from albert_tf.checkpoints.loading import read_weights
-from albert_tf.config import ACTIVATIONS, AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.config import ACTIVATIONS, AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,

@@ -12,7 +12,7 @@ from official.nlp.modeling import networks
 
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import SHARED, SQUARE, as_model_garden, random_weights
 
 FACTORIZED = dataclasses.replace(SHARED, num_hidden_layers=3)

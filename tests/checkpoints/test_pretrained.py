@@ -18,9 +18,9 @@ from albert_tf.checkpoints.loading import inspect_checkpoint
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.serving import tf_hub
-from albert_tf.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     SHARED,
     assert_same,

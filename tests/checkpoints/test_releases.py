@@ -23,9 +23,9 @@ from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import check_release, convert_checkpoint, flags
 from albert_tf.cli import download as program
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.modeling import AlbertEncoder
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertEncoder
 from albert_tf.training.settings import RunSettings
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, random_arrays, random_weights
 from tests.inference.conftest import write_folder

@@ -13,7 +13,7 @@ from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.tasks import TASKS
 from albert_tf.finetuning.examples import Examples
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f p q r s".split()
 

@@ -18,7 +18,7 @@ from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import FEATURES, count_records, read_metadata, read_records
 from albert_tf.data.settings import MEGABYTE, EncodingSettings
 from albert_tf.data.tfrecord import decode_example
-from albert_tf.sentence_objectives import OBJECTIVES
+from albert_tf.model.objectives import OBJECTIVES
 from tests.data.conftest import SETTINGS, all_records, contents, write
 
 

@@ -12,7 +12,7 @@ import report
 import run as runner
 
 from albert_tf import data, files
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.settings import Settings as TrainingSettings
 from tests.conftest import ROOT
 

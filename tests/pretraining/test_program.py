@@ -18,9 +18,9 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.pretraining.schedule import choose_learning_rate
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+from tests.model.test_modeling import GOLDEN, read_golden
 from tests.pretraining.conftest import write_batch, write_metadata
 from tests.script_runner import tensors
-from tests.test_modeling import GOLDEN, read_golden
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.splits import Split
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.race import task as race
 from albert_tf.race.reading import Question, read_race
 from albert_tf.race.settings import Settings
-from albert_tf.tokenization import FullTokenizer
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h what is the ? x y z w q 1 ok".split()
 OPTIONS = ("x y", "z", "w", "q")

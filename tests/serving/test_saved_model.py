@@ -12,11 +12,10 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.config import AlbertConfig
 from albert_tf.data.tfrecord import encode_examples
-from albert_tf.heads import AlbertForClassification
+from albert_tf.model.config import POOLINGS, AlbertConfig
+from albert_tf.model.heads import AlbertForClassification
 from albert_tf.serving import graph_batches, pretrained_model, saved_model
-from albert_tf.serving.poolings import POOLINGS
 from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from tests.conftest import TINY_SHAPE
 from tests.inference.conftest import write_folder

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.serving import tf_hub
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 

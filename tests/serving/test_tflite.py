@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.heads import AlbertForClassification
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import AlbertForClassification
 from albert_tf.serving import saved_model, tflite
 from albert_tf.serving.signatures import Signature, token_inputs
 from tests.conftest import TINY_SHAPE

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.squad import alignment
 from albert_tf.squad.alignment import UNKNOWN, align_characters
-from albert_tf.tokenization import FullTokenizer
 from tests.squad.word_tokenizer import WordTokenizer
 
 ACCENTED = "A  café … costs ½?\nYes x3, No"

@@ -10,15 +10,15 @@ from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.splits import Split
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.squad import task as squad
 from albert_tf.squad.decoding import Answers, decode, write_answers
 from albert_tf.squad.reading import SquadData, SquadExample, read_squad
 from albert_tf.squad.settings import Settings
 from albert_tf.squad.task import QuestionAnswering, choose_version, evaluate
-from albert_tf.tokenization import FullTokenizer
 from tests.squad.word_tokenizer import WordTokenizer
 
 LENGTHS = {"max_seq_length": 11, "doc_stride": 3, "max_query_length": 2}

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.squad import windows
 from albert_tf.squad.reading import SquadExample, read_squad, shuffled
 from albert_tf.squad.windows import WindowSettings, make_features
-from albert_tf.tokenization import FullTokenizer
 from tests.squad.word_tokenizer import WordTokenizer
 
 LETTERS = "a b c d e f g h i j"

@@ -1,6 +1,6 @@
 """A tokenizer in SentencePiece mode without a model."""
 
-from albert_tf.tokenization import encode_pieces, preprocess_text
+from albert_tf.model.tokenization import encode_pieces, preprocess_text
 
 
 class Words:

@@ -8,10 +8,10 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.splits import Split
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.token_classification import Settings, task
 from albert_tf.token_classification.reading import Sentence
 from albert_tf.token_classification.tags import Tags
-from albert_tf.tokenization import FullTokenizer
 
 TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
 

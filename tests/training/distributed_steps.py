@@ -20,9 +20,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import optimization
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import devices, precision
 from albert_tf.training.settings import DeviceSettings

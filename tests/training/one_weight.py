@@ -7,8 +7,8 @@ import types
 
 import tensorflow as tf
 
-from albert_tf import optimization
-from albert_tf.optimization import WarmUpPolynomialDecay
+from albert_tf.model import optimization
+from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.training.hooks import LogMetrics, SaveCheckpoints
 from albert_tf.training.loop import Trainer
 from albert_tf.training.settings import RunSettings

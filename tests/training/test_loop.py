@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import optimization
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.model import optimization
 from albert_tf.training import datasets
 from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.hooks import Hook, every

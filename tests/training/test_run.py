@@ -17,8 +17,8 @@ from albert_tf import classification, pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.optimization import LambAlbertZh
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import LambAlbertZh
 from albert_tf.training import settings as training_settings
 from albert_tf.training.devices import Devices
 from albert_tf.training.hooks import Hook

@@ -22,11 +22,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
-from albert_tf.inputs import one_of, read_inputs
-from albert_tf.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, call_layer, register
-from albert_tf.modeling import AlbertModel, add_layer_outputs
-from albert_tf.ops import MASKED_SCORE, dropout, dropout_seeds
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import (
+    AlbertLayer,
+    LayerNorm,
+    Linear,
+    OutputLayer,
+    call_layer,
+    one_of,
+    read_inputs,
+    register,
+)
+from albert_tf.model.modeling import AlbertModel, add_layer_outputs
+from albert_tf.model.ops import MASKED_SCORE, dropout, dropout_seeds
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
 HEAD_STDDEV = 0.02

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import heads
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
+from albert_tf.model import heads
+from albert_tf.model.config import AlbertConfig
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 

@@ -12,9 +12,9 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf import huggingface_tokenizer
 from albert_tf.finetuning.examples import Examples
-from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
+from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.race.reading import Question
 from albert_tf.race.task import option_sequences
 from albert_tf.squad import alignment

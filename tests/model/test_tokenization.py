@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from albert_tf import tokenization
-from albert_tf.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
+from albert_tf.model import tokenization
+from albert_tf.model.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
 
 TOY_VOCABULARY = "[UNK] [CLS] [SEP] want ##want ##ed wa un runn ##ing , 博 推 ##7 [MASK]".split()
 

@@ -69,7 +69,7 @@ class PairRule(Protocol):
 
 
 def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    from albert_tf import ops  # imported late: needs TensorFlow
+    from albert_tf.model import ops  # imported late: needs TensorFlow
 
     return ops.cross_entropy(logits, labels)
 
@@ -169,7 +169,7 @@ def find(abbreviation: str) -> SentenceObjective:
     if abbreviation not in OBJECTIVES:
         raise ValueError(
             f"sentence_objective={abbreviation!r}: expected one of {', '.join(OBJECTIVES)}, or one "
-            "added with albert_tf.sentence_objectives.register"
+            "added with albert_tf.model.objectives.register"
         )
     return OBJECTIVES[abbreviation]
 

@@ -10,14 +10,14 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import ops
 from albert_tf.checkpoints.huggingface import to_hugging_face
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertEncoder
-from albert_tf.repeated import Weight, apply_repeatedly
+from albert_tf.model import ops
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import Weight, apply_repeatedly
+from albert_tf.model.modeling import AlbertEncoder
 from tests.conftest import TINY_SHAPE
 
 TINY = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 4, "num_hidden_groups": 1})

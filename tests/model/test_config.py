@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
 # The keys by which brightmart's configs are known, and no other of Google's.

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.tokenization import (
+from albert_tf.model.tokenization import (
     SENTENCEPIECE_NAME,
     SPECIAL_TOKENS,
     SPIECE_UNDERLINE,

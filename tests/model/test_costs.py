@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from albert_tf import costs
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model import costs
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
 from tests.conftest import TINY_SHAPE
 
 SHAPE = costs.StepShape(rows=5, length=11, predictions=7)

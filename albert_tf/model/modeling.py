@@ -40,25 +40,21 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import (  # noqa: F401, two of them register kernels
-    kernels_cpu,
-    kernels_xla,
-    ops,
-    sentence_objectives,
-)
-from albert_tf.config import AlbertConfig
-from albert_tf.inputs import one_of, read_inputs
-from albert_tf.layers import (
+from albert_tf.model import objectives, ops
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
     Configured,
     LayerNorm,
     Linear,
     OutputLayer,
+    apply_repeatedly,
     call_layer,
+    one_of,
+    read_inputs,
     register,
 )
-from albert_tf.repeated import apply_repeatedly
 
 DROPOUTS = 3  # per block
 
@@ -560,11 +556,11 @@ class AlbertForPretraining(AlbertModel):
     """
 
     def __init__(
-        self, config: AlbertConfig, sentence_objective: str = sentence_objectives.SOP, **kwargs: Any
+        self, config: AlbertConfig, sentence_objective: str = objectives.SOP, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
         self.sentence_objective = sentence_objective
-        dtype, scope, objective = self.dtype_policy, sentence_objectives.SCOPE, self.objective
+        dtype, scope, objective = self.dtype_policy, objectives.SCOPE, self.objective
         self.uses_pooler = objective.has_head
         self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=dtype)
         self.sentence_head = None
@@ -574,9 +570,9 @@ class AlbertForPretraining(AlbertModel):
             )
 
     @property
-    def objective(self) -> sentence_objectives.SentenceObjective:
+    def objective(self) -> objectives.SentenceObjective:
         """The sentence objective."""
-        return sentence_objectives.find(self.sentence_objective)
+        return objectives.find(self.sentence_objective)
 
     def call(
         self,

@@ -12,9 +12,9 @@ import tf_keras
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.names import is_bookkeeping, variable_name
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
-from albert_tf.optimization import (
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.optimization import (
     AdamW,
     Lamb,
     LambAlbertZh,
@@ -23,9 +23,9 @@ from albert_tf.optimization import (
     fine_tuning_optimizer,
     trust_ratio,
 )
-from albert_tf.optimizers import OPTIMIZERS
+from albert_tf.model.optimizers import OPTIMIZERS
 from albert_tf.pretraining.task import PretrainingTask
-from tests.test_modeling import GOLDEN, read_golden
+from tests.model.test_modeling import GOLDEN, read_golden
 
 PEAK = {"lamb": 0.01, "adamw": 0.001}
 SETTINGS = [(1.0, 0, 0), (1.0, 4, 0), (2.0, 3, 2)]

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.acceleration import CPU, op, register_kernel
-from albert_tf.kernels_cpu import compiled
-from albert_tf.optimizers import OPTIMIZERS
+from albert_tf.model.kernels import compiled
+from albert_tf.model.ops import CPU, op, register_kernel
+from albert_tf.model.optimizers import OPTIMIZERS
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19

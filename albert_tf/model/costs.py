@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from albert_tf.config import AlbertConfig
-from albert_tf.optimizers import OPTIMIZERS
-from albert_tf.sentence_objectives import SOP, find
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import SOP, find
+from albert_tf.model.optimizers import OPTIMIZERS
 
 FLOAT_BYTES = 4
 FORWARD_AND_BACKWARD = 3  # the backward pass takes two matmuls for each of the forward pass

@@ -12,10 +12,10 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import TokenizerLayer
+from albert_tf.model.graph_tokenizer import GraphTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.serving import graph_batches
 from albert_tf.serving.graph_batches import BATCH_SIZE as SIZE
-from albert_tf.serving.graph_tokenizer import GraphTokenizer
-from albert_tf.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
 
 WORD_PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the ##r river 河 水 a , . ##s e want ##ed ' ! σ ς ο 1"

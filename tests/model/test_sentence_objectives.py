@@ -15,10 +15,10 @@ from albert_tf.checkpoints import store
 from albert_tf.checkpoints.names import variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.config import AlbertConfig
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.settings import Settings
-from albert_tf.sentence_objectives import NONE, NSP, OBJECTIVES, SOP, SentenceObjective, register
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import NONE, NSP, OBJECTIVES, SOP, SentenceObjective, register
 from tests.conftest import ROOT, TOY_TEXT
 
 HEAD = ["cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights"]
@@ -26,7 +26,7 @@ HEAD = ["cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights
 SCRIPT = """
 import sys
 from albert_tf.cli.programs import main
-from albert_tf.sentence_objectives import SentenceObjective, register
+from albert_tf.model.objectives import SentenceObjective, register
 
 
 def make_pair(a, b, rng, random_segment):

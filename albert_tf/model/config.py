@@ -6,6 +6,7 @@ albert_zh's configs and Hugging Face's `config.json` can be read as well.
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -13,7 +14,152 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, included, sharing
+from albert_tf import files
+
+MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
+
+
+# Which layers of the encoder share their attention and feed-forward modules.
+#
+# A pattern gives the number of a module for each layer: `(0, 0, 1, 1)` means that four layers use
+# two modules. Attention and feed-forward network have a pattern each, so that ALBERT can share all
+# weights, those of one of them, or none (arXiv 1909.11942, section 4.5 and table 4).
+#
+# The rule for the names of weights extends Google's: module g of the attention has Google's names
+# in `group_<g>`, and so has module g of the feed-forward network. Where Google's hidden groups
+# express the sharing, config files and checkpoints are Google's.
+
+Pattern = tuple[int, ...]
+
+GROUPS = "groups"
+# Name → whether all layers share their attention, and whether they share their feed-forward module.
+_IS_SHARED = {
+    "all": (True, True),
+    "attention": (True, False),
+    "ffn": (False, True),
+    "none": (False, False),
+}
+SHARING_NAMES = (GROUPS, *_IS_SHARED)
+
+
+def google_group(layer: int, num_layers: int, num_groups: int) -> int:
+    """Returns the hidden group of a layer in Google's models, ⌊layer / L · G⌋, both from 0.
+
+    Computed in floating point as in Google's `transformer_model`: if rounding skips a group (as
+    with G = L = 22 at layer 15), Google's checkpoints do not contain that group either.
+    """
+    return int(layer / num_layers * num_groups)
+
+
+def sharing_patterns(share: str, num_layers: int, num_groups: int) -> tuple[Pattern, Pattern]:
+    """Returns the patterns of attention and feed-forward modules.
+
+    Args:
+        share: one of `SHARING_NAMES`.
+        num_layers: L.
+        num_groups: number of hidden groups, which "groups" uses.
+    """
+    if share == GROUPS:
+        pattern = tuple(google_group(i, num_layers, num_groups) for i in range(num_layers))
+        return pattern, pattern
+    attention, ffn = (
+        (0,) * num_layers if is_shared else tuple(range(num_layers))
+        for is_shared in _IS_SHARED[share]
+    )
+    return attention, ffn
+
+
+def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str, int]:
+    """Returns the sharing and the number of groups, "groups" where Google's groups express it.
+
+    Raises:
+        ValueError: the name is unknown, or does not use `num_groups`.
+    """
+    if share not in SHARING_NAMES:
+        raise ValueError(f"share={files.quote(share)}: expected one of {', '.join(SHARING_NAMES)}")
+    if share == GROUPS:
+        return GROUPS, num_groups
+    if num_groups != 1:
+        raise ValueError(
+            f"share={share!r} does not use num_hidden_groups={num_groups}: leave one of them out"
+        )
+    if share == "all":
+        return GROUPS, 1
+    is_google = share == "none" and all(
+        google_group(i, num_layers, num_layers) == i for i in range(num_layers)
+    )
+    return (GROUPS, num_layers) if is_google else (share, 1)
+
+
+def count_modules(share: str, num_layers: int, num_groups: int) -> tuple[int, int]:
+    """Returns the numbers of attention and feed-forward modules."""
+    if share == GROUPS:
+        count = min(num_groups, num_layers)
+        return count, count
+    attention, ffn = (1 if is_shared else num_layers for is_shared in _IS_SHARED[share])
+    return attention, ffn
+
+
+# Finds the configs and recipes that are included in this package.
+#
+# In a checkout, they are in `configs/`, beside the package; an installed package contains a copy of
+# this folder.
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CONFIG_ENDING = ".json"
+RECIPE_ENDING = ".flags"
+
+
+def config_file(path: str) -> str:
+    """Returns the path of a config, given a path or the name of a config of this package.
+
+    >>> os.path.basename(config_file("albert_base"))
+    'albert_base.json'
+    >>> config_file("my_model/albert_config.json")
+    'my_model/albert_config.json'
+
+    Args:
+        path: a file, or a name such as `albert_base`. An existing file takes precedence.
+
+    Raises:
+        FileNotFoundError: a name without a dot or slash is neither a file nor a config of this
+            package. The message lists the names.
+    """
+    return _find_included(path, "config", _included("configs"), CONFIG_ENDING)
+
+
+def recipe_file(path: str) -> str:
+    """Returns the path of a flag file, given a path or the name of a recipe of this package.
+
+    Args:
+        path: a file, or a name such as `glue_mrpc`. An existing file takes precedence.
+
+    Raises:
+        FileNotFoundError: see `config_file`.
+    """
+    return _find_included(path, "recipe", _included("configs/recipes"), RECIPE_ENDING)
+
+
+def _included(path: str) -> str:
+    """Returns where a file or folder of a checkout is, which an installed package contains."""
+    installed = os.path.join(_PACKAGE, path)
+    return installed if os.path.exists(installed) else os.path.join(os.path.dirname(_PACKAGE), path)
+
+
+def _find_included(path: str, kind: str, folder: str, ending: str) -> str:
+    is_name = path and not {".", "/"} & set(path)
+    if not is_name or files.exists(path):
+        return path
+    candidate = os.path.join(folder, path + ending)
+    if os.path.isfile(candidate):
+        return candidate
+    names = sorted(
+        name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
+    )
+    raise FileNotFoundError(
+        f"{path}: neither a file nor a {kind} of albert_tf, which has {', '.join(names)}"
+    )
+
 
 # Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
 # () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
@@ -100,13 +246,11 @@ class AlbertConfig:
     initializer_range: float = 0.02
     layout: str = "google"
     ln_type: str = "postln"
-    share: str = sharing.GROUPS
+    share: str = GROUPS
 
     def __post_init__(self) -> None:
         self._check_types()
-        share, groups = sharing.as_google(
-            self.share, self.num_hidden_layers, self.num_hidden_groups
-        )
+        share, groups = as_google_groups(self.share, self.num_hidden_layers, self.num_hidden_groups)
         object.__setattr__(self, "share", share)
         object.__setattr__(self, "num_hidden_groups", groups)
         if self.hidden_size % self.num_attention_heads:
@@ -126,7 +270,7 @@ class AlbertConfig:
         if self.layout == "google" and self.ln_type != "postln":
             raise ValueError('ln_type="preln" requires the layout "albert_zh"')
         is_google = (self.share, self.num_hidden_groups, self.inner_group_num) == (
-            sharing.GROUPS,
+            GROUPS,
             1,
             1,
         )
@@ -200,7 +344,7 @@ class AlbertConfig:
             FileNotFoundError: the file does not exist.
             ValueError: the file is not a JSON object, or `from_dict` rejects it.
         """
-        values = files.read_json(included.config_file(path))
+        values = files.read_json(config_file(path))
         try:
             return cls.from_dict(values)
         except ValueError as error:
@@ -213,7 +357,7 @@ class AlbertConfig:
             del values["layout"], values["ln_type"]
         else:
             del values["layout"], values["num_hidden_groups"], values["inner_group_num"]
-        if self.share == sharing.GROUPS:
+        if self.share == GROUPS:
             del values["share"]
         return values
 
@@ -233,13 +377,13 @@ class AlbertConfig:
                 f"max_position_embeddings={self.max_position_embeddings}"
             )
 
-    def modules_of_layers(self) -> tuple[sharing.Pattern, sharing.Pattern]:
+    def modules_of_layers(self) -> tuple[Pattern, Pattern]:
         """Returns the numbers of the attention and feed-forward modules that each layer uses."""
-        return sharing.patterns(self.share, self.num_hidden_layers, self.num_hidden_groups)
+        return sharing_patterns(self.share, self.num_hidden_layers, self.num_hidden_groups)
 
     def group_of_layer(self, layer: int) -> int:
         """Returns the hidden group whose weights a layer of Google's model uses."""
-        return sharing.google_group(layer, self.num_hidden_layers, self.num_hidden_groups)
+        return google_group(layer, self.num_hidden_layers, self.num_hidden_groups)
 
     @property
     def num_weights(self) -> int:
@@ -312,7 +456,7 @@ def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
     dense = (hidden + 1) * hidden
     attention = 4 * dense + 2 * hidden
     ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
-    counts = sharing.count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
+    counts = count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
     return {
         "word embeddings": c.vocab_size * c.embedding_size,
         # And those of segments, and LayerNorm.
