@@ -15,8 +15,8 @@ from albert_tf import files
 from albert_tf.classification import custom
 from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.data import corpus
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
 from albert_tf.model.config import AlbertConfig

@@ -35,9 +35,9 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.classification import custom, tasks
 from albert_tf.classification.reading import read_examples
 from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.data import corpus, tfrecord
+from albert_tf.data import corpus, records
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
 from albert_tf.model.config import AlbertConfig
@@ -97,15 +97,15 @@ def damage_json(data, rng):
 
 def damage_record(data, rng):
     """Damages the content of the first record, and corrects its checksums."""
-    size = int.from_bytes(data[:8], "little") + tfrecord.HEADER_BYTES
-    content = damage_bytes(data[tfrecord.HEADER_BYTES : size], rng)
-    return b"".join(tfrecord.frame_records([content])) + data[size + tfrecord.FOOTER_BYTES :]
+    size = int.from_bytes(data[:8], "little") + records.HEADER_BYTES
+    content = damage_bytes(data[records.HEADER_BYTES : size], rng)
+    return b"".join(records.frame_records([content])) + data[size + records.FOOTER_BYTES :]
 
 
 def damage_length(data, rng):
     """Gives the first record another length, with the right checksum."""
     size = rng.choice([0, 2**20, 2**40, 2**64 - 1]).to_bytes(8, "little")
-    return size + tfrecord.checksum(size) + data[tfrecord.HEADER_BYTES :]
+    return size + records.checksum(size) + data[records.HEADER_BYTES :]
 
 
 TENSORS = {f"bert/{n}/kernel": np.arange(12 * n, dtype=np.float32).reshape(3, -1) for n in (1, 2)}

@@ -46,7 +46,7 @@ def write_hugging_face(path):
 
 def read_zstandard(path):
     (path / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    sources = importlib.import_module("albert_tf.data.sources")
+    sources = importlib.import_module("albert_tf.data.corpus")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "zstd", None)
         with sources.open_source(str(path / "text.txt.zst")):

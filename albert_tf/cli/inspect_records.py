@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.cli import program
 from albert_tf.data import records
+from albert_tf.data.records import decode_example
 from albert_tf.data.settings import InputSettings
-from albert_tf.data.tfrecord import decode_example
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, Tokenizer

@@ -29,8 +29,8 @@ from collections.abc import Iterable, Iterator
 from albert_tf import files
 from albert_tf.cli import flags
 from albert_tf.data import corpus
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
 from albert_tf.model.tokenization import (
     SPECIAL_TOKENS,
     BasicTokenizer,

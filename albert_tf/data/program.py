@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from albert_tf.data import beam, create, report
+from albert_tf.data import beam, create
 from albert_tf.data.encoding import load_tokenizer
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import Settings
@@ -40,8 +40,8 @@ def run(settings: Settings) -> Result:
         metadata = engine.create_pretraining_data(settings)
         outputs = Outputs.parse(settings.output_file, settings.compression)
         tokenizer = load_tokenizer(settings)
-        report.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
-        report.log_counts(metadata, settings)
+        create.log_instances(outputs.paths, tokenizer, settings.num_logged_instances)
+        create.log_counts(metadata, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run the same command again to resume") from None
     return Result(metadata)

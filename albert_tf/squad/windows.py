@@ -20,7 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from albert_tf import workers
+from albert_tf.data import workers
 from albert_tf.finetuning.rows import abbreviate
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.squad import alignment

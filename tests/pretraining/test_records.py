@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.data.tfrecord import frame_records
+from albert_tf.data.records import frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import Feature, find_record_files
 from tests.pretraining.conftest import example, write_metadata, write_numbers, write_records

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.data.tfrecord import encode_examples
+from albert_tf.data.records import encode_examples
 from albert_tf.model.config import POOLINGS, AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.serving import graph_batches, pretrained_model, saved_model

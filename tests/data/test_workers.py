@@ -10,12 +10,13 @@ import time
 
 import pytest
 
-from albert_tf import files, workers
+from albert_tf import files
+from albert_tf.data import workers
 from tests.conftest import ROOT
 
 PROGRAM = """
 import sys; sys.path.insert(0, {tests!r})
-import test_workers; from albert_tf import workers
+import test_workers; from albert_tf.data import workers
 {guard}
     for pid in workers.run(test_workers.make_sleepers, (), range(9), 2):
         print(pid, flush=True)
