@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.inference.exporting import export_saved_model
     from albert_tf.inference.predictor import load_predictor
-    from albert_tf.inference.pretrained import from_pretrained
-    from albert_tf.inference.saving import PretrainedCheckpoint, save_pretrained
+    from albert_tf.inference.pretrained import (
+        PretrainedCheckpoint,
+        from_pretrained,
+        save_pretrained,
+    )
     from albert_tf.model.config import AlbertConfig
     from albert_tf.model.graph_tokenizer import TokenizerLayer
     from albert_tf.model.heads import (
@@ -87,7 +90,7 @@ _MODULES = {
     "AlbertForTokenClassification": "model.heads",
     "FullTokenizer": "model.tokenization",
     "Lamb": "model.optimization",
-    "PretrainedCheckpoint": "inference.saving",
+    "PretrainedCheckpoint": "inference.pretrained",
     "TokenizerLayer": "model.graph_tokenizer",
     "WarmUpPolynomialDecay": "model.optimization",
     "download": "checkpoints.download",
@@ -96,7 +99,7 @@ _MODULES = {
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictor",
-    "save_pretrained": "inference.saving",
+    "save_pretrained": "inference.pretrained",
 }
 
 

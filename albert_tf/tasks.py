@@ -21,14 +21,16 @@ from typing import Any
 
 from absl import logging
 
+from albert_tf.checkpoints.run_record import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    MULTIPLE_CHOICE,
+    REGRESSION,
+    SPANS,
+    TOKEN_CLASSIFICATION,
+)
 from albert_tf.settings import SettingsGroup
 
-CLASSIFICATION = "classification"
-REGRESSION = "regression"
-MULTI_LABEL = "multi_label_classification"
-TOKEN_CLASSIFICATION = "token_classification"
-MULTIPLE_CHOICE = "multiple_choice"
-SPANS = "spans"
 ANSWERABLE_SPANS = "answerable_spans"
 FILL_MASK = "fill_mask"
 EMBEDDINGS = "embeddings"

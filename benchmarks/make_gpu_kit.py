@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import training_steps

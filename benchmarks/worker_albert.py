@@ -15,10 +15,10 @@ import tensorflow as tf
 from albert_tf.classification.settings import Settings
 from albert_tf.classification.task import Classifier
 from albert_tf.classification.tasks import TASKS
+from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay, create_optimizer
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.serving import openvino_engine
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 

@@ -132,7 +132,7 @@ def read_configs(paths: Sequence[str], max_seq_length: int) -> dict[str, AlbertC
     Raises:
         FileNotFoundError, ValueError: see `run`.
     """
-    from albert_tf.checkpoints.pretrained import ModelSource  # TensorFlow, which --help can spare
+    from albert_tf.checkpoints.loading import ModelSource  # TensorFlow, which --help can spare
 
     if len(set(paths)) < len(paths):
         raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.model import modeling
 from albert_tf.model.modeling import AlbertEncoder
 

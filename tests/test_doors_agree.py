@@ -21,17 +21,17 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification, race, squad, tasks, token_classification
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, find_words
 from albert_tf.race.reading import parse_question
+from tests.checkpoints import test_tflite
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 from tests.numpy_albert import NumpyAlbert
-from tests.serving import test_tflite
 
 pytestmark = [
     pytest.mark.ci,

@@ -29,7 +29,7 @@ import tensorflow as tf
 from pyarrow import parquet
 
 from albert_tf import classification
-from albert_tf.checkpoints import containers, pretrained, store
+from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.classification import custom, tasks
@@ -157,7 +157,7 @@ def write_run(path):
 
 
 def read_run(path):
-    source = pretrained.ModelSource(str(path.parent))
+    source = loading.ModelSource(str(path.parent))
     record = source.run.record
     values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
     labels = custom.recorded_labels(record)
@@ -267,7 +267,7 @@ METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in 
 # File, its content or the function that writes it, reader, damage.
 KINDS = [
     ("model.ckpt-7.index", write_checkpoint, read_weights, damage_bytes),
-    (f"model.ckpt-7{store.DATA_SUFFIX}", write_checkpoint, read_weights, damage_bytes),
+    (f"model.ckpt-7{run_folder.DATA_SUFFIX}", write_checkpoint, read_weights, damage_bytes),
     ("model.safetensors", write_safetensors, read_weights, damage_bytes),
     ("records.tfrecord", write_train_records, read_records, damage_bytes),
     ("length.tfrecord", write_train_records, read_records, damage_length),

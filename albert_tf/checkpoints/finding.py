@@ -17,8 +17,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_record
-from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import BEST, DATA_SUFFIX, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME

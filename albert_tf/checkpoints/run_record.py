@@ -26,6 +26,14 @@ from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.version import __version__
 
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+MULTI_LABEL = "multi_label_classification"
+TOKEN_CLASSIFICATION = "token_classification"
+MULTIPLE_CHOICE = "multiple_choice"
+SPANS = "spans"
+
+
 FILE = "run.json"
 
 # Settings of a record that a program may not have as a flag, or that it chooses itself.
@@ -271,8 +279,6 @@ def absolute(path: str) -> str:
 
 
 # Comparison
-
-
 def check_training(
     output_dir: str, before: RunRecord, now: RunRecord, step: int, settings: Any
 ) -> Changes:

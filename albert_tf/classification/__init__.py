@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from albert_tf.checkpoints.run_record import CLASSIFICATION
 from albert_tf.classification.settings import Settings
 from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.tasks import CLASSIFICATION
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface_tasks, run_record
+from albert_tf.checkpoints import huggingface, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
 from albert_tf.classification import tasks
 from albert_tf.classification.reading import Example, is_number, read_examples
 from albert_tf.classification.settings import CustomDataSettings
@@ -28,7 +28,6 @@ from albert_tf.classification.tasks import (
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import Column
-from albert_tf.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
@@ -127,7 +126,7 @@ def _make_task(
             f"--label_column={options.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
-    is_unnamed = huggingface_tasks.are_default(list(labels))
+    is_unnamed = huggingface.are_default(list(labels))
     aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY

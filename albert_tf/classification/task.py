@@ -19,10 +19,16 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import files, tasks
-from albert_tf.checkpoints import finding
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.signatures import (
+    Export,
+    Signature,
+    text_signatures,
+    token_inputs,
+    token_signatures,
+)
 from albert_tf.classification import custom
 from albert_tf.classification.reading import Example, read_examples
 from albert_tf.classification.settings import Settings
@@ -41,8 +47,6 @@ from albert_tf.model.heads import (
     regression_losses,
 )
 from albert_tf.model.tokenization import Tokenizer, truncated_lengths
-from albert_tf.serving.graph_batches import text_signatures
-from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
 
 EXAMPLES_AT_ONCE = 1000
 LOGGED_EXAMPLES = 1
@@ -155,9 +159,9 @@ class Classifier(FineTuningTask):
         self.task = task
         self.labels = task.labels
         self.settings = settings
-        self.name = tasks.REGRESSION if task.is_regression else tasks.CLASSIFICATION
+        self.name = run_record.REGRESSION if task.is_regression else run_record.CLASSIFICATION
         if task.is_multi_label:
-            self.name = tasks.MULTI_LABEL
+            self.name = run_record.MULTI_LABEL
         self.config = config
         self.tokenizer = tokenizer
         self.selection_metric = task.selection_metric
@@ -187,7 +191,7 @@ class Classifier(FineTuningTask):
     def of_trained(cls, trained: TrainedModel) -> Classifier:
         """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
         record = trained.run.record
-        is_regression = trained.task == tasks.REGRESSION
+        is_regression = trained.task == run_record.REGRESSION
         labels = () if is_regression else custom.recorded_labels(record)
         if labels:
             trained.check_labels(labels)
@@ -199,7 +203,7 @@ class Classifier(FineTuningTask):
             {},
             labels,
             is_regression=is_regression,
-            is_multi_label=trained.task == tasks.MULTI_LABEL,
+            is_multi_label=trained.task == run_record.MULTI_LABEL,
         )
         return cls(task, trained.settings, trained.config, trained.tokenizer)
 

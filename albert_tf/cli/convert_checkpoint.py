@@ -40,7 +40,7 @@ from albert_tf.model.objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.pretrained import ModelSource
+    from albert_tf.checkpoints.loading import ModelSource
     from albert_tf.model.modeling import AlbertForPretraining
 
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
@@ -71,7 +71,7 @@ class SourceSettings(SettingsGroup):
 
     def open(self, path: str) -> ModelSource:
         """Opens the model of a checkpoint, with these files; see `ModelSource`."""
-        from albert_tf.checkpoints.pretrained import ModelSource
+        from albert_tf.checkpoints.loading import ModelSource
 
         return ModelSource(
             path,
@@ -241,7 +241,7 @@ def find_task(source: ModelSource) -> dict[str, Any]:
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
     from albert_tf.checkpoints import loading
-    from albert_tf.checkpoints.names import by_name, is_encoder
+    from albert_tf.checkpoints.families import by_name, is_encoder
     from albert_tf.model.modeling import AlbertForPretraining
 
     if settings.output_format == "tf_hub" and "pooler" not in source.parts:
@@ -296,11 +296,11 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
 def _write_tensorflow(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import store
-    from albert_tf.checkpoints.names import GLOBAL_STEP
+    from albert_tf.checkpoints import run_folder, store
+    from albert_tf.checkpoints.families import GLOBAL_STEP
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
+    store.save_checkpoint(os.path.join(folder, run_folder.BEST), tensors | step)
 
 
 def _write_hugging_face(
@@ -330,7 +330,7 @@ def _write_hugging_face(
 def _write_tf_hub(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.serving import tf_hub
+    from albert_tf.checkpoints import saved_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
@@ -339,7 +339,7 @@ def _write_tf_hub(
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
         vocabulary = (None, None, bool(settings.do_lower_case))
-    tf_hub.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
+    saved_model.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
 
 
 def _assign_with_heads(
@@ -371,7 +371,7 @@ def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> li
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
     """Assigns weights to a model, zeros where there are none; returns the unused names."""
-    from albert_tf.checkpoints.names import by_name
+    from albert_tf.checkpoints.families import by_name
 
     variables = by_name(model.variables)
     for name, variable in variables.items():
@@ -382,9 +382,9 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
 def _write_saved_model(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import pretrained
-    from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model, saved_model
+    from albert_tf.checkpoints import saved_model, signatures
+    from albert_tf.checkpoints.families import part_of
+    from albert_tf.inference import pretrained
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -395,8 +395,8 @@ def _write_saved_model(
     parts = {part_of(name) for name in tensors}
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
-    exported = pretrained_model.make_export(
-        model.encoder, tokenizer, length, pretrained_model.poolings_of(parts)
+    exported = signatures.embeddings_export(
+        model.encoder, tokenizer, length, signatures.poolings_of(parts)
     )
     layers = [
         model.encoder,

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from absl import logging
 
 from albert_tf import files, tasks
-from albert_tf.checkpoints import containers, loading, run_record
-from albert_tf.checkpoints.pretrained import ModelSource
+from albert_tf.checkpoints import containers, loading, run_record, saved_model
+from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning import sweeps
@@ -28,7 +28,6 @@ from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.serving import saved_model
 from albert_tf.training import devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run

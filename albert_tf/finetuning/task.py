@@ -21,8 +21,8 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
-from albert_tf.checkpoints.evaluations import Evaluation, best_of, digest
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import batching, prediction, results, sweeps
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import BatchRunner
@@ -38,7 +38,6 @@ from albert_tf.finetuning.text_task import TextTask, TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from albert_tf.training.task import Batch, Sums, Task
 
 if TYPE_CHECKING:
@@ -393,7 +392,7 @@ class FineTuningTask(Task, TextTask):
         dev = self.splits["dev"]
         features = batching.checksum(dev.features, self._padding.max_seq_length)
         others = self.measured_with(dev, self._batch_size(dev), self._padding)
-        return digest(self.checksum(dev.data), features, others)
+        return digest_of_data(self.checksum(dev.data), features, others)
 
     def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
         """Returns the metrics on the dev split; see `Task`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from albert_tf import tasks
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.checkpoints import saved_model, signatures
 from albert_tf.inference.predictor import Options, Predictor
-from albert_tf.serving import pretrained_model, saved_model
+from albert_tf.inference.pretrained import ModelFolder
 
 
 def export_saved_model(
@@ -56,9 +56,9 @@ def export_saved_model(
                 tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = pretrained_model.poolings_of(source.parts)
+            poolings = signatures.poolings_of(source.parts)
             encoder = getattr(model, "encoder", model)
-            exported = pretrained_model.make_export(encoder, tokenizer, length, poolings)
+            exported = signatures.embeddings_export(encoder, tokenizer, length, poolings)
         else:
             predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length), {})
             model, exported = predictor.model, predictor.make_export()

@@ -23,17 +23,18 @@ import tf_keras
 from absl import logging
 
 from albert_tf import tasks
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.signatures import Export
 from albert_tf.classification.task import MIN_SEQ_LENGTH
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.prediction import BatchRunner
 from albert_tf.finetuning.task import Outputs
 from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference import openvino_engine
+from albert_tf.inference.pretrained import ModelFolder
 from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.serving import openvino_engine, saved_model
-from albert_tf.serving.signatures import Export
 
 # If the folder does not record them.
 BATCH_SIZE = 32

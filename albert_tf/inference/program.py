@@ -21,8 +21,8 @@ from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import reading
 from albert_tf.inference.embeddings import similarities
-from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictor import Options, Predictor
+from albert_tf.inference.pretrained import ModelFolder
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.training import interruption
 from albert_tf.training.devices import Devices, open_devices

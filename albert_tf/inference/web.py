@@ -9,7 +9,7 @@ import gradio as gr
 from absl import logging
 
 from albert_tf.inference import program
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.pretrained import ModelFolder
 from albert_tf.inference.settings import Settings
 
 # Columns of a form with several texts, and their labels.

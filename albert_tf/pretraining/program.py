@@ -12,15 +12,14 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.checkpoints import finding, loading, run_record
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.pretrained import ModelSource
+from albert_tf.checkpoints import finding, loading, run_record, saved_model, signatures
+from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints.run_folder import Evaluation
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining import dynamic_masking, record_files
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask, Records, format_results
-from albert_tf.serving import pretrained_model, saved_model
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
@@ -182,7 +181,7 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
         model = task.build_model()
         loading.load_weights(model, source.weights.path)
         length = task.config.max_position_embeddings
-        exported = pretrained_model.make_export(model.encoder, tokenizer, length)
+        exported = signatures.embeddings_export(model.encoder, tokenizer, length)
         model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
         return saved_model.export(export_dir, model.variables, exported, model_files)
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.evaluations import Evaluation, digest, heading
-from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
 from albert_tf.data import records
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
@@ -243,7 +242,7 @@ class PretrainingTask(Task):
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""
         settings, masking = self._settings, self.eval_records.masking
-        return digest(
+        return digest_of_data(
             record_files.checksum_of(self.eval_records.files),
             settings.eval_batch_size,
             settings.max_eval_steps,

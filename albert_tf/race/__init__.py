@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
 from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.race.settings import Settings
-from albert_tf.tasks import MULTIPLE_CHOICE
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
@@ -41,7 +42,6 @@ from albert_tf.race.reading import (
     read_race,
 )
 from albert_tf.race.settings import Settings
-from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 
 BLANK = "_"
 SPECIAL_TOKENS = 3

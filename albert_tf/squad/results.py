@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from albert_tf import files
-from albert_tf.checkpoints.evaluations import Evaluation, best_of, heading
-from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, heading
 from albert_tf.finetuning import results
 
 

@@ -21,9 +21,9 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import tasks
-from albert_tf.checkpoints import containers, finding
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints import containers, finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -36,7 +36,6 @@ from albert_tf.model.heads import (
     span_losses,
 )
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.serving.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.squad import metrics as span_metrics
 from albert_tf.squad.decoding import (
     Answers,
@@ -68,7 +67,9 @@ OUTPUTS_V2 = dict.fromkeys(
     0.0,
 )
 
-HEAD_V1, HEAD_V2 = (tasks.get(name).head_variable for name in (tasks.SPANS, tasks.ANSWERABLE_SPANS))
+HEAD_V1, HEAD_V2 = (
+    tasks.get(name).head_variable for name in (run_record.SPANS, tasks.ANSWERABLE_SPANS)
+)
 
 THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
@@ -146,7 +147,7 @@ class QuestionAnswering(FineTuningTask):
         self.tokenizer = tokenizer
         self.version_2 = version_2
         self._data = data
-        self.name = tasks.ANSWERABLE_SPANS if version_2 else tasks.SPANS
+        self.name = tasks.ANSWERABLE_SPANS if version_2 else run_record.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
         self.windows = WindowSettings(
             settings.max_seq_length, settings.doc_stride, settings.max_query_length

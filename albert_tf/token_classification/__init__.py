@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning.program import run_task
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.settings import Settings
 
 if TYPE_CHECKING:

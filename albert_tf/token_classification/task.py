@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.examples import Examples
@@ -31,8 +32,6 @@ from albert_tf.finetuning.text_task import TrainedModel, mark
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.serving.signatures import Export
-from albert_tf.tasks import TOKEN_CLASSIFICATION
 from albert_tf.token_classification.reading import Sentence, parse_words, read_sentences
 from albert_tf.token_classification.settings import AUTO, RAW, Settings
 from albert_tf.token_classification.tags import (

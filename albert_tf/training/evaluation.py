@@ -15,8 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.evaluations import Evaluation, best_of
-from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
+from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, Evaluation, RunFolder, best_of
 from albert_tf.training import precision, progress
 from albert_tf.training.hooks import Hook
 from albert_tf.training.loop import Trainer

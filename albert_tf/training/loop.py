@@ -23,7 +23,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.names import GLOBAL_STEP, by_name
+from albert_tf.checkpoints.families import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model import optimization
 from albert_tf.training import devices

@@ -25,9 +25,8 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, finding, huggingface_tasks, loading, run_record
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints import containers, finding, huggingface, loading, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig, config_file
@@ -195,7 +194,7 @@ class Run:
         names = set(run_record.OF_TEXT)
         if not settings.do_train:
             names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
-            if not huggingface_tasks.are_default(before.labels):
+            if not huggingface.are_default(before.labels):
                 names.add(run_record.LABELS)
         return run_record.check_model(self.trained.path, before, self.record, names, settings)
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.families import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
-from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig

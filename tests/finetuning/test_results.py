@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.checkpoints import containers, store
-from albert_tf.checkpoints.evaluations import Evaluation, heading
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
 from albert_tf.finetuning import results
 from albert_tf.squad.results import write_squad_results
 

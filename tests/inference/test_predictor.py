@@ -14,8 +14,8 @@ import tf_keras
 import albert_tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.inference import openvino_engine
 from albert_tf.inference.embeddings import similarities
-from albert_tf.serving import openvino_engine
 from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS
 
 CONTEXTS = [

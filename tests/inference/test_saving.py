@@ -10,7 +10,7 @@ import tf_keras
 import albert_tf
 from albert_tf import tasks
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.pretrained import ModelFolder
 from tests.inference.conftest import KINDS, make_model
 
 TEXTS = ["the river is wide.", "a boat waits."]

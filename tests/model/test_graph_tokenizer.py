@@ -12,10 +12,10 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import TokenizerLayer
+from albert_tf.checkpoints import signatures
+from albert_tf.checkpoints.signatures import BATCH_SIZE as SIZE
 from albert_tf.model.graph_tokenizer import GraphTokenizer
 from albert_tf.model.tokenization import FullTokenizer
-from albert_tf.serving import graph_batches
-from albert_tf.serving.graph_batches import BATCH_SIZE as SIZE
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
 
 WORD_PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the ##r river 河 水 a , . ##s e want ##ed ' ! σ ς ο 1"
@@ -189,7 +189,7 @@ def describe(batch):
 def compute_in_graph(is_trimmed):
     tensors = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec([None, None], tf.int32))
     return tf.function(
-        lambda features: graph_batches.compute(describe, features, is_trimmed), [tensors]
+        lambda features: signatures.compute_in_batches(describe, features, is_trimmed), [tensors]
     )
 
 

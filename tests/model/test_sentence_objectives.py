@@ -12,7 +12,7 @@ import pytest
 
 from albert_tf import AlbertForPretraining, from_pretrained, load_checkpoint, pretraining
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.create import create_pretraining_data

@@ -13,8 +13,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.pretraining.schedule import choose_learning_rate
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH

@@ -16,8 +16,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.model import optimization
 from albert_tf.training import datasets
 from albert_tf.training.evaluation import Evaluator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.serving import openvino_engine
+from albert_tf.inference import openvino_engine
 
 openvino = pytest.importorskip("openvino", reason="openvino is an extra")
 

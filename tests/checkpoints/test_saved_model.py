@@ -12,11 +12,17 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.signatures import (
+    Export,
+    embeddings_export,
+    text_signatures,
+    token_inputs,
+    token_signatures,
+)
 from albert_tf.data.records import encode_examples
 from albert_tf.model.config import POOLINGS, AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
-from albert_tf.serving import graph_batches, pretrained_model, saved_model
-from albert_tf.serving.signatures import Export, token_inputs, token_signatures
 from tests.conftest import TINY_SHAPE
 from tests.inference.conftest import write_folder
 
@@ -70,7 +76,7 @@ def batch(toy_tokenizer):
 def folder(model, toy_tokenizer, tmp_path_factory):
     """The folder of a classifier's export."""
     tokens = token_signatures(token_inputs(LENGTH), lambda batch: outputs(model(batch)))
-    texts = graph_batches.text_signatures(toy_tokenizer, model, outputs, LENGTH)
+    texts = text_signatures(toy_tokenizer, model, outputs, LENGTH)
     exported = Export(tokens | texts, {"labels.txt": b"no\nyes\nmaybe\n"})
     parent = tmp_path_factory.mktemp("export")
     return saved_model.export(str(parent), model.variables, exported, {"run.json": b"{}"})
@@ -176,7 +182,7 @@ def test_embeddings_of_texts_and_ids_match_the_predictor(tmp_path, config_file, 
         embed = albert_tf.load_predictor(folder, "embeddings", pooling=pooling, engine="tensorflow")
         for found in (of_texts, of_ids):
             np.testing.assert_allclose(found[pooling], embed(PAIRS), atol=1e-5, err_msg=pooling)
-    without = pretrained_model.make_export(encoder, None, 61).signatures
+    without = embeddings_export(encoder, None, 61).signatures
     assert set(without) == {"serving_default", "examples"}
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
-from albert_tf.checkpoints.names import variable_name
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
-from albert_tf.serving import tf_hub
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 
 pytestmark = pytest.mark.ci
@@ -45,7 +45,7 @@ def model():
 def module(model, toy_spm_model, tmp_path_factory):
     """The folder of the SavedModel of `model`."""
     folder = str(tmp_path_factory.mktemp("hub") / "albert")
-    tf_hub.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
+    saved_model.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
     return folder
 
 
@@ -77,7 +77,7 @@ def test_outputs_match_the_model(model, loaded, inputs, tiny_batch):
 def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, inputs, tiny_batch):
     config = dataclasses.replace(CONFIG, num_hidden_layers=1)
     model = AlbertForPretraining(config, "nsp")
-    tf_hub.save_hub_module(str(tmp_path / "hub"), model, config)
+    saved_model.save_hub_module(str(tmp_path / "hub"), model, config)
     loaded = tf.saved_model.load(str(tmp_path / "hub"))
     assert not hasattr(loaded, "sop")
     found = loaded.nsp(inputs)["nsp_log_probs"]
@@ -111,7 +111,7 @@ def test_weights_config_and_vocabulary_are_included(module, loaded, toy_spm_mode
 def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n")
     folder, vocab_file = str(tmp_path / "hub"), str(tmp_path / "vocab.txt")
-    tf_hub.save_hub_module(folder, model, CONFIG, False, False, vocab_file, None, False)
+    saved_model.save_hub_module(folder, model, CONFIG, False, False, vocab_file, None, False)
     loaded = tf.saved_model.load(folder)
     assert not hasattr(loaded, "mlm")
     assert not hasattr(loaded, "sop")
