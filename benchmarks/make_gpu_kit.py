@@ -54,7 +54,7 @@ from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import precision
+from albert_tf.training import devices
 
 GOLDEN = "golden"
 PROGRAMS = (
@@ -212,7 +212,7 @@ def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -
 
 def make_pretraining(name: Name) -> Program:
     """Returns a pre-training step."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     shape = StepShape(name.rows, name.length, PREDICTIONS)
     batch = training_steps.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
@@ -241,7 +241,7 @@ def classification_batch(name: Name) -> dict[str, NDArray[Any]]:
 
 def make_classification(name: Name) -> Program:
     """Returns a step of fine-tuning."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     strategy = tf.distribute.get_strategy()
@@ -252,7 +252,7 @@ def make_classification(name: Name) -> Program:
 
 def make_prediction(name: Name) -> Program:
     """Returns the predictions of a classifier."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     model = task.build_model()
@@ -296,7 +296,7 @@ def make_attention(name: Name) -> Program:
 def make_golden(name: Name) -> Program:
     """Returns loss and gradients of a small model in float32, beside those of Google's code."""
     del name
-    precision.apply("float32")
+    devices.apply_precision("float32")
     config = AlbertConfig.from_json_file(os.path.join(GOLDEN_FOLDER, "encoder_shared.json"))
     model = AlbertForPretraining(config)
     with np.load(os.path.join(GOLDEN_FOLDER, "encoder_shared.npz")) as golden:

@@ -82,9 +82,9 @@ class Training:
         jit_compile: bool = False,
     ) -> None:
         from albert_tf.cli import training_steps
-        from albert_tf.training import precision
+        from albert_tf.training import devices
 
-        precision.apply(precision_name)
+        devices.apply_precision(precision_name)
         self.batch = training_steps.random_batch(*shape, config.vocab_size)
         self._step, self._inputs = training_steps.make_step(
             strategy, config, self.batch, jit_compile=jit_compile
@@ -232,11 +232,11 @@ def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
     """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
     import tensorflow as tf
 
-    from albert_tf.training import precision
+    from albert_tf.training import devices
 
     strategy = find_strategy(device, tpu_name)
     config = read_config("albert_base")
-    name, _ = precision.resolve("auto")
+    name, _ = devices.resolve_precision("auto")
     training = Training(strategy, config, SHAPES[shape], name, jit_compile=device == "gpu")
     times = []
     for _ in range(WARM_UP_STEPS + TIMED_STEPS):

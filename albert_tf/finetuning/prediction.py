@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Features, Padding, TrainingOrder
-from albert_tf.training import progress
-from albert_tf.training.datasets import prefetch
+from albert_tf.training import hooks
+from albert_tf.training.task import prefetch
 
 Step = Callable[[Any], Mapping[str, Any]]  # batch → outputs
 
@@ -107,7 +107,7 @@ class BatchRunner:
         batches = batching.evaluation_batches(self.features, self.batch_size, self.padding)
         total = -(-count // self.batch_size)
         if self.shows_progress:
-            batches = progress.with_progress(batches, "predicting", total)
+            batches = hooks.with_progress(batches, "predicting", total)
         for numbers, batch in batches:
             for name, values in self._step(batch).items():
                 for number, row in zip(numbers.tolist(), np.asarray(values), strict=True):

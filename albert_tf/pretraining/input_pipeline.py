@@ -35,7 +35,7 @@ from albert_tf.pretraining.record_files import (
     name_files,
     parse,
 )
-from albert_tf.training.datasets import prefetch
+from albert_tf.training.task import prefetch
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 10_000  # records in memory, about 3 kB each at S = 512

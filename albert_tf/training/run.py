@@ -31,15 +31,21 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.optimization import WarmUpPolynomialDecay
-from albert_tf.training import cluster, devices, precision, tracking
+from albert_tf.training import devices
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
-from albert_tf.training.hooks import Hook, LogMetrics, ProgressBar, SaveCheckpoints
+from albert_tf.training.hooks import (
+    Hook,
+    LogMetrics,
+    ProgressBar,
+    SaveCheckpoints,
+    Tracker,
+    make_tracker,
+)
 from albert_tf.training.loop import Trainer
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.training.task import Task
-from albert_tf.training.tracking import Tracker
 
 
 class Run:
@@ -106,12 +112,12 @@ class Run:
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)
         folder.check_config(config, path)
-        with cluster.losses_interrupt(), contextlib.ExitStack() as stack:
+        with devices.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:
                 opened = stack.enter_context(devices.open_devices(settings))
             if opened.is_chief:
                 stack.enter_context(folder.locked())
-            tracker = stack.enter_context(tracking.of_run(settings))
+            tracker = stack.enter_context(make_tracker(settings))
             yield cls(settings, folder, config, opened, tracker, sweep)
 
     @functools.cached_property
@@ -170,7 +176,7 @@ class Run:
         if settings.do_train and devices.is_multi_worker(self.strategy):
             names = self.record.files.keys() | run_record.ALWAYS_COMPARED
             texts = self.record.texts(names | settings.names_for_training)
-            cluster.check_same(self.strategy, texts | start["versions"])
+            devices.check_same(self.strategy, texts | start["versions"])
 
     def _config_record(self) -> FileRecord:
         content = json.dumps(self.config.to_dict(), sort_keys=True)
@@ -319,7 +325,7 @@ class Run:
             optimizer = optimization.create_optimizer(
                 settings.optimizer, schedule, settings.weight_decay
             )
-            loss_scale = precision.LossScale() if precision.current() == "float16" else None
+            loss_scale = devices.LossScale() if devices.current_precision() == "float16" else None
         signature = task.batch_signature()
         take_step = TrainStep(model, task, optimizer, options, strategy, signature, loss_scale)
         trainer = Trainer(take_step, settings, schedule.num_train_steps, self.folder)

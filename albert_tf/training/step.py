@@ -12,7 +12,7 @@
 4. *All-reduce.* Gradients and metrics are summed over the replicas.
 5. *Clipping.* The summed gradient is scaled to a global norm of at most 1.
 6. *Update.* The optimizer updates the weights unless the loss or a gradient is not finite. With
-   float16, the loss is scaled (`precision.LossScale`), and an overflow lowers the scale.
+   float16, the loss is scaled (`devices.LossScale`), and an overflow lowers the scale.
 
 Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 """
@@ -28,7 +28,7 @@ import tensorflow as tf
 from albert_tf.model.ops import SEED_ALGORITHM
 from albert_tf.model.optimization import Optimizer
 from albert_tf.training import devices
-from albert_tf.training.precision import LossScale
+from albert_tf.training.devices import LossScale
 from albert_tf.training.task import Batch
 
 CLIP_NORM = 1.0

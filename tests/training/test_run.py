@@ -21,11 +21,10 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import LambAlbertZh
 from albert_tf.training import settings as training_settings
 from albert_tf.training.devices import Devices
-from albert_tf.training.hooks import Hook
+from albert_tf.training.hooks import Hook, Tracker
 from albert_tf.training.run import Run
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions
-from albert_tf.training.tracking import Tracker
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training.one_weight import METRIC, OneWeightTask
 
