@@ -23,6 +23,7 @@ from albert_tf.version import __version__
 if TYPE_CHECKING:
     from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
+    from albert_tf.finetuning import classification, race, squad, token_classification
     from albert_tf.inference.exporting import export_saved_model
     from albert_tf.inference.predictor import load_predictor
     from albert_tf.inference.pretrained import (
@@ -69,15 +70,20 @@ __all__ = [
     "TokenizerLayer",
     "WarmUpPolynomialDecay",
     "__version__",
+    "classification",
     "download",
     "export_saved_model",
     "fine_tuning_optimizer",
     "from_pretrained",
     "load_checkpoint",
     "load_predictor",
+    "race",
     "save_pretrained",
+    "squad",
+    "token_classification",
 ]
 
+_TASKS = ("classification", "race", "squad", "token_classification")
 _MODULES = {
     "AdamW": "model.optimization",
     "AlbertConfig": "model.config",
@@ -105,6 +111,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name on first use (PEP 562)."""
+    if name in _TASKS:
+        return importlib.import_module(f"{__name__}.finetuning.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -29,12 +29,11 @@ import reporting
 from absl import logging
 from contenders import HUGGING_FACE, OURS, Job
 
-from albert_tf.classification.reading import read_examples
-from albert_tf.classification.task import make_features
-from albert_tf.classification.tasks import find_task
 from albert_tf.finetuning import batching
-from albert_tf.finetuning.batching import Padding, TrainingOrder
-from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
+from albert_tf.finetuning.classification.reading import read_examples
+from albert_tf.finetuning.classification.task import make_features
+from albert_tf.finetuning.classification.tasks import find_task
 from albert_tf.model.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128

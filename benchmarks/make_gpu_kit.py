@@ -45,9 +45,9 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
 from albert_tf.checkpoints.families import variable_name
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import TASKS
 from albert_tf.cli import training_steps
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops

@@ -12,9 +12,9 @@ from typing import Any
 import contenders
 import tensorflow as tf
 
-from albert_tf.classification.settings import Settings
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import TASKS
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay, create_optimizer

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 import albert_tf
 from albert_tf import files
 from albert_tf.cli import program
+from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.model import costs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tasks import EMBEDDINGS
 
 Numbers = NDArray[np.float64]
 

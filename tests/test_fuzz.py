@@ -32,24 +32,23 @@ from albert_tf import classification
 from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.classification import custom, tasks
-from albert_tf.classification.reading import read_examples
-from albert_tf.classification.settings import CustomDataSettings
 from albert_tf.data import corpus, records
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
+from albert_tf.finetuning.race.task import read_questions, read_race
+from albert_tf.finetuning.rows import parse_pair
+from albert_tf.finetuning.squad.reading import read_squad
+from albert_tf.finetuning.token_classification import Settings as TokenSettings
+from albert_tf.finetuning.token_classification import task as tokens
+from albert_tf.finetuning.token_classification.tags import read_sentences
 from albert_tf.inference import reading
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.race.reading import read_questions, read_race
-from albert_tf.squad.reading import read_squad
-from albert_tf.token_classification import Settings as TokenSettings
-from albert_tf.token_classification import task as tokens
-from albert_tf.token_classification.reading import read_sentences
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
@@ -160,12 +159,12 @@ def read_run(path):
     source = loading.ModelSource(str(path.parent))
     record = source.run.record
     values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
-    labels = custom.recorded_labels(record)
+    labels = recorded_labels(record)
     return record.to_json(), labels, record.texts(), values, source.do_lower_case
 
 
 def read_task_of_ones_own(path):
-    task = custom.find_task("tsv", str(path.parent), CustomDataSettings())
+    task = find_task("tsv", str(path.parent), CustomDataSettings())
     return task.labels, read_examples(task, str(path.parent), path.stem).examples
 
 

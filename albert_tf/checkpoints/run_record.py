@@ -113,7 +113,7 @@ class RunRecord:
         settings: name → value of the program's settings, as JSON has it.
         config: the model's config, as in albert_config.json.
         files: name → file that the training depended on.
-        task: `name` in `albert_tf.tasks`, `labels` in the order of their ids, the
+        task: `name` in `albert_tf.finetuning.registry`, `labels` in the order of their ids, the
             `selection_metric`, and what the task itself adds.
     """
 

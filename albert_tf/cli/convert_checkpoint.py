@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning import registry
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
 from albert_tf.model.objectives import SCOPE, SOP
@@ -231,11 +232,11 @@ def find_task(source: ModelSource) -> dict[str, Any]:
         return task
     name = task.get("name")
     if not task:
-        specs = [spec for spec in tasks.rows() if spec.is_fine_tuned]
-        name = next((s.name for s in specs if tasks.resolve(s.task).recognizes(labels)), None)
+        specs = [spec for spec in registry.rows() if spec.is_fine_tuned]
+        name = next((s.name for s in specs if registry.resolve(s.task).recognizes(labels)), None)
         task = {"name": name} if name else {}
-    spec = tasks.get(name) if name else tasks.rows()[0]  # assumed of a head
-    return tasks.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
+    spec = registry.get(name) if name else registry.rows()[0]  # assumed of a head
+    return registry.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
@@ -283,7 +284,7 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
 
     before = source.run.record
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
-    of_head = tasks.get(before.task_name).head_settings if before.task_name else ()
+    of_head = registry.get(before.task_name).head_settings if before.task_name else ()
     record = before.only(*names, *of_head)
     has_vocabulary = settings.spm_model_file or settings.vocab_file
     if has_vocabulary and run_record.VOCABULARY not in record.files:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import classification, data, files, pretraining, race, settings, squad
+from albert_tf import data, files, pretraining, settings
+from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.inference.settings import WebSettings
 from albert_tf.model import config

@@ -161,7 +161,7 @@ def plot_confusion_matrix(folder: str) -> bool:
     Returns:
         False if the run is not a classifier's.
     """
-    from albert_tf.classification import task
+    from albert_tf.finetuning.classification import task
 
     labels, rows = task.read_dev_predictions(RunFolder(folder))
     if not rows:

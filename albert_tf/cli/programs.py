@@ -13,9 +13,8 @@ import importlib
 import sys
 from types import ModuleType
 
-from albert_tf import tasks
 from albert_tf.cli import program
-from albert_tf.finetuning.program import run_task
+from albert_tf.finetuning import registry, run_task
 from albert_tf.settings import did_you_mean
 from albert_tf.version import __version__
 
@@ -45,14 +44,20 @@ PROGRAMS = {
     "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
     "run-pretraining": Program("albert_tf.pretraining", "pre-train", is_plotted=True),
     "run-classifier": Program(
-        "albert_tf.classification", "fine-tune on GLUE, CLUE or texts of your own", is_plotted=True
+        "albert_tf.finetuning.classification",
+        "fine-tune on GLUE, CLUE or texts of your own",
+        is_plotted=True,
     ),
     "run-squad": Program(
-        "albert_tf.squad", "fine-tune on questions with a context", is_plotted=True
+        "albert_tf.finetuning.squad", "fine-tune on questions with a context", is_plotted=True
     ),
-    "run-race": Program("albert_tf.race", "fine-tune on multiple choice", is_plotted=True),
+    "run-race": Program(
+        "albert_tf.finetuning.race", "fine-tune on multiple choice", is_plotted=True
+    ),
     "run-token-classification": Program(
-        "albert_tf.token_classification", "fine-tune on tokens, as for NER", is_plotted=True
+        "albert_tf.finetuning.token_classification",
+        "fine-tune on tokens, as for NER",
+        is_plotted=True,
     ),
     "download": Program("albert_tf.cli.download", "download a released model"),
     "run-predict": Program("albert_tf.cli.run_predict", "predict with a trained model"),
@@ -82,10 +87,10 @@ def fine_tune(name: str, description: str | None) -> None:
     """Runs the command line of this process, to fine-tune a model for a task of your own.
 
     Args:
-        name: name of the task in `albert_tf.tasks`, whose settings are the flags.
+        name: name of the task in `albert_tf.finetuning.registry`, whose settings are the flags.
         description: the docstring of the script, for `--help`.
     """
-    settings_class = tasks.resolve(tasks.get(name).settings)
+    settings_class = registry.resolve(registry.get(name).settings)
     program.start(settings_class, functools.partial(run_task, name), description, is_plotted=True)
 
 

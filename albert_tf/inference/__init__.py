@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import finding
+from albert_tf.finetuning import registry
 from albert_tf.inference.settings import Settings
 
 __all__ = ["Settings", "run", "serve"]
@@ -57,4 +58,4 @@ def _prepare(settings: Settings) -> None:
     if not files.is_directory(model):
         finding.find_checkpoint(model)
     if settings.task_module:
-        tasks.import_tasks(settings.task_module)
+        registry.import_tasks(settings.task_module)

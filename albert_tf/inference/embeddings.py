@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints.signatures import pool
 from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.splits import Outputs
-from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
+from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.model.config import MEAN_LAST_4, POOLED
 
 

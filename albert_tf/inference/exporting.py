@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from albert_tf import tasks
 from albert_tf.checkpoints import saved_model, signatures
+from albert_tf.finetuning import registry
 from albert_tf.inference.predictor import Options, Predictor
 from albert_tf.inference.pretrained import ModelFolder
 
@@ -50,10 +50,10 @@ def export_saved_model(
         source.config_file, source.vocabulary_file, source.run.record
     )
     with saved_model.float32_models():
-        if not tasks.get(name).is_fine_tuned:
+        if not registry.get(name).is_fine_tuned:
             has_masked_lm = "masked-LM head" in source.parts
             model, tokenizer = model_folder.load(
-                tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+                registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
             poolings = signatures.poolings_of(source.parts)

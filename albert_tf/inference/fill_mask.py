@@ -12,13 +12,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.sequences import TokenSequences
-from albert_tf.finetuning.splits import Outputs
-from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
-from albert_tf.finetuning.texts import parse_text
+from albert_tf.finetuning.rows import BadRowError, Row, parse_text
+from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs
 

@@ -22,14 +22,12 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import tasks
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.signatures import Export
-from albert_tf.classification.task import MIN_SEQ_LENGTH
-from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.prediction import BatchRunner
-from albert_tf.finetuning.task import Outputs
-from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import BatchRunner, Features, Padding
+from albert_tf.finetuning.classification.task import MIN_SEQ_LENGTH
+from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.inference import openvino_engine
 from albert_tf.inference.pretrained import ModelFolder
 from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
@@ -167,8 +165,8 @@ class Predictor:
     def __init__(
         self, model_folder: ModelFolder, name: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        spec = tasks.get(name)
-        task = tasks.resolve(spec.task)
+        spec = registry.get(name)
+        task = registry.resolve(spec.task)
         if task.uses_pooler(options.pooling):
             model_folder.check_pooler(f"pooling={options.pooling!r}")
         self.options = options
@@ -181,7 +179,7 @@ class Predictor:
             self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
-        of = tasks.resolve(spec.settings)
+        of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = model_folder.settings(names, of)
         config = self.model.config

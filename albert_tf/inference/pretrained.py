@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 import tf_keras
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import families, finding, run_record, store
 from albert_tf.checkpoints.families import ADAPTERS, GLOBAL_STEP, by_name, is_encoder, variable_name
 from albert_tf.checkpoints.loading import ModelSource, load_checkpoint
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
-from albert_tf.tasks import TaskSpec
 from albert_tf.training.settings import RunSettings
 
 # Loads a model and its tokenizer from a folder of any origin.
@@ -39,15 +40,15 @@ def load_pretrained(
 
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
-    spec = tasks.get(task)
+    spec = registry.get(task)
     config = source.config
     tokenizer = source.tokenizer
     recorded = {}  # arguments of the head in training
     if spec.head_settings:
-        settings = tasks.resolve(spec.settings)
+        settings = registry.resolve(spec.settings)
         recorded = source.run.record.values_for(settings, spec.head_settings)
     head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
-    head = tasks.resolve(spec.head)
+    head = registry.resolve(spec.head)
     if run_record.OBJECTIVE in inspect.signature(head.__init__).parameters:
         head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
     model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
@@ -71,7 +72,7 @@ def _make_model(
     recognized: families.Recognized,
     head_arguments: dict[str, Any],
 ) -> Any:
-    head = tasks.resolve(spec.head)
+    head = registry.resolve(spec.head)
     takes_labels = NUM_LABELS in inspect.signature(head.__init__).parameters
     if takes_labels and NUM_LABELS not in head_arguments:
         head_arguments[NUM_LABELS] = _num_labels(num_labels, spec, recognized)
@@ -162,15 +163,15 @@ class ModelFolder:
 
         Args:
             wanted: the requested task. None selects the task that the model was fine-tuned for, or
-                `tasks.DEFAULT` if it was not fine-tuned.
+                `registry.DEFAULT` if it was not fine-tuned.
 
         Raises:
             ValueError: the task is not registered, the checkpoint has no head for it, or its task
                 is ambiguous.
         """
         if wanted is None:
-            return self._trained_task() or tasks.DEFAULT
-        spec = tasks.get(wanted)
+            return self._trained_task() or registry.DEFAULT
+        spec = registry.get(wanted)
         recorded = self.run.record.task_name
         # Several tasks have a head of the same name.
         is_other = spec.is_fine_tuned and recorded not in ("", spec.name)
@@ -187,8 +188,8 @@ class ModelFolder:
         Raises:
             ValueError: the task of the model is ambiguous.
         """
-        others = [spec.name for spec in tasks.rows() if not spec.is_fine_tuned]
-        others = [name for name in others if self._has_head_of(tasks.get(name))]
+        others = [spec.name for spec in registry.rows() if not spec.is_fine_tuned]
+        others = [name for name in others if self._has_head_of(registry.get(name))]
         return tuple(dict.fromkeys((self.find_task(), *others)))
 
     def _has_head_of(self, spec: TaskSpec) -> bool:
@@ -203,12 +204,12 @@ class ModelFolder:
         """
         name = self.run.record.task_name
         try:
-            if name and self._has_head_of(tasks.get(name)):
+            if name and self._has_head_of(registry.get(name)):
                 return name
         except ValueError as error:
             raise ValueError(f"{self.run.path}: {error}") from None
-        fitting = [s for s in tasks.rows() if s.is_fine_tuned and self._has_head_of(s)]
-        own_heads = [spec for spec in fitting if spec.head_variable != tasks.SHARED_HEAD]
+        fitting = [s for s in registry.rows() if s.is_fine_tuned and self._has_head_of(s)]
+        own_heads = [spec for spec in fitting if spec.head_variable != registry.SHARED_HEAD]
         if own_heads or not fitting:
             return own_heads[0].name if own_heads else None
         of_size = [s.name for s in fitting if s.num_outputs == self.count_outputs(s)]
@@ -447,12 +448,12 @@ def _find_spec(model: Any) -> TaskSpec:
         raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
     fitting = [
         spec
-        for spec in tasks.rows()
-        if type(model) is tasks.resolve(spec.head)
+        for spec in registry.rows()
+        if type(model) is registry.resolve(spec.head)
         and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
     ]
     if not fitting:
-        heads = sorted({tasks.resolve(spec.head).__name__ for spec in tasks.rows()})
+        heads = sorted({registry.resolve(spec.head).__name__ for spec in registry.rows()})
         raise ValueError(
             f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
         )
@@ -498,7 +499,7 @@ def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
         settings[run_record.OBJECTIVE] = model.sentence_objective
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
-    details = tasks.resolve(spec.task).details_of_labels(labels)
+    details = registry.resolve(spec.task).details_of_labels(labels)
     task = {"name": spec.name, "labels": list(labels), **details}
     return RunRecord(settings=settings, task=task)
 

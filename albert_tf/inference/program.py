@@ -13,12 +13,12 @@ import numpy as np
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import run_record
+from albert_tf.finetuning import registry
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.text_task import Result
-from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.rows import BadRowError, Row, parse_pair
+from albert_tf.finetuning.task import Result
 from albert_tf.inference import reading
 from albert_tf.inference.embeddings import similarities
 from albert_tf.inference.predictor import Options, Predictor
@@ -53,7 +53,7 @@ def run(settings: Settings) -> Iterator[Result]:
         _prepare(settings.embeddings_file, settings, model_folder)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
-    parse = parse_two if compares_pairs else tasks.resolve(tasks.get(task).task).parse_row
+    parse = parse_two if compares_pairs else registry.resolve(registry.get(task).task).parse_row
     blocks = read_inputs(settings, parse)
     with use_devices(settings, model_folder):
         predictor = load(settings, model_folder, task)

@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
 from albert_tf import files
-from albert_tf.classification.reading import ALL_NAMES, warn_of_unread_text
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, NumberedRow, Row, RowReports
-from albert_tf.finetuning.texts import TEXT_A
+from albert_tf.finetuning.classification.reading import ALL_NAMES, warn_of_unread_text
+from albert_tf.finetuning.rows import (
+    COMMAS,
+    TABS,
+    TEXT_A,
+    BadRowError,
+    NumberedRow,
+    Row,
+    RowReports,
+)
 from albert_tf.inference.settings import STANDARD_INPUT
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together

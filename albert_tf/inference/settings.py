@@ -6,18 +6,19 @@ import dataclasses
 import importlib.util
 import os
 
-from albert_tf import files, squad, tasks
+from albert_tf import files
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
     TextSettings,
     VocabularySettings,
 )
+from albert_tf.finetuning import registry, squad
+from albert_tf.finetuning.registry import EMBEDDINGS, FILL_MASK
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
 from albert_tf.model import config
 from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
-from albert_tf.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 SIMILARITY = "similarity"
@@ -41,8 +42,8 @@ class ModelFolderSettings(SettingsGroup):
     )
     task: str | None = setting(
         None,
-        f"Task to predict: {', '.join(tasks.names())}, or one that task_module registers; if not "
-        "given, the one the model was fine-tuned for, or else embeddings.",
+        f"Task to predict: {', '.join(registry.names())}, or one that task_module registers; if "
+        "not given, the one the model was fine-tuned for, or else embeddings.",
     )
     task_module: str | None = setting(
         None,
@@ -230,7 +231,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         if self.embeddings_file and wanted not in ([], [EMBEDDINGS]):
             raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
         if self.wanted_task is not None and self.task_module is None:
-            tasks.get(self.wanted_task)
+            registry.get(self.wanted_task)
         self._check_input()
 
     def _check_input(self) -> None:

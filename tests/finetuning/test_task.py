@@ -9,8 +9,7 @@ import tensorflow as tf
 from albert_tf import classification
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.splits import Split
-from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.task import FineTuningTask, Split
 
 
 class Distances(FineTuningTask):

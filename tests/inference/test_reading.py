@@ -9,12 +9,11 @@ import types
 
 import pytest
 
-from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.texts import parse_pair, parse_text
+from albert_tf.finetuning.race.task import parse_choice
+from albert_tf.finetuning.rows import BadRowError, parse_pair, parse_text
+from albert_tf.finetuning.squad.reading import parse_question
+from albert_tf.finetuning.token_classification.tags import parse_words
 from albert_tf.inference import reading
-from albert_tf.race.reading import parse_choice
-from albert_tf.squad.reading import parse_question
-from albert_tf.token_classification.reading import parse_words
 
 CHOICE = {"passage": "p", "question": "q", "options": ["a", "b"]}
 
