@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
     from albert_tf.finetuning import classification, race, squad, token_classification
-    from albert_tf.inference.exporting import export_saved_model
-    from albert_tf.inference.predictor import load_predictor
+    from albert_tf.inference.predictor import export_saved_model, load_predictor
     from albert_tf.inference.pretrained import (
         PretrainedCheckpoint,
         from_pretrained,
@@ -100,7 +99,7 @@ _MODULES = {
     "TokenizerLayer": "model.graph_tokenizer",
     "WarmUpPolynomialDecay": "model.optimization",
     "download": "checkpoints.download",
-    "export_saved_model": "inference.exporting",
+    "export_saved_model": "inference.predictor",
     "fine_tuning_optimizer": "model.optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",

@@ -18,7 +18,7 @@ from albert_tf.finetuning.batching import TokenSequences
 from albert_tf.finetuning.rows import BadRowError, text_cell
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.inference import reading
+from albert_tf.inference import program
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import MODEL, REQUIRED, redefined, setting
 
@@ -47,7 +47,7 @@ class MultiLabel(FineTuningTask):
         return self.parse_row(row)[0], [label in labels for label in self.labels]
 
     def read(self, split):
-        blocks = reading.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
+        blocks = program.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
         return [row for block in blocks for _, row in block]
 
     def make_features(self, data, split):

@@ -18,7 +18,7 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.finetuning.classification import CustomDataSettings
 from albert_tf.finetuning.classification.reading import find_task
 from albert_tf.finetuning.rows import parse_pair
-from albert_tf.inference import reading
+from albert_tf.inference import program
 from albert_tf.model.config import AlbertConfig
 from tests.file_events import folders_at_each_event
 
@@ -332,7 +332,7 @@ def read_text(path):
 
 
 def read_inputs(path):
-    list(reading.read_blocks(path, "jsonl", parse_pair))
+    list(program.read_blocks(path, "jsonl", parse_pair))
 
 
 @pytest.mark.parametrize("keys", [[f"key {n}" for n in range(3000)], ["long" * 3000]])

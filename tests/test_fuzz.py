@@ -43,7 +43,7 @@ from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification import task as tokens
 from albert_tf.finetuning.token_classification.tags import read_sentences
-from albert_tf.inference import reading
+from albert_tf.inference import program
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
@@ -191,7 +191,7 @@ def read_conll(path):
 
 
 def read_inputs(path):
-    return list(reading.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
+    return list(program.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
 
 
 def read_metrics(path):

@@ -15,7 +15,7 @@ from absl import flags, logging
 from albert_tf import data, files, pretraining, settings
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.inference.settings import WebSettings
+from albert_tf.inference import WebSettings
 from albert_tf.model import config
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
