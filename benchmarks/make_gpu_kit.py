@@ -45,12 +45,12 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
 from albert_tf.checkpoints.families import variable_name
-from albert_tf.cli import training_steps
+from albert_tf.cli import check_device
+from albert_tf.cli.describe import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig, config_file
-from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
@@ -215,13 +215,13 @@ def make_pretraining(name: Name) -> Program:
     devices.apply_precision("bfloat16")
     config = name.read_config()
     shape = StepShape(name.rows, name.length, PREDICTIONS)
-    batch = training_steps.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
+    batch = check_device.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
     options: dict[str, Any] = {
         "optimizer": "lamb",
         "learning_rate": LEARNING_RATE,
         "recompute": "checkpointing" in name.options,
     }
-    step, _ = training_steps.make_step(tf.distribute.get_strategy(), config, batch, **options)
+    step, _ = check_device.make_step(tf.distribute.get_strategy(), config, batch, **options)
     return make_step_program(step, batch, step_flops(config, shape))
 
 
@@ -245,7 +245,7 @@ def make_classification(name: Name) -> Program:
     config = name.read_config()
     task = make_classifier(config)
     strategy = tf.distribute.get_strategy()
-    step = training_steps.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
+    step = check_device.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
     flops = FORWARD_AND_BACKWARD * encoder_flops(config, StepShape(name.rows, name.length, 0))
     return make_step_program(step, classification_batch(name), flops)
 

@@ -19,7 +19,7 @@ import tf_keras
 import worker_keras
 from lowering import each_once, lower, lower_step
 
-from albert_tf.cli import training_steps
+from albert_tf.cli import check_device
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import devices
 from albert_tf.training.step import TrainStep
@@ -31,9 +31,9 @@ def make_step(job: Job) -> tuple[TrainStep, Any]:
     """Returns our training step with LAMB, and a batch."""
     config = AlbertConfig.from_dict(job["config"])
     sizes = job["rows"], job["length"], job["predictions"], config.vocab_size
-    batch = training_steps.random_batch(*sizes)
+    batch = check_device.random_batch(*sizes)
     strategy = tf.distribute.get_strategy()
-    return training_steps.make_step(strategy, config, batch, optimizer="lamb")
+    return check_device.make_step(strategy, config, batch, optimizer="lamb")
 
 
 def lower_ours(job: Job) -> bytes:
@@ -72,7 +72,7 @@ def lower_model_garden(job: Job) -> bytes:
         return first + loss(batch["next_sentence_labels"][:, 0], order(outputs["pooled_output"]))
 
     sizes = job["rows"], job["length"], job["predictions"], config["vocab_size"]
-    batch = training_steps.random_batch(*sizes)
+    batch = check_device.random_batch(*sizes)
     loss_of({name: tf.constant(value[:1]) for name, value in batch.items()})  # makes the weights
     trained = each_once(x for made in (encoder, words, order) for x in made.trainable_variables)
 

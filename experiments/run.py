@@ -34,7 +34,7 @@ from report import RESULT, Table, folder_of
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.cli import program
+from albert_tf.cli import programs
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -283,4 +283,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)

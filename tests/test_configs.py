@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from albert_tf.model import config, costs
+from albert_tf.cli import describe
+from albert_tf.model import config
 from albert_tf.model.config import AlbertConfig
 from tests.conftest import ROOT
 
@@ -50,7 +51,7 @@ def test_every_released_shape_is_there_with_googles_keys(tmp_path):
 def test_parameter_counts_are_the_published_ones(name):
     encoder, with_heads = PUBLISHED[name]
     assert load(name).num_weights == encoder
-    assert with_heads in (None, costs.count_parameters(load(name)))
+    assert with_heads in (None, describe.count_parameters(load(name)))
 
 
 @pytest.mark.parametrize("size", SIZES)

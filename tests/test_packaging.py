@@ -18,7 +18,7 @@ import pytest
 
 import albert_tf
 from albert_tf import data, inference, pretraining, race
-from albert_tf.cli import program, programs
+from albert_tf.cli import programs
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT, TINY_SHAPE
 
@@ -106,7 +106,7 @@ def test_every_program_has_settings_and_help(name):
 @pytest.mark.parametrize("verb", ["race", "run_race", "run-race"])
 def test_albert_starts_a_program_by_its_verb(verb, monkeypatch):
     started = []
-    monkeypatch.setattr(program, "start", lambda settings, *_: started.append(settings))
+    monkeypatch.setattr(programs, "start", lambda settings, *_: started.append(settings))
     monkeypatch.setattr(sys, "argv", ["albert", verb, "--seed=7"])
     programs.main()
     assert started == [race.Settings]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.cli import program
+from albert_tf.cli import console
 from albert_tf.data import records
 from albert_tf.data.records import decode_example
 from albert_tf.data.settings import InputSettings
@@ -281,7 +281,7 @@ def run(settings: Settings) -> None:
     objective = find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
-    with program.ending_with_reader():
+    with console.ending_with_reader():
         for number, features in enumerate(examples):
             if number < settings.num_instances:
                 legend = "" if number else f"{LEGEND}\n"

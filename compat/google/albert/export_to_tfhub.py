@@ -13,7 +13,7 @@ import dataclasses
 import os
 
 from albert.export_checkpoints import ExportSettings
-from albert_tf.cli import convert_checkpoint, flags, program
+from albert_tf.cli import convert_checkpoint, flags, programs
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 
@@ -39,4 +39,4 @@ def run(settings: Settings) -> None:
 
 if __name__ == "__main__":
     flags.IGNORED[Settings] = {"use_einsum": bool}
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)
