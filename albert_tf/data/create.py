@@ -42,7 +42,6 @@ from albert_tf.data.settings import (
     Settings,
     TextSettings,
 )
-from albert_tf.model.tokenization import Tokenizer
 from albert_tf.version import __version__
 
 RECORDS_AT_ONCE = 1000  # records between two updates of the progress bar
@@ -604,11 +603,13 @@ MAX_IMBALANCE = 1 / 6  # deviation of the fraction of instances with a label fro
 MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 
-def log_instances(paths: Sequence[str], tokenizer: Tokenizer, count: int) -> None:
+def log_instances(settings: Settings) -> None:
     """Logs the first instances, cycling through the outputs, as Google's program does."""
+    paths = Outputs.parse(settings.output_file, settings.compression).paths
+    tokenizer = load_tokenizer(settings)
     interleaved = itertools.zip_longest(*map(read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))
-    for record in itertools.islice(present, count):
+    for record in itertools.islice(present, settings.num_logged_instances):
         features = decode_example(record)
         ids = features["input_ids"][features["input_mask"] > 0].tolist()
         logging.info("*** Example ***")
