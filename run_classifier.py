@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on GLUE, CLUE or a custom task: see albert_tf/classification/."""
+"""Fine-tunes ALBERT on GLUE, CLUE or a custom task: see albert_tf/finetuning/classification/."""
 
 from albert_tf.cli.programs import main
 

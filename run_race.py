@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on multiple-choice questions: see albert_tf/race/."""
+"""Fine-tunes ALBERT on multiple-choice questions: see albert_tf/finetuning/race/."""
 
 from albert_tf.cli.programs import main
 

@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on extractive question answering: see albert_tf/squad/."""
+"""Fine-tunes ALBERT on extractive question answering: see albert_tf/finetuning/squad/."""
 
 from albert_tf.cli.programs import main
 

@@ -1,4 +1,4 @@
-"""Fine-tunes ALBERT on token classification: see albert_tf/token_classification/."""
+"""Fine-tunes ALBERT on token classification: see albert_tf/finetuning/token_classification/."""
 
 from albert_tf.cli.programs import main
 

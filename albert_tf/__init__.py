@@ -23,22 +23,30 @@ from albert_tf.version import __version__
 if TYPE_CHECKING:
     from albert_tf.checkpoints.download import download
     from albert_tf.checkpoints.loading import load_checkpoint
-    from albert_tf.config import AlbertConfig
-    from albert_tf.heads import (
+    from albert_tf.finetuning import classification, race, squad, token_classification
+    from albert_tf.inference.predictor import export_saved_model, load_predictor
+    from albert_tf.inference.pretrained import (
+        PretrainedCheckpoint,
+        from_pretrained,
+        save_pretrained,
+    )
+    from albert_tf.model.config import AlbertConfig
+    from albert_tf.model.graph_tokenizer import TokenizerLayer
+    from albert_tf.model.heads import (
         AlbertForAnswerableSpans,
         AlbertForClassification,
         AlbertForMultipleChoice,
         AlbertForSpans,
         AlbertForTokenClassification,
     )
-    from albert_tf.inference.exporting import export_saved_model
-    from albert_tf.inference.predictor import load_predictor
-    from albert_tf.inference.pretrained import from_pretrained
-    from albert_tf.inference.saving import PretrainedCheckpoint, save_pretrained
-    from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
-    from albert_tf.optimization import AdamW, Lamb, WarmUpPolynomialDecay, fine_tuning_optimizer
-    from albert_tf.serving.tokenizer_layer import TokenizerLayer
-    from albert_tf.tokenization import FullTokenizer
+    from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
+    from albert_tf.model.optimization import (
+        AdamW,
+        Lamb,
+        WarmUpPolynomialDecay,
+        fine_tuning_optimizer,
+    )
+    from albert_tf.model.tokenization import FullTokenizer
 
 # TensorFlow reads this when it is imported. By default, it leaves oneDNN off on x86 processors
 # without AVX-512 VNNI, where matmuls take up to twice as long without it.
@@ -61,42 +69,49 @@ __all__ = [
     "TokenizerLayer",
     "WarmUpPolynomialDecay",
     "__version__",
+    "classification",
     "download",
     "export_saved_model",
     "fine_tuning_optimizer",
     "from_pretrained",
     "load_checkpoint",
     "load_predictor",
+    "race",
     "save_pretrained",
+    "squad",
+    "token_classification",
 ]
 
+_TASKS = ("classification", "race", "squad", "token_classification")
 _MODULES = {
-    "AdamW": "optimization",
-    "AlbertConfig": "config",
-    "AlbertEncoder": "modeling",
-    "AlbertForAnswerableSpans": "heads",
-    "AlbertForClassification": "heads",
-    "AlbertForMultipleChoice": "heads",
-    "AlbertForPretraining": "modeling",
-    "AlbertForSpans": "heads",
-    "AlbertForTokenClassification": "heads",
-    "FullTokenizer": "tokenization",
-    "Lamb": "optimization",
-    "PretrainedCheckpoint": "inference.saving",
-    "TokenizerLayer": "serving.tokenizer_layer",
-    "WarmUpPolynomialDecay": "optimization",
+    "AdamW": "model.optimization",
+    "AlbertConfig": "model.config",
+    "AlbertEncoder": "model.modeling",
+    "AlbertForAnswerableSpans": "model.heads",
+    "AlbertForClassification": "model.heads",
+    "AlbertForMultipleChoice": "model.heads",
+    "AlbertForPretraining": "model.modeling",
+    "AlbertForSpans": "model.heads",
+    "AlbertForTokenClassification": "model.heads",
+    "FullTokenizer": "model.tokenization",
+    "Lamb": "model.optimization",
+    "PretrainedCheckpoint": "inference.pretrained",
+    "TokenizerLayer": "model.graph_tokenizer",
+    "WarmUpPolynomialDecay": "model.optimization",
     "download": "checkpoints.download",
-    "export_saved_model": "inference.exporting",
-    "fine_tuning_optimizer": "optimization",
+    "export_saved_model": "inference.predictor",
+    "fine_tuning_optimizer": "model.optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictor",
-    "save_pretrained": "inference.saving",
+    "save_pretrained": "inference.pretrained",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public name on first use (PEP 562)."""
+    if name in _TASKS:
+        return importlib.import_module(f"{__name__}.finetuning.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

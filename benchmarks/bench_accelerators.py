@@ -27,8 +27,7 @@ from typing import Any
 import reporting
 from contenders import FOLDER, ROOT
 
-from albert_tf import included
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, config_file
 
 GPUS = ("a100", "h100")  # all other targets are topologies of TPUs
 PROGRAMS = {
@@ -64,7 +63,7 @@ def run(*command: str, order: str = "") -> str:
 def describe_job(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the step to compile, as the workers read it."""
     rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
-    config = AlbertConfig.from_json_file(included.config_file(args.config))
+    config = AlbertConfig.from_json_file(config_file(args.config))
     config = dataclasses.replace(config, **rates)
     if args.layers:
         config = dataclasses.replace(config, num_hidden_layers=args.layers)

@@ -29,13 +29,12 @@ import reporting
 from absl import logging
 from contenders import HUGGING_FACE, OURS, Job
 
-from albert_tf.classification.reading import read_examples
-from albert_tf.classification.task import make_features
-from albert_tf.classification.tasks import find_task
 from albert_tf.finetuning import batching
-from albert_tf.finetuning.batching import Padding, TrainingOrder
-from albert_tf.finetuning.sequences import TokenSequences
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
+from albert_tf.finetuning.classification.reading import read_examples
+from albert_tf.finetuning.classification.task import make_features
+from albert_tf.finetuning.classification.tasks import find_task
+from albert_tf.model.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
 BATCHES_TO_SORT = 32  # the default of run_classifier.py

@@ -30,14 +30,14 @@ from absl import logging
 from contenders import SERVING, SERVING_HUGGING_FACE, Contender, Job
 
 import albert_tf
+from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.classification import Settings
-from albert_tf.classification.reading import read_examples
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import ClassificationTask, find_task
-from albert_tf.config import AlbertConfig
-from albert_tf.serving import saved_model
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.reading import read_examples
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import ClassificationTask, find_task
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
 CONFIGS = "configs/albert_tiny_zh.json,configs/albert_base_zh.json"

@@ -15,9 +15,9 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     classify albert_base 64x128             the whole step of fine-tuning: AdamW
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
-    attention albert_base 32x512 plain      the same by the operation of `ops.py`
+    attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
-"plain" applies to every task, and means that no kernel of `kernels_xla.py` is used; "plain:gelu"
+"plain" applies to every task, and means that no kernel of `model/kernels.py` is used; "plain:gelu"
 leaves out a single one.
 """
 
@@ -43,17 +43,18 @@ from lowering import lower, variables_of
 from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
-from albert_tf import classification, files, included, ops
-from albert_tf.acceleration import Op
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import TASKS
-from albert_tf.cli import training_steps
-from albert_tf.config import AlbertConfig
-from albert_tf.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf import classification, files
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.cli import check_device
+from albert_tf.cli.describe import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.model import ops
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import precision
+from albert_tf.training import devices
 
 GOLDEN = "golden"
 PROGRAMS = (
@@ -139,7 +140,7 @@ class Name:
     def read_config(self) -> AlbertConfig:
         """Returns the config, with dropout."""
         rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
-        config = AlbertConfig.from_json_file(included.config_file(self.config))
+        config = AlbertConfig.from_json_file(config_file(self.config))
         return dataclasses.replace(config, **rates)
 
 
@@ -211,16 +212,16 @@ def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -
 
 def make_pretraining(name: Name) -> Program:
     """Returns a pre-training step."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     shape = StepShape(name.rows, name.length, PREDICTIONS)
-    batch = training_steps.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
+    batch = check_device.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
     options: dict[str, Any] = {
         "optimizer": "lamb",
         "learning_rate": LEARNING_RATE,
         "recompute": "checkpointing" in name.options,
     }
-    step, _ = training_steps.make_step(tf.distribute.get_strategy(), config, batch, **options)
+    step, _ = check_device.make_step(tf.distribute.get_strategy(), config, batch, **options)
     return make_step_program(step, batch, step_flops(config, shape))
 
 
@@ -240,18 +241,18 @@ def classification_batch(name: Name) -> dict[str, NDArray[Any]]:
 
 def make_classification(name: Name) -> Program:
     """Returns a step of fine-tuning."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     strategy = tf.distribute.get_strategy()
-    step = training_steps.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
+    step = check_device.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
     flops = FORWARD_AND_BACKWARD * encoder_flops(config, StepShape(name.rows, name.length, 0))
     return make_step_program(step, classification_batch(name), flops)
 
 
 def make_prediction(name: Name) -> Program:
     """Returns the predictions of a classifier."""
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     model = task.build_model()
@@ -295,7 +296,7 @@ def make_attention(name: Name) -> Program:
 def make_golden(name: Name) -> Program:
     """Returns loss and gradients of a small model in float32, beside those of Google's code."""
     del name
-    precision.apply("float32")
+    devices.apply_precision("float32")
     config = AlbertConfig.from_json_file(os.path.join(GOLDEN_FOLDER, "encoder_shared.json"))
     model = AlbertForPretraining(config)
     with np.load(os.path.join(GOLDEN_FOLDER, "encoder_shared.npz")) as golden:

@@ -29,7 +29,8 @@ from typing import Any
 
 from contenders import ROOT
 
-from albert_tf import files, workers
+from albert_tf import files
+from albert_tf.data import workers
 
 RESULTS_HELP = (
     "Markdown file in which the table of this benchmark is replaced, such as "

@@ -12,14 +12,14 @@ from typing import Any
 import contenders
 import tensorflow as tf
 
-from albert_tf.classification.settings import Settings
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import TASKS
-from albert_tf.config import AlbertConfig
-from albert_tf.optimization import WarmUpPolynomialDecay, create_optimizer
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.inference import predictor
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import WarmUpPolynomialDecay, create_optimizer
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.serving import openvino_engine
-from albert_tf.training import precision
+from albert_tf.training import devices
 from albert_tf.training.step import StepOptions, TrainStep
 
 MATRIX = 2048
@@ -66,7 +66,7 @@ def serve_openvino(job: dict[str, Any]) -> None:
     batches = contenders.load_batches(job["batches"])
     model = make_task(job, batches[0]).build_model()
     signature = {name: tf.TensorSpec([None, None], tf.int32) for name in contenders.INPUTS}
-    predict = openvino_engine.compile_step(
+    predict = predictor.compile_step(
         lambda batch: {"probabilities": tf.nn.softmax(model(batch, training=False))},
         signature,
         job["precision"],
@@ -82,7 +82,7 @@ def main() -> None:
     if job["engine"] == "openvino":
         serve_openvino(job)
         return
-    precision.apply(job["precision"])
+    devices.apply_precision(job["precision"])
     arrays = contenders.load_batches(job["batches"])
     task = make_task(job, arrays[0])
     model = task.build_model()

@@ -19,9 +19,9 @@ import tf_keras
 import worker_keras
 from lowering import each_once, lower, lower_step
 
-from albert_tf.cli import training_steps
-from albert_tf.config import AlbertConfig
-from albert_tf.training import precision
+from albert_tf.cli import check_device
+from albert_tf.model.config import AlbertConfig
+from albert_tf.training import devices
 from albert_tf.training.step import TrainStep
 
 Job = dict[str, Any]
@@ -31,9 +31,9 @@ def make_step(job: Job) -> tuple[TrainStep, Any]:
     """Returns our training step with LAMB, and a batch."""
     config = AlbertConfig.from_dict(job["config"])
     sizes = job["rows"], job["length"], job["predictions"], config.vocab_size
-    batch = training_steps.random_batch(*sizes)
+    batch = check_device.random_batch(*sizes)
     strategy = tf.distribute.get_strategy()
-    return training_steps.make_step(strategy, config, batch, optimizer="lamb")
+    return check_device.make_step(strategy, config, batch, optimizer="lamb")
 
 
 def lower_ours(job: Job) -> bytes:
@@ -72,7 +72,7 @@ def lower_model_garden(job: Job) -> bytes:
         return first + loss(batch["next_sentence_labels"][:, 0], order(outputs["pooled_output"]))
 
     sizes = job["rows"], job["length"], job["predictions"], config["vocab_size"]
-    batch = training_steps.random_batch(*sizes)
+    batch = check_device.random_batch(*sizes)
     loss_of({name: tf.constant(value[:1]) for name, value in batch.items()})  # makes the weights
     trained = each_once(x for made in (encoder, words, order) for x in made.trainable_variables)
 
@@ -89,7 +89,7 @@ def lower_model_garden(job: Job) -> bytes:
 def main() -> None:
     """Writes the program that the command line describes."""
     job = contenders.read_job()
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     makers = {"ours": lower_ours, "update": lower_update, "model_garden": lower_model_garden}
     with open(job["path"], "wb") as stream:
         stream.write(makers[job["program"]](job))

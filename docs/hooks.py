@@ -2,9 +2,10 @@
 
 The notebooks of examples/ are pages with their stored outputs; mkdocs-jupyter renders them.
 
-The pages are written for reading in the repository, where links such as `../albert_tf/modeling.py`
-work. The site has no such files, so links to them become plain text. A comment such as
-`<!-- settings of albert_tf.race.settings:Settings -->` becomes a table of the fields.
+The pages are written for reading in the repository, where links such as
+`../albert_tf/model/modeling.py` work. The site has no such files, so links to them become plain
+text. A comment such as `<!-- settings of albert_tf.finetuning.race:Settings -->` becomes a table of
+the fields.
 """
 
 from __future__ import annotations

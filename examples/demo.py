@@ -26,7 +26,7 @@ from absl import app, flags
 
 import albert_tf
 from albert_tf import files
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
 

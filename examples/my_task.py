@@ -12,14 +12,14 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import tasks
 from albert_tf.cli.programs import fine_tune
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import TokenSequences
 from albert_tf.finetuning.rows import BadRowError, text_cell
-from albert_tf.finetuning.sequences import TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.heads import AlbertForClassification
-from albert_tf.inference import reading
+from albert_tf.inference import program
+from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import MODEL, REQUIRED, redefined, setting
 
 
@@ -47,7 +47,7 @@ class MultiLabel(FineTuningTask):
         return self.parse_row(row)[0], [label in labels for label in self.labels]
 
     def read(self, split):
-        blocks = reading.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
+        blocks = program.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
         return [row for block in blocks for _, row in block]
 
     def make_features(self, data, split):
@@ -74,7 +74,7 @@ class MultiLabel(FineTuningTask):
         return {"labels": [label for label in rows if rows[label] > 0.5], "probabilities": rows}
 
 
-tasks.register(tasks.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification))
+registry.register(registry.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification))
 
 if __name__ == "__main__":
     fine_tune("multi_label", __doc__)

@@ -14,7 +14,7 @@ import os
 import demo_report
 from absl import app, flags
 
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
 

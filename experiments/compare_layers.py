@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import albert_tf
-from albert_tf import costs, files
-from albert_tf.cli import program
-from albert_tf.config import AlbertConfig
+from albert_tf import files
+from albert_tf.cli import describe, programs
+from albert_tf.finetuning.registry import EMBEDDINGS
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tasks import EMBEDDINGS
-from albert_tf.tokenization import Tokenizer
 
 Numbers = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ def read_configs(paths: Sequence[str], max_seq_length: int) -> dict[str, AlbertC
     Raises:
         FileNotFoundError, ValueError: see `run`.
     """
-    from albert_tf.checkpoints.pretrained import ModelSource  # TensorFlow, which --help can spare
+    from albert_tf.checkpoints.loading import ModelSource  # TensorFlow, which --help can spare
 
     if len(set(paths)) < len(paths):
         raise ValueError(
@@ -255,7 +255,7 @@ def summaries(
         modules = [len(set(pattern)) for pattern in config.modules_of_layers()]
         row = {
             "model": name,
-            "layers": str(costs.count_blocks(config)),
+            "layers": str(describe.count_blocks(config)),
             "hidden size": str(config.hidden_size),
             "modules": " + ".join(str(count * config.inner_group_num) for count in modules),
         }
@@ -314,4 +314,4 @@ def draw(path: str, measured: Mapping[str, Numbers], measures: Sequence[str]) ->
 
 
 if __name__ == "__main__":
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)

@@ -34,7 +34,7 @@ from report import RESULT, Table, folder_of
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.cli import program
+from albert_tf.cli import programs
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
 
 def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
-    from albert_tf.pretraining import record_files
+    from albert_tf.pretraining import input_pipeline
 
     row = table.rows[settings.row]
     output_dir = settings.output_dir
     records = records_of(output_dir, table, training_part(table), row.get("data", {}))
-    objective = record_files.find_objective(records)
+    objective = input_pipeline.find_objective(records)
     began = time.monotonic()
     checkpoint = ""
     for number, phase in enumerate(row.get("phases", [{}])):
@@ -142,7 +142,7 @@ def train(
 
 def count_parameters(config: dict[str, Any]) -> int:
     """Returns the number of parameters of the encoder."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
 
     return AlbertConfig.from_dict(config).num_weights
 
@@ -155,7 +155,7 @@ def speed_of(model_dir: str) -> float:
 
 def make_judge(config: dict[str, Any], table: Table, objective: str) -> PretrainingTask:
     """Returns the pre-training task of a model, to evaluate it on any records."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
     from albert_tf.pretraining.task import PretrainingTask
 
     lengths = table.max_seq_length, table.max_predictions_per_seq
@@ -170,12 +170,12 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     the segment that follows. A model without such a head guesses: 0.5.
     """
     from albert_tf.checkpoints import finding, loading
-    from albert_tf.pretraining import input_pipeline, record_files
+    from albert_tf.pretraining import input_pipeline
     from albert_tf.training.evaluation import Evaluator
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    chosen = record_files.find_record_files([records], judge.features)
+    chosen = input_pipeline.find_record_files([records], judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {
@@ -283,4 +283,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)

@@ -125,9 +125,9 @@ def _process():
     # loses; pytest has enabled it for the terminal.
     faulthandler.enable = lambda *_, **__: None
     if os.environ.get(WITHOUT_BFLOAT16):
-        from albert_tf.training import precision
+        from albert_tf.training import devices
 
-        precision._read_cpu_info = lambda: ""
+        devices._read_cpu_info = lambda: ""
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ def shared():
 @pytest.fixture(scope="session")
 def tiny_config():
     """The config of a tiny model in which all sizes differ."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
 
     return AlbertConfig(**TINY_SHAPE)
 
@@ -165,7 +165,7 @@ def tiny_config():
 @pytest.fixture(scope="session")
 def config_file(tmp_path_factory):
     """Path of the config of a model that fine-tuning programs train in seconds."""
-    from albert_tf.config import AlbertConfig
+    from albert_tf.model.config import AlbertConfig
 
     changes = {
         "num_hidden_layers": 1,
@@ -203,7 +203,7 @@ def tiny_batch():
 @pytest.fixture(scope="module")
 def tiny_model(tiny_config):
     """An `AlbertForPretraining` with `tiny_config`, shared by the tests of a module."""
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.model.modeling import AlbertForPretraining
 
     return AlbertForPretraining(tiny_config)
 
@@ -240,7 +240,7 @@ def toy_spm_model(tmp_path_factory):
 @pytest.fixture(scope="session")
 def toy_tokenizer(toy_spm_model):
     """A `FullTokenizer` in SentencePiece mode with a toy vocabulary."""
-    from albert_tf.tokenization import FullTokenizer
+    from albert_tf.model.tokenization import FullTokenizer
 
     return FullTokenizer(spm_model_file=toy_spm_model)
 

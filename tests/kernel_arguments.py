@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import ops, optimization
-from albert_tf.acceleration import Op
+from albert_tf.model import ops, optimization
+from albert_tf.model.ops import Op
 
 HIDDEN = 12
 

@@ -3,7 +3,7 @@
 It takes weights under the names of Google's and brightmart's checkpoints. Dropout is given as the
 elements to keep, because random numbers are not part of the arithmetic.
 
-Dimensions: as in `albert_tf/modeling.py`.
+Dimensions: as in `albert_tf/model/modeling.py`.
 """
 
 from __future__ import annotations

@@ -14,13 +14,14 @@ import pytest
 import tensorflow as tf
 from lowering import lower_step
 
-from albert_tf import classification, config, race, squad, token_classification
-from albert_tf.classification.task import Classifier
-from albert_tf.classification.tasks import TASKS
-from albert_tf.race.task import MultipleChoice
-from albert_tf.squad.task import QuestionAnswering
-from albert_tf.token_classification.tags import Tags
-from albert_tf.token_classification.task import TokenClassifier
+from albert_tf import classification, race, squad, token_classification
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.finetuning.race.task import MultipleChoice
+from albert_tf.finetuning.squad.task import QuestionAnswering
+from albert_tf.finetuning.token_classification.tags import Tags
+from albert_tf.finetuning.token_classification.task import TokenClassifier
+from albert_tf.model import config
 from albert_tf.training.step import TrainStep
 from tests.conftest import TINY_SHAPE
 from tests.training.distributed_steps import batch_of, make_step, pretraining_task

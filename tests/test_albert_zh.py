@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import modeling
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.modeling import AlbertEncoder
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.model import modeling
+from albert_tf.model.modeling import AlbertEncoder
 
 
 def zh_config(tiny_config, ln_type):

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 WITHOUT_TENSORFLOW = (
     *("files", "included", "settings", "suggestions", "tasks", "workers", "version"),
     *("config", "huggingface_tokenizer", "sentence_objectives", "tokenization", "optimizers"),
-    *("data.program", "data.create", "cli.programs"),
+    *("data.create", "cli.programs"),
 )
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from albert_tf.data.records import count_records
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import ROOT
 
 SCRIPT = "create_pretrain_data.sh"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import config
+from albert_tf.model import config
 from tests.conftest import TINY_SHAPE
 from tests.training.distributed_steps import batch_of, make_step, pretraining_task
 

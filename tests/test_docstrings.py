@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints.names import variable_name
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 

@@ -20,18 +20,19 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf import classification, race, squad, tasks, token_classification
-from albert_tf.checkpoints.names import variable_name
+from albert_tf import classification, race, squad, token_classification
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
-from albert_tf.config import AlbertConfig
-from albert_tf.finetuning.splits import Split
-from albert_tf.race.reading import parse_question
-from albert_tf.tokenization import FullTokenizer, find_words
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.race.task import parse_question
+from albert_tf.finetuning.task import Split
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer, find_words
+from tests.checkpoints import test_tflite
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 from tests.numpy_albert import NumpyAlbert
-from tests.serving import test_tflite
 
 pytestmark = [
     pytest.mark.ci,
@@ -378,7 +379,7 @@ def train_and_export(kind, folder, vocabulary):
         | kind.settings
         | kind.write_data(data)
     )
-    make = tasks.resolve(tasks.get(kind.task).task).make
+    make = registry.resolve(registry.get(kind.task).task).make
     new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
     task = make(new, CONFIG, FullTokenizer(spm_model_file=vocabulary), None)
     weights = random_weights(task.build_model())

@@ -17,11 +17,11 @@ import pytest
 import tensorflow as tf
 from hypothesis import settings
 
-from albert_tf import acceleration, kernels_cpu, ops, optimization
-from albert_tf.acceleration import CPU, KERNELS, TPU
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import ACTIVATIONS, AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.model import kernels, ops, optimization
+from albert_tf.model.config import ACTIVATIONS, AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.ops import CPU, KERNELS, TPU
 from tests import kernel_arguments
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
@@ -47,8 +47,8 @@ class Mode:
     @contextlib.contextmanager
     def thresholds(self):
         with (
-            mock.patch.object(kernels_cpu, "MIN_WIDTH", self.compiled_from),
-            mock.patch.object(kernels_cpu, "_MIN_FOLDED_WIDTH", self.folded_from),
+            mock.patch.object(kernels, "MIN_WIDTH", self.compiled_from),
+            mock.patch.object(kernels, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield
 
@@ -130,7 +130,7 @@ def check_kernel(kernel, mode, seeds):
     plain = values_and_gradients(op, *arguments)  # eager
     # The operation chooses the kernel for XLA itself, and runs as it is in eager execution.
     function = kernel.function if kernel.target == CPU and mode.run == "graph" else op
-    with acceleration.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
+    with ops.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
         found = mode(lambda: values_and_gradients(function, *arguments))
     for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype, mode
@@ -241,7 +241,7 @@ def test_models_equal_numpy_and_themselves_without_kernels(tiny_batch, mode, see
         keeps.append(keep_mask(*arguments))
         return keeps[-1]
 
-    with acceleration.plain():
+    with ops.plain():
         with mock.patch.object(ops, "keep_mask", record):
             exact, gradients = outputs_and_gradients(full, inputs, mode.training)
         expected = numpy_outputs(

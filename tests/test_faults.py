@@ -19,8 +19,7 @@ import pytest
 
 from albert_tf import pretraining
 from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.names import DATA_SUFFIX
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.store import find_damage
 from albert_tf.cli.flags import parse
 from albert_tf.training.interruption import EXIT_STATUS

@@ -12,14 +12,14 @@ import pytest
 from fsspec.registry import known_implementations
 
 from albert_tf import files
-from albert_tf.classification import custom
-from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.config import AlbertConfig
 from albert_tf.data import corpus
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
-from albert_tf.finetuning.texts import parse_pair
-from albert_tf.inference import reading
+from albert_tf.finetuning.classification import CustomDataSettings
+from albert_tf.finetuning.classification.reading import find_task
+from albert_tf.finetuning.rows import parse_pair
+from albert_tf.inference import program
+from albert_tf.model.config import AlbertConfig
 from tests.file_events import folders_at_each_event
 
 
@@ -323,7 +323,7 @@ def test_a_damaged_line_is_refused_by_its_number_and_field(tmp_path, line, said)
 
 
 def read_task(path):
-    custom.find_task("tsv", os.path.dirname(path), CustomDataSettings())
+    find_task("tsv", os.path.dirname(path), CustomDataSettings())
 
 
 def read_text(path):
@@ -332,7 +332,7 @@ def read_text(path):
 
 
 def read_inputs(path):
-    list(reading.read_blocks(path, "jsonl", parse_pair))
+    list(program.read_blocks(path, "jsonl", parse_pair))
 
 
 @pytest.mark.parametrize("keys", [[f"key {n}" for n in range(3000)], ["long" * 3000]])

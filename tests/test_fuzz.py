@@ -29,27 +29,26 @@ import tensorflow as tf
 from pyarrow import parquet
 
 from albert_tf import classification
-from albert_tf.checkpoints import containers, pretrained, store
+from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.classification import custom, tasks
-from albert_tf.classification.reading import read_examples
-from albert_tf.classification.settings import CustomDataSettings
-from albert_tf.config import AlbertConfig
-from albert_tf.data import corpus, tfrecord
+from albert_tf.data import corpus, records
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
-from albert_tf.finetuning.texts import parse_pair
-from albert_tf.huggingface_tokenizer import load_tokenizer
-from albert_tf.inference import reading
+from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
+from albert_tf.finetuning.race.task import read_questions, read_race
+from albert_tf.finetuning.rows import parse_pair
+from albert_tf.finetuning.squad.reading import read_squad
+from albert_tf.finetuning.token_classification import Settings as TokenSettings
+from albert_tf.finetuning.token_classification import task as tokens
+from albert_tf.finetuning.token_classification.tags import read_sentences
+from albert_tf.inference import program
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import load_tokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.race.reading import read_questions, read_race
-from albert_tf.squad.reading import read_squad
-from albert_tf.token_classification import Settings as TokenSettings
-from albert_tf.token_classification import task as tokens
-from albert_tf.token_classification.reading import read_sentences
-from albert_tf.tokenization import FullTokenizer
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.training.test_loop import write_records
@@ -97,15 +96,15 @@ def damage_json(data, rng):
 
 def damage_record(data, rng):
     """Damages the content of the first record, and corrects its checksums."""
-    size = int.from_bytes(data[:8], "little") + tfrecord.HEADER_BYTES
-    content = damage_bytes(data[tfrecord.HEADER_BYTES : size], rng)
-    return b"".join(tfrecord.frame_records([content])) + data[size + tfrecord.FOOTER_BYTES :]
+    size = int.from_bytes(data[:8], "little") + records.HEADER_BYTES
+    content = damage_bytes(data[records.HEADER_BYTES : size], rng)
+    return b"".join(records.frame_records([content])) + data[size + records.FOOTER_BYTES :]
 
 
 def damage_length(data, rng):
     """Gives the first record another length, with the right checksum."""
     size = rng.choice([0, 2**20, 2**40, 2**64 - 1]).to_bytes(8, "little")
-    return size + tfrecord.checksum(size) + data[tfrecord.HEADER_BYTES :]
+    return size + records.checksum(size) + data[records.HEADER_BYTES :]
 
 
 TENSORS = {f"bert/{n}/kernel": np.arange(12 * n, dtype=np.float32).reshape(3, -1) for n in (1, 2)}
@@ -157,15 +156,15 @@ def write_run(path):
 
 
 def read_run(path):
-    source = pretrained.ModelSource(str(path.parent))
+    source = loading.ModelSource(str(path.parent))
     record = source.run.record
     values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
-    labels = custom.recorded_labels(record)
+    labels = recorded_labels(record)
     return record.to_json(), labels, record.texts(), values, source.do_lower_case
 
 
 def read_task_of_ones_own(path):
-    task = custom.find_task("tsv", str(path.parent), CustomDataSettings())
+    task = find_task("tsv", str(path.parent), CustomDataSettings())
     return task.labels, read_examples(task, str(path.parent), path.stem).examples
 
 
@@ -192,7 +191,7 @@ def read_conll(path):
 
 
 def read_inputs(path):
-    return list(reading.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
+    return list(program.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
 
 
 def read_metrics(path):
@@ -267,7 +266,7 @@ METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in 
 # File, its content or the function that writes it, reader, damage.
 KINDS = [
     ("model.ckpt-7.index", write_checkpoint, read_weights, damage_bytes),
-    (f"model.ckpt-7{store.DATA_SUFFIX}", write_checkpoint, read_weights, damage_bytes),
+    (f"model.ckpt-7{run_folder.DATA_SUFFIX}", write_checkpoint, read_weights, damage_bytes),
     ("model.safetensors", write_safetensors, read_weights, damage_bytes),
     ("records.tfrecord", write_train_records, read_records, damage_bytes),
     ("length.tfrecord", write_train_records, read_records, damage_length),

@@ -19,11 +19,11 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
 from albert_tf.cli import convert_checkpoint
 from albert_tf.finetuning.run import read_tokenizer
-from albert_tf.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from tests import huggingface_folders as folders
 from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_weights
-from tests.test_huggingface_tokenizer import PAIR, UNIGRAM, UNIGRAM_ACCENTS
+from tests.model.test_huggingface_tokenizer import PAIR, UNIGRAM, UNIGRAM_ACCENTS
 
 CONFIG = dataclasses.replace(SHARED, max_position_embeddings=47, type_vocab_size=2)
 TASK = {"name": "classification", "labels": ["no", "yes"]}

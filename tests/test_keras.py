@@ -11,11 +11,11 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
-from albert_tf import heads, modeling, optimization
+from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
-from albert_tf.layers import Configured
+from albert_tf.model import heads, layers, modeling, optimization
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import Configured
 from tests.conftest import TINY_SHAPE
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -521,7 +521,7 @@ def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path):
     before = model(inputs).numpy()
     attention = wrap(model)
     np.testing.assert_allclose(model(inputs), before, atol=1e-5)
-    ours = modeling.Embeddings, modeling.Linear, modeling.LayerNorm
+    ours = modeling.Embeddings, layers.Linear, layers.LayerNorm
     for layer in model.encoder.submodules:
         if isinstance(layer, ours):
             layer.trainable = False

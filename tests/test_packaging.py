@@ -27,7 +27,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 def read_tokenizer(path):
     (path / "tokenizer.json").write_text("{}")
-    importlib.import_module("albert_tf.huggingface_tokenizer").load_tokenizer(
+    importlib.import_module("albert_tf.model.huggingface_tokenizer").load_tokenizer(
         str(path / "tokenizer.json")
     )
 
@@ -46,7 +46,7 @@ def write_hugging_face(path):
 
 def read_zstandard(path):
     (path / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    sources = importlib.import_module("albert_tf.data.sources")
+    sources = importlib.import_module("albert_tf.data.corpus")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "zstd", None)
         with sources.open_source(str(path / "text.txt.zst")):
@@ -106,7 +106,7 @@ def test_every_program_has_settings_and_help(name):
 @pytest.mark.parametrize("verb", ["race", "run_race", "run-race"])
 def test_albert_starts_a_program_by_its_verb(verb, monkeypatch):
     started = []
-    monkeypatch.setattr(programs.program, "start", lambda settings, *_: started.append(settings))
+    monkeypatch.setattr(programs, "start", lambda settings, *_: started.append(settings))
     monkeypatch.setattr(sys, "argv", ["albert", verb, "--seed=7"])
     programs.main()
     assert started == [race.Settings]

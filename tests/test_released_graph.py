@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
 
 NAME, SEED = "albert_base_en_v1", 1234
 

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from tests.checkpoints.serving_rest import respond
 from tests.conftest import ROOT
 from tests.inference.conftest import write_folder
-from tests.serving.serving_rest import respond
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 # Name of a task on the page → its JSON objects: requests, each with its response behind it.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import pretraining
 from albert_tf.cli.flags import parse
-from albert_tf.training import cluster
+from albert_tf.training import devices
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, free_ports
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
@@ -82,7 +82,7 @@ def test_settings_in_which_workers_differ_are_a_table():
         run=lambda _: tf.constant(list(gathered)), experimental_local_results=lambda value: [value]
     )
     with pytest.raises(ValueError, match=r"same training:\n.*\n *learning_rate +0.001 +0.002$"):
-        cluster.check_same(strategy, {})
+        devices.check_same(strategy, {})
 
 
 @pytest.mark.slow

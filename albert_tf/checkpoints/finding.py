@@ -15,12 +15,12 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, huggingface_tokenizer
-from albert_tf.checkpoints import releases, replacing, run_record
-from albert_tf.checkpoints.names import BEST, DATA_SUFFIX, NUMBERED
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
+from albert_tf import files
+from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints.run_folder import BEST, DATA_SUFFIX, NUMBERED, RunFolder
+from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -67,7 +67,7 @@ def find_model(path: str) -> str:
     release = releases.named(path)
     is_remote = files.is_remote(path)
     if release is None or not is_remote:  # and not the address of a release
-        replacing.finish(path if files.is_directory(path) else os.path.dirname(path) or ".")
+        files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
     if not is_remote and any(map(files.exists, (path, path + ".index"))):
         return path
     if release is None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.data import tfrecord
-from albert_tf.suggestions import closest
+from albert_tf.data import records
+from albert_tf.settings import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
@@ -168,7 +168,7 @@ def similar(name: str) -> Release | None:
 def checksum(values: np.ndarray) -> int:
     """Returns the masked CRC-32C of a tensor's values, as stored in TensorFlow's `.index` files."""
     data = np.ascontiguousarray(values, np.float32).tobytes()
-    return int.from_bytes(tfrecord.checksum(data), "little")
+    return int.from_bytes(records.checksum(data), "little")
 
 
 def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:

@@ -18,21 +18,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import hashlib
+import math
 import os
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import filelock
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface_tasks, run_record
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.names import BEST, INTERRUPTED, NUMBERED
+from albert_tf.checkpoints import huggingface, run_record
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.config import AlbertConfig, is_hugging_face
+from albert_tf.model.config import AlbertConfig, is_hugging_face
+
+BEST = "model.ckpt-best"  # the best checkpoint of a run
+NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
+# Of a run that a signal stopped, by step: only to resume it, neither evaluated nor used otherwise.
+INTERRUPTED = re.compile(r"model\.ckpt-interrupted_([0-9]+)")
+DATA_SUFFIX = ".data-00000-of-00001"  # data file of checkpoints with a single shard
+
 
 CONFIG_FILE = "albert_config.json"
 EVALUATIONS_FILE = "evaluations.jsonl"
@@ -91,7 +98,7 @@ class RunFolder:
         if not is_hugging_face(values):
             return {}
         try:
-            return huggingface_tasks.read_task(values)
+            return huggingface.read_task(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -306,3 +313,72 @@ class RunFolder:
 
 def _is_evaluation(row: Iterable[str]) -> bool:
     return any(name.startswith(EVAL) for name in row)
+
+
+LOSS = "eval_loss"  # the metric that decides between equally good checkpoints
+_DIGEST_LENGTH = 16
+
+
+def digest_of_data(*parts: Any) -> str:
+    """Returns a short hash of everything that a result depends on."""
+    return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The metrics of one checkpoint.
+
+    Attributes:
+        step: `global_step` of the checkpoint.
+        metrics: name → value.
+        checkpoint: digest of the checkpoint; "" for one outside the output directory.
+        measured_on: digest of the data and settings that the metrics depend on.
+        precision: compute dtype, such as "float32"; None if it was not recorded.
+    """
+
+    step: int
+    metrics: dict[str, float]
+    checkpoint: str
+    measured_on: str
+    precision: str | None = None
+
+    @property
+    def key(self) -> tuple[int, str, str | None]:
+        """What two evaluations of the same checkpoint, trained again, have in common."""
+        return self.step, self.measured_on, self.precision
+
+
+def best_of(
+    evaluations: Iterable[Evaluation], metric: str, official_order: bool = False
+) -> Evaluation | None:
+    """Returns the evaluation with the largest value of a metric above -1.
+
+    Of several with the same value, it is the one with the lowest `eval_loss`, if that is measured;
+    of those with the same loss, the first one.
+
+    Args:
+        evaluations: evaluations ordered by step.
+        metric: name of the metric.
+        official_order: whether it is the first one whatever its loss, as in Google's programs.
+    """
+    best = None
+    best_rank = (-1.0, math.inf)  # Google's programs start with -1
+    for evaluation in evaluations:
+        loss = 0.0 if official_order else evaluation.metrics.get(LOSS, 0.0)
+        rank = evaluation.metrics[metric], -loss
+        if rank > best_rank:
+            best = evaluation
+            best_rank = rank
+    return best
+
+
+def heading(evaluations: Sequence[Evaluation]) -> str:
+    """Returns the first line of a results file: a comment that states the precision.
+
+    It is "" for float32, so that the file equals Google's. It does not have the form `key = value`,
+    because scripts expect numbers as values.
+    """
+    name = evaluations[-1].precision if evaluations else None
+    if name in (None, "float32"):
+        return ""
+    return f"# Computed in {name}; --precision=float32 gives Google's numbers.\n"

@@ -22,9 +22,17 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
-from albert_tf.tokenization import Tokenizer
 from albert_tf.version import __version__
+
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+MULTI_LABEL = "multi_label_classification"
+TOKEN_CLASSIFICATION = "token_classification"
+MULTIPLE_CHOICE = "multiple_choice"
+SPANS = "spans"
+
 
 FILE = "run.json"
 
@@ -105,7 +113,7 @@ class RunRecord:
         settings: name → value of the program's settings, as JSON has it.
         config: the model's config, as in albert_config.json.
         files: name → file that the training depended on.
-        task: `name` in `albert_tf.tasks`, `labels` in the order of their ids, the
+        task: `name` in `albert_tf.finetuning.registry`, `labels` in the order of their ids, the
             `selection_metric`, and what the task itself adds.
     """
 
@@ -271,8 +279,6 @@ def absolute(path: str) -> str:
 
 
 # Comparison
-
-
 def check_training(
     output_dir: str, before: RunRecord, now: RunRecord, step: int, settings: Any
 ) -> Changes:

@@ -23,20 +23,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf import included
-from albert_tf.config import AlbertConfig
-from albert_tf.costs import StepShape, step_flops
+from albert_tf.cli.describe import StepShape, step_flops
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training.settings import DeviceSettings
+from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.version import __version__
-
-if TYPE_CHECKING:  # the processes of the checks import it, so that --help appears at once
-    import tensorflow as tf
 
 DROPOUT = 0.1
 SMALL_BATCH = (8, 32, 5)  # rows, tokens and masked tokens
@@ -59,7 +60,7 @@ Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the r
 def read_config(name: str, dropout: float = 0.0) -> AlbertConfig:
     """Returns a config of this package with a dropout rate."""
     rates: Any = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    config = AlbertConfig.from_json_file(included.config_file(name))
+    config = AlbertConfig.from_json_file(config_file(name))
     return dataclasses.replace(config, **rates)
 
 
@@ -82,14 +83,12 @@ class Training:
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-        from albert_tf.cli import training_steps
-        from albert_tf.training import precision
 
-        precision.apply(precision_name)
-        self.batch = training_steps.random_batch(*shape, config.vocab_size)
-        self._step, self._inputs = training_steps.make_step(
-            strategy, config, self.batch, jit_compile=jit_compile
-        )
+        from albert_tf.training import devices
+
+        devices.apply_precision(precision_name)
+        self.batch = random_batch(*shape, config.vocab_size)
+        self._step, self._inputs = make_step(strategy, config, self.batch, jit_compile=jit_compile)
         self.model = self._step.model
 
     def step(self) -> float:
@@ -139,8 +138,6 @@ def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
 
 
 # The checks, of a device and the name of a TPU
-
-
 def check_versions(device: str, tpu_name: str) -> Outcome:
     """Names the device and its memory, and lists the versions of the software."""
     import tensorflow as tf
@@ -166,7 +163,7 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     """Compares loss and gradient with those of plain operations in float32 on the CPU."""
     import tensorflow as tf
 
-    from albert_tf import acceleration
+    from albert_tf.model import ops
 
     strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
     cpu = find_strategy("cpu")
@@ -178,7 +175,7 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
         expected = Training(cpu, config)
         here = Training(strategy, config, SMALL_BATCH, precision)
         here.model.set_weights(expected.model.get_weights())
-        with acceleration.plain():
+        with ops.plain():
             expected_loss = expected.step()
         loss = relative_error([here.step()], [expected_loss])
         gradient = relative_error(here.gradient(), expected.gradient())
@@ -233,11 +230,11 @@ def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
     """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
     import tensorflow as tf
 
-    from albert_tf.training import precision
+    from albert_tf.training import devices
 
     strategy = find_strategy(device, tpu_name)
     config = read_config("albert_base")
-    name, _ = precision.resolve("auto")
+    name, _ = devices.resolve_precision("auto")
     training = Training(strategy, config, SHAPES[shape], name, jit_compile=device == "gpu")
     times = []
     for _ in range(WARM_UP_STEPS + TIMED_STEPS):
@@ -345,3 +342,61 @@ def measure() -> None:
     except ValueError as error:
         outcome = FAILED, " ".join(str(error).split())
     print(json.dumps(outcome))
+
+
+def random_batch(
+    rows: int, length: int, predictions: int, vocab_size: int
+) -> dict[str, NDArray[Any]]:
+    """Returns a batch of random tokens without padding, [rows, length]."""
+    rng = np.random.default_rng(5)
+    shape = (rows, length)
+    masked = (rows, predictions)
+    return {
+        "input_ids": rng.integers(5, vocab_size, shape, np.int32),
+        "input_mask": np.ones(shape, np.int32),
+        "segment_ids": np.tile(np.arange(length, dtype=np.int32) * 2 // length, (rows, 1)),
+        "masked_lm_positions": np.tile(np.arange(1, predictions + 1, dtype=np.int32), (rows, 1)),
+        "masked_lm_ids": rng.integers(5, vocab_size, masked, np.int32),
+        "masked_lm_weights": np.ones(masked, np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1), np.int32),
+    }
+
+
+def make_step(
+    strategy: tf.distribute.Strategy,
+    config: AlbertConfig,
+    batch: dict[str, NDArray[Any]],
+    optimizer: str = "adamw",
+    **options: Any,
+) -> tuple[TrainStep, dict[str, tf.Tensor]]:
+    """Returns a pre-training step in the current precision, and the batch as tensors."""
+    task = PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
+    step = make_task_step(task, strategy, optimizer, **options)
+    return step, {name: tf.constant(value) for name, value in batch.items()}
+
+
+def make_task_step(
+    task: Any,
+    strategy: tf.distribute.Strategy,
+    optimizer: str,
+    learning_rate: float = 1e-4,
+    recompute: bool = False,
+    **options: Any,
+) -> TrainStep:
+    """Returns the training step of a task, in the current precision, with random weights.
+
+    Args:
+        task: a `Task` with `build_model`.
+        strategy: the devices.
+        optimizer: name of the optimizer.
+        learning_rate: its peak learning rate, which is that of the first step.
+        recompute: whether to use gradient checkpointing.
+        **options: of `StepOptions`.
+    """
+    tf_keras.utils.set_random_seed(3)
+    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 1000)
+    with strategy.scope():
+        model = task.build_model()
+        made = optimization.create_optimizer(optimizer, schedule)
+    model.encoder.recompute = recompute
+    return TrainStep(model, task, made, StepOptions(**options), strategy)

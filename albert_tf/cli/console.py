@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
+from collections.abc import Iterator
 
 from absl import logging as absl_logging
 from tqdm import tqdm
@@ -41,3 +44,14 @@ def install() -> None:
     root = logging.getLogger()
     root.removeHandler(absl_logging.get_absl_handler())
     root.addHandler(handler)
+
+
+@contextlib.contextmanager
+def ending_with_reader() -> Iterator[None]:
+    """Ends a block of prints quietly if the reader closes standard output, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with open(os.devnull, "wb") as nothing:  # what Python flushes when it exits
+            os.dup2(nothing.fileno(), sys.stdout.fileno())

@@ -30,18 +30,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
-from albert_tf.sentence_objectives import SCOPE, SOP
+from albert_tf.finetuning import registry
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
+from albert_tf.model.objectives import SCOPE, SOP
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.pretrained import ModelSource
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.checkpoints.loading import ModelSource
+    from albert_tf.model.modeling import AlbertForPretraining
 
 FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
@@ -71,7 +72,7 @@ class SourceSettings(SettingsGroup):
 
     def open(self, path: str) -> ModelSource:
         """Opens the model of a checkpoint, with these files; see `ModelSource`."""
-        from albert_tf.checkpoints.pretrained import ModelSource
+        from albert_tf.checkpoints.loading import ModelSource
 
         return ModelSource(
             path,
@@ -158,7 +159,7 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         FileNotFoundError: there is no config file, and the conversion needs one.
         ValueError: there are several config files, or the config is invalid.
     """
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.model.modeling import AlbertForPretraining
 
     if source.recognized.refusal:
         return None
@@ -231,18 +232,18 @@ def find_task(source: ModelSource) -> dict[str, Any]:
         return task
     name = task.get("name")
     if not task:
-        specs = [spec for spec in tasks.rows() if spec.is_fine_tuned]
-        name = next((s.name for s in specs if tasks.resolve(s.task).recognizes(labels)), None)
+        specs = [spec for spec in registry.rows() if spec.is_fine_tuned]
+        name = next((s.name for s in specs if registry.resolve(s.task).recognizes(labels)), None)
         task = {"name": name} if name else {}
-    spec = tasks.get(name) if name else tasks.rows()[0]  # assumed of a head
-    return tasks.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
+    spec = registry.get(name) if name else registry.rows()[0]  # assumed of a head
+    return registry.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
     from albert_tf.checkpoints import loading
-    from albert_tf.checkpoints.names import by_name, is_encoder
-    from albert_tf.modeling import AlbertForPretraining
+    from albert_tf.checkpoints.families import by_name, is_encoder
+    from albert_tf.model.modeling import AlbertForPretraining
 
     if settings.output_format == "tf_hub" and "pooler" not in source.parts:
         raise ValueError(
@@ -283,7 +284,7 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
 
     before = source.run.record
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
-    of_head = tasks.get(before.task_name).head_settings if before.task_name else ()
+    of_head = registry.get(before.task_name).head_settings if before.task_name else ()
     record = before.only(*names, *of_head)
     has_vocabulary = settings.spm_model_file or settings.vocab_file
     if has_vocabulary and run_record.VOCABULARY not in record.files:
@@ -296,11 +297,11 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
 def _write_tensorflow(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import store
-    from albert_tf.checkpoints.names import GLOBAL_STEP
+    from albert_tf.checkpoints import run_folder, store
+    from albert_tf.checkpoints.families import GLOBAL_STEP
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(folder, store.BEST), tensors | step)
+    store.save_checkpoint(os.path.join(folder, run_folder.BEST), tensors | step)
 
 
 def _write_hugging_face(
@@ -330,7 +331,7 @@ def _write_hugging_face(
 def _write_tf_hub(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.serving import tf_hub
+    from albert_tf.checkpoints import saved_model
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
     vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
@@ -339,7 +340,7 @@ def _write_tf_hub(
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
         vocabulary = (None, None, bool(settings.do_lower_case))
-    tf_hub.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
+    saved_model.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
 
 
 def _assign_with_heads(
@@ -371,7 +372,7 @@ def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> li
 
 def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
     """Assigns weights to a model, zeros where there are none; returns the unused names."""
-    from albert_tf.checkpoints.names import by_name
+    from albert_tf.checkpoints.families import by_name
 
     variables = by_name(model.variables)
     for name, variable in variables.items():
@@ -382,9 +383,9 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[
 def _write_saved_model(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
-    from albert_tf.checkpoints import pretrained
-    from albert_tf.checkpoints.names import part_of
-    from albert_tf.serving import pretrained_model, saved_model
+    from albert_tf.checkpoints import saved_model, signatures
+    from albert_tf.checkpoints.families import part_of
+    from albert_tf.inference import pretrained
 
     masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
@@ -395,8 +396,8 @@ def _write_saved_model(
     parts = {part_of(name) for name in tensors}
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
-    exported = pretrained_model.make_export(
-        model.encoder, tokenizer, length, pretrained_model.poolings_of(parts)
+    exported = signatures.embeddings_export(
+        model.encoder, tokenizer, length, signatures.poolings_of(parts)
     )
     layers = [
         model.encoder,

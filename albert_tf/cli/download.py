@@ -23,7 +23,7 @@ import itertools
 import os
 from typing import ClassVar
 
-from albert_tf.checkpoints import download, finding, hub, releases
+from albert_tf.checkpoints import download, finding, releases
 from albert_tf.settings import SettingsGroup, setting
 
 
@@ -53,7 +53,7 @@ def run(settings: Settings) -> str:
     if settings.hub:
         if not settings.name:
             raise ValueError("--hub requires the name of a repository, as organization/name")
-        return hub.download(settings.name, settings.cache_dir)
+        return download.download_from_hub(settings.name, settings.cache_dir)
     if settings.name:
         return download.download(settings.name, cache_dir=settings.cache_dir)
     cache = settings.cache_dir or finding.cache_directory()

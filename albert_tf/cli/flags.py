@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 from absl import flags, logging
 
-from albert_tf import classification, data, files, included, pretraining, race, settings, squad
+from albert_tf import data, files, pretraining, settings
+from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.inference.settings import WebSettings
+from albert_tf.inference import WebSettings
+from albert_tf.model import config
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
 
@@ -262,7 +264,7 @@ def _flag_file(name: str) -> str:
     Raises:
         FileNotFoundError: there is no such file, or it is a device. The message names the flag.
     """
-    path = included.recipe_file(name)
+    path = config.recipe_file(name)
     files.check_file(path, "--flagfile")
     return path
 

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.cli import program
+from albert_tf.cli import console
 from albert_tf.data import records
+from albert_tf.data.records import decode_example
 from albert_tf.data.settings import InputSettings
-from albert_tf.data.tfrecord import decode_example
-from albert_tf.huggingface_tokenizer import load_tokenizer as load
-from albert_tf.sentence_objectives import NONE, OBJECTIVES, SOP, SentenceObjective
+from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
+from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
+from albert_tf.model.tokenization import SPIECE_UNDERLINE, Tokenizer
 from albert_tf.settings import setting
-from albert_tf.tokenization import SPIECE_UNDERLINE, Tokenizer
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 PLOT_ENDINGS = (".png", ".pdf", ".svg")
@@ -281,7 +281,7 @@ def run(settings: Settings) -> None:
     objective = find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
-    with program.ending_with_reader():
+    with console.ending_with_reader():
         for number, features in enumerate(examples):
             if number < settings.num_instances:
                 legend = "" if number else f"{LEGEND}\n"

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.sentence_objectives import OBJECTIVES
+from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
 
@@ -161,7 +161,7 @@ def plot_confusion_matrix(folder: str) -> bool:
     Returns:
         False if the run is not a classifier's.
     """
-    from albert_tf.classification import task
+    from albert_tf.finetuning.classification import task
 
     labels, rows = task.read_dev_predictions(RunFolder(folder))
     if not rows:

@@ -21,7 +21,7 @@ import json
 import sys
 
 from albert_tf import inference
-from albert_tf.cli import program
+from albert_tf.cli import console
 from albert_tf.inference import Settings
 
 
@@ -32,6 +32,6 @@ def run(settings: Settings) -> None:
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    with program.ending_with_reader():
+    with console.ending_with_reader():
         for result in inference.run(settings):
             print(json.dumps(result, ensure_ascii=False), flush=True)

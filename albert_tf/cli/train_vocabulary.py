@@ -29,15 +29,15 @@ from collections.abc import Iterable, Iterator
 from albert_tf import files
 from albert_tf.cli import flags
 from albert_tf.data import corpus
+from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
-from albert_tf.tokenization import (
+from albert_tf.model.tokenization import (
     SPECIAL_TOKENS,
     BasicTokenizer,
     FullTokenizer,
     preprocess_text,
 )
+from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
 # Rounding depends on the number of threads; a fixed number makes results equal on all machines.

@@ -18,18 +18,33 @@ one document per file) or --split_sentences (paragraphs).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import Any
 
 from albert_tf.data.settings import Settings
-
-if TYPE_CHECKING:
-    from albert_tf.data.program import Result
 
 __all__ = ["Settings", "run"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome of a run.
+
+    Attributes:
+        metadata: content of the metadata file: settings, vocabulary, counts and files.
+    """
+
+    metadata: dict[str, Any]
+
+    def __str__(self) -> str:
+        instances = self.metadata["counts"]["instances"]
+        return f"{instances} instances in {len(self.metadata['files'])} files"
+
+
 def run(settings: Settings) -> Result:
     """Creates pre-training records from text, as create_pretraining_data.py does.
+
+    At the end, logs some of the records, their counts, and warnings if the text looks wrong.
 
     >>> from albert_tf import data
     >>> settings = data.Settings(
@@ -49,7 +64,15 @@ def run(settings: Settings) -> Result:
     Raises:
         ValueError, OSError: settings, files or text are invalid or do not match; the message says
             which.
+        KeyboardInterrupt: the run was interrupted; the message says how to resume it.
     """
-    from albert_tf.data import program
+    from albert_tf.data import beam, create  # imported late, for the sake of `--help`
 
-    return program.run(settings)
+    engine = beam if settings.runner else create
+    try:
+        metadata = engine.create_pretraining_data(settings)
+        create.log_instances(settings)
+        create.log_counts(metadata, settings)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; run the same command again to resume") from None
+    return Result(metadata)

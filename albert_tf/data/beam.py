@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data import corpus, create, records, shuffling
+from albert_tf.data import corpus, create, encoding, records
+from albert_tf.data.corpus import Source
 from albert_tf.data.encoding import EncodedBatch, make_chunk_encoder
 from albert_tf.data.records import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
-from albert_tf.data.sources import Source
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
@@ -52,7 +52,7 @@ def _pieces(
     chunk: corpus.Chunk, number: int, batch: EncodedBatch, num_outputs: int
 ) -> Iterator[tuple[int, Piece]]:
     """Splits a batch by output; yields (output, piece)."""
-    outputs = batch.slots // shuffling.slots_per_output(num_outputs)
+    outputs = batch.slots // encoding.slots_per_output(num_outputs)
     for output in np.unique(outputs).tolist():
         chosen = np.flatnonzero(outputs == output).tolist()
         slots = batch.slots[chosen].tolist()
@@ -118,7 +118,7 @@ def _write_output(
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
     with records.open_output(path, outputs.compression) as write:
-        order = shuffling.random_order(len(made), random_seed, output)
+        order = encoding.random_order(len(made), random_seed, output)
         for first in range(0, len(order), FRAMES_AT_ONCE):
             write([made[at][2] for at in order[first : first + FRAMES_AT_ONCE]])
     return create.describe_output(path, len(made))

@@ -2,7 +2,7 @@ r"""Divides text files into chunks of whole documents that processes read indepe
 
 By default, files have the format of Google's programs: one sentence per line and a blank line
 between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `text_formats` parses these. With "wikiextractor" a document is between
+line is a JSON object; `encoding` parses these. With "wikiextractor" a document is between
 `<doc …>` and `</doc>`.
 
 `plan_jobs` divides the files by their sizes alone, without reading them:
@@ -20,17 +20,24 @@ are derived: they depend neither on the number of processes nor on the order of 
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import dataclasses
+import gzip
 import hashlib
+import importlib
+import io
+import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, cast
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.data import sources
-from albert_tf.data.sources import Source
 
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
@@ -287,7 +294,7 @@ def read_chunks(
         FileNotFoundError: a file does not exist.
         ValueError: see `read_job`.
     """
-    for job in plan_jobs(sources.find_sources(paths), chunk_bytes, input_format):
+    for job in plan_jobs(find_sources(paths), chunk_bytes, input_format):
         yield from read_job(job, chunk_bytes, input_format)
 
 
@@ -308,7 +315,7 @@ def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chun
         return
     parts = []
     for span in job.spans:
-        with sources.open_source(span.source.path) as (stream, _):
+        with open_source(span.source.path) as (stream, _):
             parts.append(_make_part(span.source.path, 0, stream.read()))
     borrowed = _borrow(job, parts, input_format)
     yield Chunk(job.position, tuple(parts), job.size, borrowed)
@@ -318,7 +325,7 @@ def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Ch
     """Yields the chunks of a job with one span."""
     (span,) = job.spans
     source = span.source
-    with sources.open_source(source.path) as (stream, raw):
+    with open_source(source.path) as (stream, raw):
         if span.start:
             stream.seek(span.start)
         window = _Window(source.path, stream, span.start, chunk_bytes, input_format)
@@ -384,7 +391,7 @@ def _borrow(
         return (part,)
     if job.next_file == parts[0].path and not parts[0].offset:  # there is only this document
         return ()
-    with sources.open_source(job.next_file) as (stream, _):
+    with open_source(job.next_file) as (stream, _):
         part = _Window(job.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
     return (part,) if part else ()
 
@@ -521,7 +528,7 @@ def _line_number(path: str, offset: int) -> int:
     Reads the file up to there, which only an error message is worth.
     """
     line = 1
-    with sources.open_source(path) as (stream, _):
+    with open_source(path) as (stream, _):
         while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
             while block.endswith(b"\r") and len(block) < offset:
                 block += stream.read(1)
@@ -549,3 +556,231 @@ def text_checksum(chunk_checksums: Iterable[str]) -> str:
     for checksum in chunk_checksums:
         digest.update(bytes.fromhex(checksum))
     return digest.hexdigest()
+
+
+# Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
+#
+# A plain file can be read from any offset, so that several processes share it. Other files are
+# streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
+# and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. The first bytes of
+# a file tell its kind.
+
+try:
+    zstd: Any = importlib.import_module("backports.zstd")
+except ImportError:  # the extra `zstd` is not installed
+    zstd = None
+
+OPENED_AT_ONCE = 16  # because remote files answer slowly
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A text file, of which only the first and the last byte have been looked at.
+
+    Attributes:
+        number: its position in the list of files, starting at 0.
+        path: the file.
+        size: its size in bytes, as stored.
+        is_splittable: whether it can be read from any offset.
+        has_rows: whether it is a Parquet or Arrow file.
+    """
+
+    number: int
+    path: str
+    size: int
+    is_splittable: bool = True
+    has_rows: bool = False
+
+
+def find_sources(paths: Sequence[str]) -> list[Source]:
+    """Returns the size and the kind of every file.
+
+    Raises:
+        FileNotFoundError: a file does not exist, or is a folder.
+    """
+    with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+        return list(pool.map(_inspect, range(len(paths)), paths))
+
+
+def _inspect(number: int, path: str) -> Source:
+    with files.open_binary(path) as stream:
+        start = stream.read(_MAGIC_BYTES)
+        has_rows = start.startswith(MAGICS)
+        is_splittable = not (has_rows or start.startswith(tuple(_DECOMPRESSORS)))
+        size = stream.seek(0, os.SEEK_END)
+        return Source(number, path, size, is_splittable, has_rows)
+
+
+def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+
+
+def _open_bzip2(path: str, raw: IO[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", bz2.BZ2File(raw))
+
+
+def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
+    if zstd is None:
+        raise ValueError(
+            f"{path}: reading Zstandard files requires backports.zstd: "
+            "pip install 'albert-tf2[zstd]'"
+        )
+    options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
+    return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
+
+
+# First bytes → name of the format, and what opens it.
+_DECOMPRESSORS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
+    files.GZIP_MAGIC: ("gzip", _open_gzip),
+    b"BZh": ("bzip2", _open_bzip2),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
+}
+_MAGIC_BYTES = 8
+_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
+_DAMAGED = (EOFError, OSError, zlib.error, *((zstd.ZstdError,) if zstd else ()))
+
+
+@contextlib.contextmanager
+def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Opens a text file.
+
+    Yields:
+        The stream of its text, and the stream of the bytes as stored, which tells the progress.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is compressed and damaged; raised where it is read.
+    """
+    with files.open_binary(path) as raw:
+        start = raw.read(_MAGIC_BYTES)
+        raw.seek(0)
+        if start.startswith(MAGICS):
+            yield open_rows(path, raw), raw
+            return
+        magic_number = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
+        if magic_number is None:
+            yield raw, raw
+            return
+        name, open_compressed = _DECOMPRESSORS[magic_number]
+        try:
+            yield open_compressed(path, raw), raw
+        except _DAMAGED as error:
+            if (
+                isinstance(error, OSError) and error.errno
+            ):  # an error of the system, not of the content
+                raise
+            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
+
+
+# Reads the rows of Parquet and Arrow files as JSON lines.
+#
+# A row becomes a line with all columns that contain text, so that these files are read like those
+# of `input_format="jsonl"`, and the number of a line in a message is that of the row. Rows are read
+# in batches.
+
+PARQUET_MAGIC = b"PAR1"
+ARROW_MAGIC = b"ARROW1"
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # Hugging Face's datasets write streams
+MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
+
+_BATCH_ROWS = 256
+
+
+def open_rows(path: str, raw: IO[bytes]) -> io.BufferedReader:
+    """Returns the rows of a Parquet or Arrow file as a stream of JSON lines.
+
+    Args:
+        path: the file, for messages.
+        raw: the file, at its start.
+
+    Raises:
+        ValueError: the file is damaged, or it has no column with text.
+    """
+    try:
+        return io.BufferedReader(_LineStream(path, _batches(path, raw)))
+    except _errors() as error:
+        raise _damaged(path, error) from None
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Returns what pyarrow raises for damaged files, which may claim any size."""
+    import pyarrow
+
+    return pyarrow.ArrowException, OSError, UnicodeDecodeError, MemoryError
+
+
+def _damaged(path: str, error: Exception) -> Exception:
+    if isinstance(error, OSError) and error.errno:  # an error of the system, not of the content
+        return error
+    return ValueError(f"{path}: corrupt Parquet or Arrow file: {error}")
+
+
+def _batches(path: str, raw: IO[bytes]) -> Iterator[Any]:
+    """Yields record batches with the columns that contain text."""
+    from pyarrow import ipc, parquet
+
+    magic = raw.read(len(ARROW_MAGIC))
+    raw.seek(0)
+    if magic.startswith(PARQUET_MAGIC):
+        rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
+        names = _text_columns(path, rows.schema_arrow)
+        batches: Iterator[Any] = rows.iter_batches(_BATCH_ROWS, columns=names)
+        return batches
+    if magic == ARROW_MAGIC:
+        opened = ipc.open_file(raw)
+        batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
+    else:
+        opened = ipc.open_stream(raw)
+        batches = iter(opened)
+    names = _text_columns(path, opened.schema)
+    return (
+        batch.select(names).slice(start, _BATCH_ROWS)
+        for batch in batches
+        for start in range(0, batch.num_rows, _BATCH_ROWS)
+    )
+
+
+def _text_columns(path: str, schema: Any) -> list[str]:
+    """Returns the names of the columns that contain text, each of which occurs once."""
+    kinds = ("string", "large_string", "string_view")
+    names = [field.name for field in schema if str(field.type) in kinds]
+    if not names:
+        listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise ValueError(f"{path}: no column contains text; its columns: {listed}")
+    if twice := next((name for name in names if schema.names.count(name) > 1), None):
+        raise ValueError(f"{path}: several columns are called {twice!r}. Rename all but one")
+    return names
+
+
+class _LineStream(io.RawIOBase):
+    """The rows of record batches as JSON lines."""
+
+    def __init__(self, path: str, batches: Iterator[Any]) -> None:
+        super().__init__()
+        self._path = path
+        self._batches = batches
+        self._lines = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._lines:
+            batch = self._next_batch()
+            if batch is None:
+                return 0
+            rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+            self._lines = memoryview("".join(rows).encode())
+        count = min(len(buffer), len(self._lines))
+        buffer[:count] = self._lines[:count]
+        self._lines = self._lines[count:]
+        return count
+
+    def _next_batch(self) -> Any:
+        try:
+            batch = next(self._batches, None)
+            if batch is not None:
+                batch.validate(full=True)  # damaged offsets would end the process
+        except _errors() as error:
+            raise _damaged(self._path, error) from None
+        return batch

@@ -1,14 +1,14 @@
 """Creates pre-training records on one machine: text files in, shuffled record files out.
 
 1. The text is divided into chunks (`corpus`). Worker processes read and encode them (`encoding`)
-   and spill the instances to random slots of a work directory (`shuffling`).
+   and spill the instances to random slots of a work directory (`encoding`).
 2. For each output file, a process reads the slots that belong to it, shuffles their records and
    writes them.
 3. A metadata file beside the outputs describes them (`records`).
 
 The bytes of the outputs depend on the text and the settings only. They depend neither on the number
 of processes nor on interruptions: each finished chunk and output is recorded in a small JSON file
-in the work directory (`work_directory`), and the next run continues from there. Memory use is
+in the work directory, and the next run continues from there. Memory use is
 determined by the chunk size, the shuffle size and the number of processes, not by the amount of
 text.
 """
@@ -19,26 +19,28 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import filelock
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import files, workers
-from albert_tf.data import corpus, records, shuffling
+from albert_tf import files
+from albert_tf.data import corpus, encoding, records, workers
+from albert_tf.data.corpus import Position, Source, find_sources
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
-from albert_tf.data.records import Outputs
-from albert_tf.data.settings import InstanceSettings, MaskingSettings, Settings, TextSettings
-from albert_tf.data.sources import Source, find_sources
-from albert_tf.data.work_directory import (
-    FinishedChunk,
-    WorkDirectory,
-    describe_changes,
-    lock_outputs,
-    open_work_directory,
+from albert_tf.data.records import FEATURES, Outputs, decode_example, read_records
+from albert_tf.data.settings import (
+    EncodingSettings,
+    InstanceSettings,
+    MaskingSettings,
+    Settings,
+    TextSettings,
 )
 from albert_tf.version import __version__
 
@@ -288,7 +290,7 @@ def _make_chunk_work(
     work_directory = WorkDirectory(directory)
 
     def spill(chunk: corpus.Chunk, checksum: str) -> FinishedChunk:
-        spilled = shuffling.Spill(work_directory.chunk_stem(chunk.position, checksum), num_outputs)
+        spilled = encoding.Spill(work_directory.chunk_stem(chunk.position, checksum), num_outputs)
         counts: collections.Counter[str] = collections.Counter()
         for batch in encode(chunk):
             spilled.add(batch.records, batch.slots)
@@ -343,7 +345,7 @@ def _make_output_work(
 
     def work(output: int) -> Iterator[int]:
         path = outputs.paths[output]
-        shuffled = shuffling.shuffled(text.blocks, output, len(outputs.paths), groups, random_seed)
+        shuffled = encoding.shuffled(text.blocks, output, len(outputs.paths), groups, random_seed)
         instances = 0
         with records.open_output(path, outputs.compression) as write:
             while some := list(itertools.islice(shuffled, RECORDS_AT_ONCE)):
@@ -366,3 +368,325 @@ def _processes(settings: Settings) -> int:
 
 def _progress_bar(name: str, total: int, settings: Settings, **options: Any) -> tqdm[Any]:
     return tqdm(desc=name, total=total, disable=not settings.show_progress, **options)
+
+
+# Keeps the progress of an unfinished run of the data program in a work directory.
+#
+# The directory contains these files:
+#
+# * `run.json`: the settings that determine the bytes of the outputs;
+# * `run.lock`: locked by the process that uses the directory;
+# * `chunk-000012-000001048576-<checksum>-000.spill`, …: the records of the chunk of file 12 at
+#   offset 1048576, with the checksum of its text;
+# * `chunk-000012-000001048576-<checksum>.json`: written when this chunk is finished; its blocks and
+#   counts;
+# * `output-00003.json`: written when output 3 is complete; its number of instances, and the
+#   checksum of the whole text.
+#
+# Each file is written under a temporary name and then renamed. The directory is therefore
+# consistent whenever a process is killed, and the next run continues from it. If the text has
+# changed since, the checksums differ: such chunks and outputs are not found, and created again.
+
+_RUN = "run.json"
+_LOCK = "run.lock"
+_CHUNK = re.compile(r"chunk-[\da-f-]+\.json")
+_OUTPUT = re.compile(r"output-(\d+)\.json")
+_OURS = re.compile(rf"{_LOCK}|{_RUN}.*|(chunk|output)-\d.*")  # half-written files included
+
+
+class FinishedChunk(NamedTuple):
+    """A chunk whose records are in the work directory.
+
+    Attributes:
+        position: identifies the chunk.
+        checksum: checksum of its text.
+        blocks: names of the blocks with its records, in order.
+        counts: what it adds to the counts in the metadata.
+    """
+
+    position: Position
+    checksum: str
+    blocks: list[str]
+    counts: Mapping[str, int]
+
+
+class WorkDirectory:
+    """The finished chunks and outputs of a run.
+
+    Args:
+        path: the directory, created by `open_work_directory`.
+    """
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def chunk_stem(self, position: Position, checksum: str) -> str:
+        """Returns the path prefix of a chunk's files."""
+        number, offset = position
+        return os.path.join(self.path, f"chunk-{number:06d}-{offset:012d}-{checksum}")
+
+    def finish_chunk(self, chunk: FinishedChunk) -> None:
+        """Records that a chunk is finished, with all its records in its blocks."""
+        path = f"{self.chunk_stem(chunk.position, chunk.checksum)}.json"
+        _write_json(path, {"blocks": chunk.blocks, "counts": chunk.counts})
+
+    def find_chunk(self, position: Position, checksum: str) -> FinishedChunk | None:
+        """Returns the finished chunk with this position and text, or None."""
+        path = f"{self.chunk_stem(position, checksum)}.json"
+        if not os.path.exists(path):
+            return None
+        entry = files.read_json(path, {"blocks": list, "counts": dict})
+        return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
+
+    def has_finished_chunks(self) -> bool:
+        """Returns whether any chunk is finished."""
+        return any(map(_CHUNK.fullmatch, os.listdir(self.path)))
+
+    def finish_output(self, output: int, text_checksum: str, instances: int) -> None:
+        """Records that an output is complete under its final name."""
+        path = os.path.join(self.path, f"output-{output:05d}.json")
+        _write_json(path, {"text_checksum": text_checksum, "instances": instances})
+
+    def finished_outputs(self, text_checksum: str) -> dict[int, int]:
+        """Returns index → instances of the complete outputs of a text; forgets those of others."""
+        finished = {}
+        for match in filter(None, map(_OUTPUT.fullmatch, os.listdir(self.path))):
+            path = os.path.join(self.path, match[0])
+            entry = files.read_json(path, {"text_checksum": str, "instances": int})
+            if entry["text_checksum"] == text_checksum:
+                finished[int(match[1])] = entry["instances"]
+            else:
+                os.remove(path)
+        return finished
+
+    def clear(self) -> None:
+        """Removes this program's files but the lock."""
+        ours = set(filter(_OURS.fullmatch, os.listdir(self.path))) - {_LOCK}
+        # run.json first: after a kill, the next run does not take the other files for its own.
+        for name in sorted(ours, key=lambda name: name != _RUN):
+            os.remove(os.path.join(self.path, name))
+
+    def remove(self) -> None:
+        """Removes this program's files, and then the directory if it is empty."""
+        self.clear()
+        _remove_if_exists(os.path.join(self.path, _LOCK))
+        with contextlib.suppress(OSError):  # it still contains the user's files
+            os.rmdir(self.path)
+
+
+@contextlib.contextmanager
+def lock(path: str, what: str) -> Iterator[None]:
+    """Holds a lock file; the kernel releases it if the process is killed.
+
+    On file systems without locks, this logs a warning and continues without a lock.
+
+    Args:
+        path: the lock file.
+        what: what the lock protects, for the error message.
+
+    Raises:
+        ValueError: another process holds the lock.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(filelock.FileLock(path, timeout=0, fallback_to_soft=False))
+        except filelock.Timeout:
+            raise ValueError(
+                f"{what}: another process is writing this; wait until it has finished"
+            ) from None
+        except OSError as error:
+            logging.warning("%s: cannot lock out other processes (%s)", path, error.strerror)
+        yield
+
+
+@contextlib.contextmanager
+def lock_outputs(stems: Sequence[str]) -> Iterator[None]:
+    """Locks outputs against other processes, even if those use a different work directory.
+
+    Args:
+        stems: see `records.Outputs.stems`. Remote outputs are not locked.
+
+    Raises:
+        ValueError: another process is writing one of them.
+    """
+    with contextlib.ExitStack() as stack:
+        for stem in dict.fromkeys(itertools.filterfalse(files.is_remote, stems)):
+            folder, name = os.path.split(stem)
+            path = os.path.join(folder, f".{name}.records.lock")  # hidden: globs do not match it
+            stack.enter_context(lock(path, f"--output_file={stem}"))
+            stack.callback(_remove_if_exists, path)  # removed before it is released
+        yield
+
+
+def _remove_if_exists(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirectory]:
+    """Opens a work directory, which is created if needed and removed at the end.
+
+    After an error, it remains if it contains finished work.
+
+    Args:
+        path: the directory.
+        run: what must be equal for an interrupted run to be resumed: settings, vocabulary and file
+            names, as JSON values.
+
+    Raises:
+        ValueError: the directory contains an interrupted run with different values, is in use
+            by another process, or contains unrelated files.
+    """
+    files.ensure_directory(path, "--work_dir")
+    names = os.listdir(path)
+    if _RUN not in names and not all(map(_OURS.fullmatch, names)):
+        raise ValueError(
+            f"--work_dir={path}: contains other files; choose an empty or a new directory"
+        )
+    with lock(os.path.join(path, _LOCK), f"--work_dir={path}"):
+        directory = WorkDirectory(path)
+        _resume_or_start(directory, run)
+        try:
+            yield directory
+        except BaseException:
+            if not directory.has_finished_chunks():
+                directory.remove()
+            else:
+                logging.warning(
+                    "%s: finished work is kept; run the same command again to resume", path
+                )
+            raise
+        directory.remove()
+
+
+def _resume_or_start(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
+    """Compares `run` with that of an interrupted run, or saves it if there is nothing to resume.
+
+    The text may have changed since: chunks are compared with it later, one by one.
+    """
+    path = os.path.join(directory.path, _RUN)
+    if not (os.path.exists(path) and directory.has_finished_chunks()):
+        directory.clear()
+        _write_json(path, run)
+    elif changes := describe_changes(files.read_json(path), run):
+        raise ValueError(
+            f"{directory.path}: the interrupted run had different settings: {changes}. Resume it "
+            "with those, or remove the directory to start over."
+        )
+    else:
+        logging.info("%s: resuming an interrupted run", directory.path)
+
+
+def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Returns a description of the values of `now` that differ from `before`; "" if none do."""
+    changed = (key for key in now if before.get(key) != now[key])
+    return "; ".join(f"{key} {before.get(key)!r}, now {now[key]!r}" for key in changed)
+
+
+def _write_json(path: str, content: Mapping[str, Any]) -> None:
+    with files.write_atomically(path) as stream:
+        json.dump(content, stream)
+
+
+# Logs some instances and the counts at the end of a run, and warns if the counts look wrong.
+#
+# Text in the wrong format or language also produces records, but models learn little from them. The
+# counts are therefore compared with those of well-formed text.
+
+# In well-formed text, the labels are about equally frequent (of two, 50 to 60 % are 1), and about
+# 0.1 % of the tokens are unknown. The latter rises to 5 % with typographic quotes, which the
+# vocabularies of the released English models lack, and to 50 % in the wrong language.
+MAX_UNKNOWN = 0.07  # fraction of the tokens
+MAX_LONG_SENTENCES = 0.05  # fraction of the sentences
+MAX_IMBALANCE = 1 / 6  # deviation of the fraction of instances with a label from equal shares
+MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
+
+
+def log_instances(settings: Settings) -> None:
+    """Logs the first instances, cycling through the outputs, as Google's program does."""
+    paths = Outputs.parse(settings.output_file, settings.compression).paths
+    tokenizer = load_tokenizer(settings)
+    interleaved = itertools.zip_longest(*map(read_records, paths))
+    present = filter(None, itertools.chain.from_iterable(interleaved))
+    for record in itertools.islice(present, settings.num_logged_instances):
+        features = decode_example(record)
+        ids = features["input_ids"][features["input_mask"] > 0].tolist()
+        logging.info("*** Example ***")
+        logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
+        for name in FEATURES:
+            logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
+
+
+def log_counts(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
+    """Logs the counts of a metadata file, with a warning for each likely problem."""
+    counts = collections.Counter[str](metadata["counts"])
+    instances, sentences, tokens = counts["instances"], counts["sentences"], counts["tokens"]
+    labels = "".join(
+        f", {counts[f'label_{label}'] / instances:.2%} of the instances labeled {label}"
+        for label in range(1, settings.objective.num_classes)
+    )
+    logging.info(
+        f"{counts['documents']} documents, {sentences} sentences, {tokens} tokens of text -> "
+        f"{instances} instances of {counts['positions'] / instances:.1f} tokens on average; "
+        f"{counts['predictions'] / counts['positions']:.2%} of the tokens to predict{labels}"
+    )
+    logging.info(
+        f"{sentences / counts['documents']:.1f} sentences per document, "
+        f"{tokens / sentences:.1f} tokens per sentence; "
+        f"{counts['long_sentences'] / sentences:.2%} of the sentences are longer than a sequence, "
+        f"{counts['unknown'] / tokens:.2%} of the tokens are not in the vocabulary"
+    )
+    for problem in find_problems(counts, settings, metadata["vocabulary"]["file"]):
+        logging.warning(problem)
+
+
+def find_problems(
+    counts: collections.Counter[str], settings: EncodingSettings, vocabulary: str
+) -> list[str]:
+    """Returns a message for each likely problem of the records, with the flag that solves it.
+
+    Args:
+        counts: the counts of the metadata.
+        settings: the settings the records were created with.
+        vocabulary: file name of the vocabulary.
+    """
+    instances, sentences = counts["instances"], counts["sentences"]
+    objective, max_seq_length = settings.objective, settings.max_seq_length
+    # At least four standard deviations: by chance, a few instances may all have the same label.
+    tolerance = max(MAX_IMBALANCE * instances, 2 * math.sqrt(instances))
+    problems = [
+        f"{counts[f'label_{label}'] / instances:.0%} of the instances are labeled "
+        f"{objective.describe(label)}: the second segment is random where a sentence is alone in "
+        f"its document ({sentences / counts['documents']:.1f} on average) or fills a sequence."
+        for label in range(1, objective.num_classes)
+        if abs(counts[f"label_{label}"] - instances / objective.num_classes) > tolerance
+    ]
+    if counts["long_sentences"] > MAX_LONG_SENTENCES * sentences:
+        problems.append(
+            f"{counts['long_sentences'] / sentences:.0%} of the sentences are longer than a "
+            f"sequence and are truncated (max_seq_length={max_seq_length})."
+        )
+    length = counts["positions"] / instances
+    if length < MIN_LENGTH * max_seq_length:
+        problems.append(
+            f"instances have {length:.0f} tokens on average: with max_seq_length={max_seq_length} "
+            "most of each sequence is padding, which takes as much time to train on as text."
+        )
+    if problems:
+        problems.append(
+            "Consider --split_sentences if lines are paragraphs, --input_format=documents if "
+            "blank lines do not separate documents, or another --max_seq_length."
+        )
+    if counts["unknown"] > MAX_UNKNOWN * counts["tokens"]:
+        problems.append(
+            f"{counts['unknown'] / counts['tokens']:.0%} of the tokens are not in the vocabulary "
+            f"{vocabulary}. Choose one for the language and the letter case of the text with "
+            f"--spm_model_file or --vocab_file (now --do_lower_case={settings.do_lower_case})."
+        )
+    if not counts["predictions"]:
+        problems.append(
+            f"no token is masked (masked_lm_prob={settings.masked_lm_prob:g}): models can learn "
+            "only the sentence objective from these records. Raise --masked_lm_prob."
+        )
+    return problems

@@ -33,8 +33,8 @@ from albert_tf.data.settings import (
     SENTENCE_PAIR,
     InstanceSettings,
 )
-from albert_tf.sentence_objectives import SentenceObjective
-from albert_tf.tokenization import Tokenizer
+from albert_tf.model.objectives import SentenceObjective
+from albert_tf.model.tokenization import Tokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
 LINES_AT_ONCE = 2000  # tokenized together; bounds the number of Python objects in memory

@@ -12,9 +12,10 @@ from typing import Any
 
 from absl import logging
 
-from albert_tf import files, sentence_objectives
+from albert_tf import files
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
-from albert_tf.sentence_objectives import NONE, NSP, SOP, SentenceObjective, find
+from albert_tf.model import objectives
+from albert_tf.model.objectives import NONE, NSP, SOP, SentenceObjective, find
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
 
 # What an instance is made of; RoBERTa (arXiv 1907.11692), section 4.2.
@@ -228,7 +229,7 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         "What is to be learned from segment pairs: whether they are in order or swapped (sop), "
         "whether the second one is random (nsp) or nothing (none); if not given, sop, or none "
         "without pairs.",
-        choices=sentence_objectives.OBJECTIVES.keys(),  # a view: includes objectives added later
+        choices=objectives.OBJECTIVES.keys(),  # a view: includes objectives added later
         affects=MODEL,
     )
     random_next_sentence: bool = setting(

@@ -1,1 +1,38 @@
 """The engine and the tools that all fine-tuning programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.registry import FineTuningResult
+
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
+
+
+def run_task(name: str, settings: Any, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports a model for a task.
+
+    Args:
+        name: name of the task in `albert_tf.finetuning.registry`.
+        settings: of the class in the task's row. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
+            they are beside `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
+
+    Returns:
+        The folder, step and metrics of the best checkpoint on the dev set.
+
+    Raises:
+        ValueError, OSError: the task does not exist, or settings, files or data are invalid or
+            inconsistent; the message says which.
+    """
+    spec = registry.get(name)
+    if not spec.is_fine_tuned:
+        raise ValueError(f"task={name!r}: no model is fine-tuned for it")
+    settings = settings.completed()
+    from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
+
+    return fine_tune(settings, registry.resolve(spec.task).make, name, hooks)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints.evaluations import Evaluation, best_of, heading
-from albert_tf.checkpoints.names import DATA_SUFFIX, GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, Evaluation, RunFolder, best_of, heading
 from albert_tf.checkpoints.store import evaluation_of_best
 
 RESULTS_FILE = "eval_results.txt"

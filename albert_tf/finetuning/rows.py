@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
+import hashlib
 import io
 import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.examples import Examples
 
 MAX_BAD = 10  # bad rows in an error
 MAX_REPORTED = 5  # rows in a remark
@@ -368,3 +369,98 @@ def check_text(value: Any, what: str) -> str:
     if _SURROGATE.search(value):
         raise BadRowError(f"{what} contains a lone surrogate, which is not a character")
     return value
+
+
+class Example(Protocol):
+    """What an example of any task tells about itself."""
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether its labels are known."""
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All that a model learns from it, with the same `repr` in every process."""
+
+
+ExampleType = TypeVar("ExampleType", bound=Example)
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples(Generic[ExampleType]):
+    """The examples of a split.
+
+    Attributes:
+        path: the file or folder, or where else they are from.
+        split: "train", "dev" or "test".
+        examples: all usable examples, in the order of the file.
+        task: the task, as its reader knows it.
+    """
+
+    path: str
+    split: str
+    examples: list[ExampleType]
+    task: Any = None
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels of every example are known."""
+        return all(example.is_labeled for example in self.examples)
+
+    def checksum(self) -> str:
+        """Returns the SHA-256 of the content of all examples, in hexadecimal."""
+        digest = hashlib.sha256()
+        for example in self.examples:
+            digest.update(repr(example.content).encode("utf-8"))
+        return digest.hexdigest()
+
+
+# Usual names of the columns with the texts, in lower case; the first one found is used.
+TEXT_A = ("text_a", "sentence1", "sentence", "text")
+TEXT_B = ("text_b", "sentence2")
+
+
+def parse_pair(row: Row) -> tuple[str, str]:
+    """Returns the two texts of a pair; the second is "" if the row has one text."""
+    if not isinstance(row, dict):
+        first, second = [*unnamed_texts(row, 2), ""][:2]
+        return first, second
+    return named_text(row, TEXT_A), named_text(row, TEXT_B, "")
+
+
+def parse_text(row: Row) -> str:
+    """Returns the text of a row."""
+    return named_text(row, TEXT_A) if isinstance(row, dict) else unnamed_texts(row, 1)[0]
+
+
+def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
+    """Returns the cells of a row of a file without a header.
+
+    Raises:
+        BadRowError: there are more than `most`, the number of texts that the task takes; or one
+            contains a lone surrogate.
+    """
+    if len(row) > most:
+        raise BadRowError(
+            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
+            "columns in the first line of a .tsv or .csv file"
+        )
+    return [check_text(cell, "the text") for cell in row]
+
+
+def named_text(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
+    """Returns the text in the column with the first of `names` that the row contains.
+
+    Raises:
+        BadRowError: there is no such column, and no default.
+    """
+    name = next((name for name in names if name in row), None)
+    if name is not None:
+        return text_cell(row, name)
+    if default is None:
+        expected = " or ".join(map(repr, names))
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
+    return default

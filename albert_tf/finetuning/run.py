@@ -15,20 +15,18 @@ from typing import Any, TypeVar
 
 from absl import logging
 
-from albert_tf import files, tasks
-from albert_tf.checkpoints import containers, loading, run_record
-from albert_tf.checkpoints.pretrained import ModelSource
+from albert_tf import files
+from albert_tf.checkpoints import containers, loading, run_record, saved_model
+from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import sweeps
-from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning import registry, sweeps
+from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.splits import Outputs, Split, training_steps
-from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
-from albert_tf.serving import saved_model
-from albert_tf.tokenization import Tokenizer
+from albert_tf.finetuning.task import FineTuningTask, Outputs, Split, training_steps
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
@@ -48,8 +46,8 @@ def fine_tune(
     Args:
         settings: the completed settings, shared by all runs of a sweep.
         make_task: makes the task, as `FineTuningTask.make` does.
-        name: name of the task in `albert_tf.tasks`, unless the task itself has one; "" if it is not
-            registered, so that its models cannot be used for prediction from text.
+        name: name of the task in `albert_tf.finetuning.registry`, unless the task itself has one;
+            "" if it is not registered, so that its models cannot be used for prediction from text.
         hooks: called in training; see `training.hooks`.
 
     Returns:
@@ -114,7 +112,7 @@ def _prepare(runs: Sequence[Run], make_task: MakeTask[SettingsType], name: str) 
     task = make_task(settings, config, tokenizer, trained)
     name = task.name or name
     if name:
-        tasks.get(name)  # raises an error if there is no such task
+        registry.get(name)  # raises an error if there is no such task
     for run in runs:
         if run.folder.step is not None:
             task.check_trained(run.folder, settings.do_train)
@@ -165,7 +163,7 @@ def describe_data(
 
 def _source_of(task: FineTuningTask) -> str | None:
     """Returns the file of a task's class; None in this package, and without a file."""
-    if type(task).__module__.startswith(f"{tasks.__package__}."):
+    if type(task).__module__.startswith(f"{registry.__package__}."):
         return None
     try:
         return inspect.getsourcefile(type(task))

@@ -10,39 +10,271 @@ Shapes: B batch size, N examples, S sequence length.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensorflow as tf
 from absl import logging
+from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
-from albert_tf.checkpoints.evaluations import Evaluation, best_of, digest
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
-from albert_tf.finetuning import batching, prediction, results, sweeps
-from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.prediction import BatchRunner
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+from albert_tf.finetuning import batching, results, sweeps
+from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
+from albert_tf.finetuning.rows import Row, parse_pair
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.splits import (
-    Outputs,
-    Split,
-    padding_multiple,
-    training_order,
-    training_steps,
-)
-from albert_tf.finetuning.text_task import TextTask, TrainedModel
-from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.serving.signatures import Export, token_inputs, token_signatures
-from albert_tf.tokenization import Tokenizer
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.tokenization import Tokenizer, split_pairs
+from albert_tf.training import devices
 from albert_tf.training.task import Batch, Sums, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+GPU_MULTIPLE = 8  # for which tensor cores are fastest
+MAX_LENGTHS = 64  # of batches on CPUs, by default
+
+Outputs = Mapping[str, NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """Examples and their features.
+
+    Attributes:
+        name: "train", "dev", "test", or another split that the task predicts.
+        data: the examples, as returned by `FineTuningTask.read`.
+        features: their features, as returned by `FineTuningTask.make_features`.
+    """
+
+    name: str
+    data: Any
+    features: Features
+
+
+def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
+    """Returns the number of training steps and the number of warm-up steps.
+
+    These are `train_step` and `warmup_step`. With `num_train_epochs`, they are the number of full
+    batches in these epochs and the fraction `warmup_proportion` of it, both rounded down.
+
+    Raises:
+        ValueError: the epochs amount to less than one step.
+    """
+    if not settings.num_train_epochs:
+        return settings.train_step, settings.warmup_step
+    steps = int(num_examples / settings.train_batch_size * settings.num_train_epochs)
+    if steps < 1:
+        raise ValueError(
+            f"--num_train_epochs={settings.num_train_epochs} with {num_examples} examples is less "
+            f"than one step of --train_batch_size={settings.train_batch_size}"
+        )
+    return steps, int(steps * settings.warmup_proportion)
+
+
+def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
+    """Returns how training examples are shuffled and batched."""
+    size = settings.train_batch_size
+    seed = settings.seed
+    if settings.official_order:
+        return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
+    return batching.TrainingOrder(size, seed, batches_to_sort=settings.BATCHES_TO_SORT)
+
+
+def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strategy) -> int:
+    """Returns the number of tokens of which the lengths of batches are multiples."""
+    limit = settings.max_seq_length
+    if devices.is_tpu(strategy):  # a single length: TPUs compile each shape separately
+        return limit
+    if settings.pad_to_multiple:
+        return settings.pad_to_multiple
+    if tf.config.list_physical_devices("GPU"):
+        return GPU_MULTIPLE
+    # XLA compiles the operations between the matmuls once for each length.
+    return 2 * -(-limit // (2 * MAX_LENGTHS))
+
+
+# What a predictor asks of a task: how input becomes features, and outputs become results.
+#
+# Shapes: B batch size, N examples.
+
+Result = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedModel:
+    """A trained model, and how it is used.
+
+    Attributes:
+        task: name of the task in `albert_tf.finetuning.registry`.
+        settings: the settings that the model was fine-tuned with; None if it was not.
+        config: the model's config.
+        tokenizer: the model's tokenizer.
+        run: the folder with the record of the training.
+        num_outputs: number of outputs of the head; 0 if there is no head.
+        max_seq_length: maximum sequence length, in tokens.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings, one of `config.POOLINGS`.
+    """
+
+    task: str
+    settings: Any
+    config: AlbertConfig
+    tokenizer: Tokenizer
+    run: RunFolder
+    num_outputs: int
+    max_seq_length: int
+    top_k: int
+    pooling: str
+
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Raises ValueError unless there are as many labels as outputs of the head."""
+        if len(labels) != self.num_outputs:
+            raise ValueError(
+                f"{self.run.path}: {run_record.FILE} or config.json lists {len(labels)} labels, "
+                f"and the model has {self.num_outputs} outputs: they do not belong together"
+            )
+
+
+class TextTask(abc.ABC):
+    """The interface between a task and the predictor.
+
+    By default, an example is a text or a pair of texts, as (text, text or "").
+
+    Attributes:
+        tokenizer: the tokenizer of the model.
+        max_seq_length: maximum sequence length, in tokens.
+        labels: names of the model's outputs, in the order of their ids; () if they have none.
+        outputs: name of each output of `compute` → padding value for outputs whose width differs
+            between batches, as with questions that have different numbers of options.
+        num_truncated: number of texts so far that were longer, and of which only a part was read.
+        demos: rows to try the task with on the web page, which all have the same columns.
+        marks_spans: whether the web page shows a text with marked spans, not a number per label.
+    """
+
+    tokenizer: Tokenizer
+    max_seq_length: int
+    labels: tuple[str, ...] = ()
+    outputs: Mapping[str, float]
+    num_truncated: int = 0
+    demos: ClassVar[Sequence[Mapping[str, str]]] = (
+        {"text": "What a lovely day!", "text_b": ""},
+        {"text": "你多大了", "text_b": "你几岁"},
+    )
+    marks_spans: ClassVar[bool] = False
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> Self:
+        """Returns the task to predict with a trained model: by default, of this argument.
+
+        Raises:
+            ValueError: what is recorded of the task is damaged, or does not fit the model.
+        """
+        return cls(trained)  # type: ignore[call-arg]
+
+    @staticmethod
+    def uses_pooler(pooling: str) -> bool:
+        """Returns whether the results depend on the pooler, although the head does not."""
+        return False
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded, given the padding that the settings ask for."""
+        return padding
+
+    # From input to features.
+
+    @staticmethod
+    def parse_row(row: Row) -> Any:
+        """Returns the example in a row of a file or a request.
+
+        Raises:
+            BadRowError: the row has no example; the message says why.
+        """
+        return parse_pair(row)
+
+    def parse_call(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        pairs: str | Sequence[str] | None = None,
+    ) -> tuple[list[Any], bool]:
+        """Returns the examples in the arguments of a call, and whether it is for a single one.
+
+        Args:
+            texts: a text, a list of texts, or a list of pairs of texts.
+            pairs: the second text of the pair, or one for each of `texts`.
+
+        Raises:
+            ValueError: an input is not a string.
+        """
+        return list(zip(*split_pairs(texts, pairs), strict=True)), isinstance(texts, str)
+
+    def features_of(self, examples: Sequence[Any]) -> Features | None:
+        """Returns the features of one or more examples; None if they have none.
+
+        By default, these are token sequences. Those that are truncated are counted.
+        """
+        firsts, seconds = (list(side) for side in zip(*examples, strict=True))
+        limit = self.max_seq_length
+        rows = self.tokenizer.sequences(firsts, seconds, limit + 1)  # shows what is too long
+        too_long = [number for number, (ids, _) in enumerate(rows) if len(ids) > limit]
+        self.num_truncated += len(too_long)
+        for number in too_long:
+            (rows[number],) = self.tokenizer.sequences(firsts[number], seconds[number], limit)
+        return TokenSequences.pack(rows, {})
+
+    # From features to results.
+
+    @abc.abstractmethod
+    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the `outputs` of a model for a batch, name → [B, …]."""
+
+    @abc.abstractmethod
+    def results(self, examples: Sequence[Any], features: Features, outputs: Outputs) -> Any:
+        """Returns the result of each of N examples.
+
+        Args:
+            examples: the examples.
+            features: their features.
+            outputs: name → [N, …], or one row for each of the features if these are more.
+        """
+
+    def unanswered(self, examples: Sequence[Any]) -> Any:
+        """Returns the results of examples without features; [] if there are no examples."""
+        return []
+
+    def as_objects(self, results: Any) -> Sequence[Result]:
+        """Returns results as JSON objects; they are such objects by default."""
+        objects: Sequence[Result] = results
+        return objects
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Result) -> Any:
+        """Returns what the web page shows of a result, as one of Gradio's components takes it.
+
+        This is label → number, or a number. With `marks_spans`, it is a text and its spans; see
+        `mark`.
+        """
+        return result.get("probabilities", result.get("score"))
+
+
+def mark(text: str, spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns a text with its spans, as `gradio.HighlightedText` expects them.
+
+    Args:
+        text: the text.
+        spans: `type`, `begin` and `end` of each span; `begin` is negative if there is none.
+    """
+    keys = {"entity": "type", "start": "begin", "end": "end"}
+    found = [span for span in spans if span["begin"] >= 0]
+    return {"text": text, "entities": [{k: span[v] for k, v in keys.items()} for span in found]}
 
 
 class FineTuningTask(Task, TextTask):
@@ -50,8 +282,8 @@ class FineTuningTask(Task, TextTask):
 
     Attributes:
         settings: the settings of the program, `FineTuningSettings` and its own.
-        name: name of the task in `albert_tf.tasks`, which a run records; "" for the name with which
-            `finetuning.program.run_task` was called.
+        name: name of the task in `albert_tf.finetuning.registry`, which a run records; "" for the
+            name with which `finetuning.run_task` was called.
         labels: names of the model's outputs, in the order of their ids; () if they have none. They
             are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
@@ -130,7 +362,7 @@ class FineTuningTask(Task, TextTask):
 
     @abc.abstractmethod
     def build_model(self) -> Any:
-        """Returns the model with random weights, typically one of `albert_tf.heads`."""
+        """Returns the model with random weights, typically one of `albert_tf.model.heads`."""
 
     @abc.abstractmethod
     def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
@@ -345,7 +577,7 @@ class FineTuningTask(Task, TextTask):
         self._padding = self.padding(Padding(limit, padding_multiple(self.settings, strategy)))
         self._model: Any = None  # the one that the next two belong to
         self._runners: dict[Any, BatchRunner] = {}
-        self._steps: dict[Any, prediction.Step] = {}  # by signature of the batches
+        self._steps: dict[Any, batching.Step] = {}  # by signature of the batches
         # Digest of a checkpoint → its selection metric, and its outputs on the dev split. Those of
         # the best and the last evaluated one are kept.
         self._dev_outputs: dict[str, tuple[float, Outputs]] = {}
@@ -373,7 +605,7 @@ class FineTuningTask(Task, TextTask):
         """Returns the training batches from a step on, as a `tf.data.Dataset`."""
         features = self.splits["train"].features
         order = training_order(settings)
-        return prediction.training_dataset(features, order, self._padding, step, rows)
+        return batching.training_dataset(features, order, self._padding, step, rows)
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary to the folder of a run."""
@@ -382,7 +614,7 @@ class FineTuningTask(Task, TextTask):
 
     def batch_signature(self) -> dict[str, tf.TensorSpec]:
         """Returns name → TensorSpec of a batch, with all dimensions unknown."""
-        return prediction.batch_signature(self.splits["train"].features)
+        return batching.batch_signature(self.splits["train"].features)
 
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics.
@@ -393,7 +625,7 @@ class FineTuningTask(Task, TextTask):
         dev = self.splits["dev"]
         features = batching.checksum(dev.features, self._padding.max_seq_length)
         others = self.measured_with(dev, self._batch_size(dev), self._padding)
-        return digest(self.checksum(dev.data), features, others)
+        return digest_of_data(self.checksum(dev.data), features, others)
 
     def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
         """Returns the metrics on the dev split; see `Task`."""
@@ -446,10 +678,10 @@ class FineTuningTask(Task, TextTask):
         return self._runners[key]
 
     def _compile_step(
-        self, step: prediction.Step, signature: Mapping[str, tf.TensorSpec]
-    ) -> prediction.Step:
+        self, step: batching.Step, signature: Mapping[str, tf.TensorSpec]
+    ) -> batching.Step:
         """Returns the prediction step, traced once for all splits with the same signature."""
         key = tuple(sorted(signature.items()))
         if key not in self._steps:
-            self._steps[key] = prediction.as_tf_function(step, signature)
+            self._steps[key] = batching.as_tf_function(step, signature)
         return self._steps[key]

@@ -8,14 +8,331 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
+import os
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import finding
-from albert_tf.inference.settings import Settings
+from albert_tf.data.settings import (
+    InputSettings,
+    SequenceSettings,
+    TextSettings,
+    VocabularySettings,
+)
+from albert_tf.finetuning import registry, squad
+from albert_tf.finetuning.registry import EMBEDDINGS, FILL_MASK
+from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
+from albert_tf.model import config
+from albert_tf.model.config import MEAN, POOLINGS
+from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 __all__ = ["Settings", "run", "serve"]
+
+
+SIMILARITY = "similarity"
+AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
+STANDARD_INPUT = "-"
+TEXT = "txt"
+FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
+_ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFolderSettings(SettingsGroup):
+    """Settings of the model and its task."""
+
+    GROUP = "model"
+
+    model_dir: str = setting(
+        REQUIRED,
+        "Folder of a fine-tuned or pre-trained model, a checkpoint in it, an export_dir, whose "
+        "newest export is used, or the name of a downloaded model.",
+    )
+    task: str | None = setting(
+        None,
+        f"Task to predict: {', '.join(registry.names())}, or one that task_module registers; if "
+        "not given, the one the model was fine-tuned for, or else embeddings.",
+    )
+    task_module: str | None = setting(
+        None,
+        "Python file, or module, that registers a task of your own; only required if the model "
+        "was fine-tuned for it.",
+    )
+    mask: bool = setting(
+        False, "Fill in the [MASK] tokens of texts, which is the same as task=fill_mask."
+    )
+    embeddings: bool = setting(
+        False, "Compute embeddings of texts, which is the same as task=embeddings."
+    )
+    similarity: bool = setting(
+        False,
+        "Compute the cosine similarity of text and text_b, of the two texts in each row of "
+        "input_file, or of text and every row of input_file.",
+    )
+    albert_config_file: str | None = redefined(
+        ModelSettings,
+        "albert_config_file",
+        None,
+        "JSON file with the architecture of the model; if not given, the one in model_dir.",
+    )
+    spm_model_file: str | None = redefined(
+        VocabularySettings,
+        "spm_model_file",
+        None,
+        "SentencePiece model; if not given, the one in model_dir.",
+    )
+    vocab_file: str | None = redefined(
+        VocabularySettings,
+        "vocab_file",
+        None,
+        "WordPiece vocabulary; if not given, the one in model_dir.",
+    )
+    do_lower_case: bool | None = redefined(
+        VocabularySettings,
+        "do_lower_case",
+        None,
+        "Lower-case the text; if not given, as in training.",
+    )
+    max_seq_length: int | None = redefined(
+        SequenceSettings,
+        "max_seq_length",
+        None,
+        "Maximum sequence length, in tokens; if not given, that of the training, or else all "
+        "positions of the model.",
+        is_optional=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextInputSettings(SettingsGroup):
+    """Settings of the inputs."""
+
+    GROUP = "data"
+
+    text: str | tuple[str, ...] | None = setting(
+        None,
+        "Text to predict, instead of those in input_file; several texts if given several times.",
+        is_repeated=True,
+    )
+    text_b: str | tuple[str, ...] | None = setting(
+        None,
+        "Second text, to predict a pair of texts; used only with text, and given as often.",
+        is_repeated=True,
+    )
+    question: str = redefined(
+        squad.Settings,
+        "question",
+        "",
+        "Question to answer from context, instead of those in input_file.",
+    )
+    context: str = redefined(
+        squad.Settings,
+        "context",
+        "",
+        "Text to answer question from, or the passage of a multiple-choice question; required by "
+        "question.",
+    )
+    options: tuple[str, ...] = setting(
+        (),
+        "Options of a multiple-choice question, separated by commas; used only for multiple "
+        "choice.",
+    )
+    input_file: str | None = redefined(
+        InputSettings,
+        "input_file",
+        None,
+        "File of inputs, instead of text or question: .txt (one text per line, or two separated "
+        "by a tab), .tsv or .csv (columns text or text_a, text_b; question, context; passage, "
+        "question, options; tokens) or .jsonl (keys of the same names), or - for standard input.",
+    )
+    input_format: str | None = redefined(
+        TextSettings,
+        "input_format",
+        None,
+        "Format of input_file; if not given, the file name decides, and standard input is txt.",
+        choices=FORMATS,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WebSettings(SettingsGroup):
+    """Settings of the web page."""
+
+    GROUP = "web page"
+
+    web: bool = setting(
+        False,
+        "Serve a web page on 127.0.0.1 to try the model, until Ctrl-C; requires the extra web.",
+    )
+    web_port: int = setting(
+        8000, "Port to listen on; used only with web.", minimum=1, maximum=65535
+    )
+
+    def check_paths(self) -> None:
+        """Checks that the package for the web page is installed."""
+        super().check_paths()
+        if self.web and importlib.util.find_spec("gradio") is None:
+            raise ValueError("--web requires the package gradio: pip install 'albert-tf2[web]'")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
+    """All settings of `albert predict`."""
+
+    GROUP = "output and resources"
+    ESSENTIAL = (
+        "model_dir",
+        "text",
+        "text_b",
+        "input_file",
+        "task",
+        "mask",
+        "similarity",
+        "engine",
+        "web",
+    )
+
+    top_k: int = setting(
+        5, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1
+    )
+    pooling: str = setting(
+        MEAN,
+        "How to pool embeddings: mean over the tokens of the last layer, mean over those of the "
+        "last 4 layers, or the pooled output of [CLS].",
+        choices=POOLINGS,
+    )
+    embeddings_file: str | None = setting(
+        None,
+        "File to write embeddings to, .npy (float32, [rows, hidden_size]) or JSON lines; if not "
+        "given, they are printed.",
+    )
+    batch_size: int | None = setting(
+        None,
+        "Number of inputs per batch; if not given, predict_batch_size of the training, or else 32.",
+        minimum=1,
+        is_optional=True,
+    )
+    engine: str = setting(
+        AUTO,
+        "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
+        "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
+        "installed, supports the model, and there is no GPU or TPU.",
+        choices=ENGINES,
+    )
+    precision: str = redefined(
+        DeviceSettings,
+        "precision",
+        "auto",
+        "Precision of matmuls and activations; auto uses float32 for a model trained in it, else "
+        "bfloat16 if the hardware supports it.",
+    )
+    threads: int | None = redefined(DeviceSettings, "threads", None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        asked = {EMBEDDINGS: self.embeddings, FILL_MASK: self.mask, SIMILARITY: self.similarity}
+        wanted = [name for name, is_set in asked.items() if is_set]
+        if self.task is not None and wanted != [self.task]:
+            wanted.append(self.task)
+        if len(wanted) > 1:
+            raise ValueError(f"{' and '.join(wanted)}: only one of them can be computed at a time")
+        if self.embeddings_file and wanted not in ([], [EMBEDDINGS]):
+            raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
+        if self.wanted_task is not None and self.task_module is None:
+            registry.get(self.wanted_task)
+        self._check_input()
+
+    def _check_input(self) -> None:
+        if self.web:
+            self._check_no_input()
+            return
+        if not (self.text is not None or self.question or self.context or self.input_file):
+            raise ValueError(
+                "nothing to predict: pass --text, --question and --context, or --input_file "
+                f"({STANDARD_INPUT} for standard input)"
+            )
+        is_search = self.similarity and self.text_b is None
+        if self.input_file and (self.question or self.context or self.text_b is not None):
+            raise ValueError("--input_file: pass either a file or a single input, not both")
+        if self.input_file and self.text is not None and not is_search:
+            raise ValueError(
+                "--text and --input_file can only be combined with --similarity, which searches "
+                "the file for texts similar to --text"
+            )
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        num_texts = len(self.texts)
+        num_second = len(_listed(self.text_b))
+        if num_second and num_texts != num_second:
+            raise ValueError(
+                f"--text is given {num_texts} times and --text_b {num_second} times: pass both for "
+                "each pair of texts"
+            )
+        if self.similarity and not self.input_file and self.text_b is None:
+            raise ValueError(
+                "--similarity compares two texts: pass the second one as --text_b, or pass "
+                "--input_file to search for texts similar to --text"
+            )
+        if self.input_file and num_texts > 1:
+            raise ValueError("--input_file is searched for one --text: pass it once")
+
+    def _check_no_input(self) -> None:
+        names = ("text", "text_b", "question", "context", "options", "input_file")
+        given = [name for name in (*names, "embeddings_file") if getattr(self, name)]
+        if given:
+            raise ValueError(f"--web reads inputs from the web page: remove --{given[0]}")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts given by `text`."""
+        return _listed(self.text)
+
+    @property
+    def pairs(self) -> list[tuple[str, str | None]]:
+        """The texts, each with its second text, None if there are none."""
+        return list(zip(self.texts, _listed(self.text_b) or [None] * len(self.texts), strict=True))
+
+    @property
+    def wanted_task(self) -> str | None:
+        """The name of the requested task; None if the model determines it."""
+        if self.embeddings or self.similarity or self.embeddings_file:
+            return EMBEDDINGS
+        return FILL_MASK if self.mask else self.task and self.task.lower()
+
+    @property
+    def format(self) -> str:
+        """The format of the input file."""
+        if self.input_format:
+            return self.input_format
+        return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
+
+    @property
+    def input_files(self) -> dict[str, str | None]:
+        """Flag → file to read, None if there is none."""
+        return {
+            "--albert_config_file": config.config_file(self.albert_config_file or ""),
+            "--spm_model_file": self.spm_model_file,
+            "--vocab_file": self.vocab_file,
+            "--input_file": None if self.input_file == STANDARD_INPUT else self.input_file,
+        }
+
+    def check_paths(self) -> None:
+        """Checks the paths of model and input, and that `embeddings_file` can be written."""
+        super().check_paths()
+        for flag, path in self.input_files.items():
+            if path:
+                files.check_file(path, flag)
+        if self.embeddings_file:
+            files.check_writable(os.path.dirname(self.embeddings_file), "--embeddings_file")
+
+
+def _listed(texts: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (texts,) if isinstance(texts, str) else texts or ()
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:
@@ -57,4 +374,4 @@ def _prepare(settings: Settings) -> None:
     if not files.is_directory(model):
         finding.find_checkpoint(model)
     if settings.task_module:
-        tasks.import_tasks(settings.task_module)
+        registry.import_tasks(settings.task_module)

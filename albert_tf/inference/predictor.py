@@ -15,25 +15,172 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+import hashlib
+import importlib.util
+import logging as python_logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
 from absl import logging
+from numpy.typing import NDArray
 
-from albert_tf import tasks
-from albert_tf.classification.task import MIN_SEQ_LENGTH
-from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.prediction import BatchRunner
-from albert_tf.finetuning.task import Outputs
-from albert_tf.finetuning.text_task import Result, TextTask, TrainedModel
-from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.settings import AUTO, ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.serving import openvino_engine, saved_model
-from albert_tf.serving.poolings import MEAN, POOLINGS
-from albert_tf.serving.signatures import Export
-from albert_tf.tokenization import Tokenizer
+from albert_tf.checkpoints import saved_model, signatures
+from albert_tf.checkpoints.signatures import Export
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import BatchRunner, Features, Padding
+from albert_tf.finetuning.classification.task import MIN_SEQ_LENGTH
+from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
+from albert_tf.inference import AUTO, ENGINES, OPENVINO, TENSORFLOW
+from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.model import ops
+from albert_tf.model.config import MEAN, POOLINGS
+from albert_tf.model.tokenization import Tokenizer
+
+# Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
+#
+# The package openvino is an extra: pip install 'albert-tf2[openvino]'.
+
+Arrays = dict[str, NDArray[Any]]
+DEVICE = "CPU"
+# Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+_UNSUPPORTED = "-- No conversion rule found"  # start of the useful line in OpenVINO's message
+
+
+class ConversionError(ValueError):
+    """OpenVINO cannot run a function that TensorFlow can."""
+
+
+def is_installed() -> bool:
+    """Returns whether OpenVINO is installed."""
+    return importlib.util.find_spec("openvino") is not None
+
+
+def check_installed() -> None:
+    """Checks that OpenVINO is installed, so that this error comes before any slow work.
+
+    Raises:
+        ValueError: OpenVINO is not installed.
+    """
+    if not is_installed():
+        raise ValueError(
+            "engine=openvino requires the package openvino: pip install 'albert-tf2[openvino]', or "
+            "use engine=tensorflow"
+        )
+
+
+@ops.plain()
+def compile_step(
+    step: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    signature: Mapping[str, tf.TensorSpec],
+    precision: str = "float32",
+) -> Callable[[Mapping[str, NDArray[Any]]], Arrays]:
+    """Returns a function that computes the same as `step` with OpenVINO on the CPU.
+
+    The number of threads is TensorFlow's intra-op parallelism, if that is set.
+
+    Args:
+        step: function from a batch, name → tensor, to outputs, name → tensor. Its model must have
+            been built in float32; see `saved_model.float32_models`.
+        signature: name → spec of the tensors in a batch; dimensions may be unknown.
+        precision: precision of the computation: "float32", "bfloat16" or "float16".
+
+    Returns:
+        A function from a batch, name → array, to outputs, name → array.
+
+    Raises:
+        ValueError: openvino is not installed.
+        ConversionError: OpenVINO does not support an operation of `step`.
+    """
+    check_installed()
+    specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in signature.items()]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def traced(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        return dict(step(dict(zip(signature, tensors, strict=True))))
+
+    concrete = traced.get_concrete_function()
+    try:
+        compiled = _compile(concrete, precision)
+    except Exception as error:  # of several types, from C++
+        lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
+        reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
+        raise ConversionError(
+            "engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
+            f"{reason.lstrip('- ')}"
+        ) from error
+    request = compiled.create_infer_request()
+    inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
+    outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
+
+    def run(batch: Mapping[str, NDArray[Any]]) -> Arrays:
+        results = request.infer({name: batch[name] for name in inputs})
+        return {name: results[port] for name, port in outputs.items()}
+
+    return run
+
+
+def _compile(concrete: Any, precision: str) -> Any:
+    """Returns a concrete function of TensorFlow as an `openvino.CompiledModel`."""
+    hints = {
+        "INFERENCE_PRECISION_HINT": _PRECISIONS[precision],
+        "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
+    }
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    if threads:
+        hints["INFERENCE_NUM_THREADS"] = str(threads)
+    runtime = _runtime()
+    import openvino
+
+    # Shared, the weights would be read where TensorFlow may have freed them.
+    model = openvino.convert_model(concrete, share_weights=False)
+    share_weights(model)
+    return runtime.compile_model(model, DEVICE, hints)
+
+
+@functools.cache
+def _runtime() -> Any:
+    """Returns OpenVINO's runtime, which is never released.
+
+    Released in another thread than it was made in, it would leave that thread an alternate signal
+    stack without memory: the next signal, such as that of Ctrl-C, would end the process.
+
+    """
+    # The package would fork the process to report each import and conversion to Google Analytics.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    handlers = list(python_logging.root.handlers)
+    import openvino
+
+    python_logging.root.handlers[:] = handlers  # the import removes that of absl
+    return openvino.Core()
+
+
+def share_weights(model: Any) -> None:
+    """Merges equal constants of an `openvino.Model`, as saving and loading it does.
+
+    The conversion transposes the weights of matmuls, and so copies the shared weights once for each
+    layer. Unless they are merged, they do not fit into the processor's caches: one row then takes
+    the base model up to twice as long in bfloat16.
+
+    Args:
+        model: the model, which is changed.
+    """
+    kept: dict[tuple[Any, ...], Any] = {}
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "Constant":
+            key = (
+                node.get_element_type().get_type_name(),
+                tuple(node.get_output_shape(0)),
+                hashlib.sha256(node.data).digest(),
+            )
+            first = kept.setdefault(key, node)
+            if first is not node:
+                node.output(0).replace(first.output(0))
+
 
 # If the folder does not record them.
 BATCH_SIZE = 32
@@ -75,14 +222,14 @@ class Options:
                 expected = ", ".join(map(repr, choices))
                 raise ValueError(f"{name}={value!r}: expected one of {expected}")
         if self.engine == OPENVINO:
-            openvino_engine.check_installed()
+            check_installed()
 
     def choose_engine(self) -> str:
         """Returns "tensorflow" or "openvino"."""
         if self.engine != AUTO:
             return self.engine
         has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
-        is_faster = not has_accelerator and openvino_engine.is_installed()
+        is_faster = not has_accelerator and is_installed()
         return OPENVINO if is_faster else TENSORFLOW
 
 
@@ -166,8 +313,8 @@ class Predictor:
     def __init__(
         self, model_folder: ModelFolder, name: str, options: Options, model_files: Mapping[str, Any]
     ) -> None:
-        spec = tasks.get(name)
-        task = tasks.resolve(spec.task)
+        spec = registry.get(name)
+        task = registry.resolve(spec.task)
         if task.uses_pooler(options.pooling):
             model_folder.check_pooler(f"pooling={options.pooling!r}")
         self.options = options
@@ -180,7 +327,7 @@ class Predictor:
             self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
-        of = tasks.resolve(spec.settings)
+        of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = model_folder.settings(names, of)
         config = self.model.config
@@ -270,13 +417,70 @@ class Predictor:
         if self.engine == TENSORFLOW:
             return make(self._padding)
         unpadded = dataclasses.replace(self._padding, multiple=1)  # nothing is compiled per length
-        compile_step = functools.partial(openvino_engine.compile_step, precision=self._precision)
+        compiled = functools.partial(compile_step, precision=self._precision)
         try:
-            return make(unpadded, compile_step=compile_step)
-        except openvino_engine.ConversionError as error:
+            return make(unpadded, compile_step=compiled)
+        except ConversionError as error:
             if self.options.engine == OPENVINO:
                 raise
             logging.warning("%s. Computing with tensorflow instead", error)
         self.engine = TENSORFLOW
         self.model, _ = self._load()  # in the precision of the global policy
         return make(self._padding)
+
+
+def export_saved_model(
+    folder: str, export_dir: str, task: str | None = None, max_seq_length: int | None = None
+) -> str:
+    """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
+
+    Its signatures take serialized examples, tensors and, to classify or embed texts, raw strings
+    (docs/serving.md). Its weights are float32. TensorFlow Serving can serve it, and
+    `albert predict --model_dir` and `load_predictor` accept its folder.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> albert_tf.save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> served = tf.saved_model.load(albert_tf.export_saved_model("topics", "export"))
+    >>> text = tf.constant(["The match ended 2:1."])
+    >>> answer = served.signatures["texts"](text_a=text, text_b=tf.constant([""]))
+    >>> answer["probabilities"].shape
+    TensorShape([1, 2])
+
+    Args:
+        folder: a folder that `load_predictor` accepts, such as one written by `save_pretrained`.
+        export_dir: parent folder of the exports, which is created if needed.
+        task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings.
+        max_seq_length: sequence length of serialized examples, and maximum sequence length of
+            texts, in tokens. Defaults to that of training, or else to the model's maximum.
+
+    Returns:
+        The folder of the export, `<export_dir>/<Unix time>`.
+
+    Raises:
+        FileNotFoundError: the folder has no checkpoint, config or vocabulary.
+        ValueError: the model has no head for the task; `max_seq_length` exceeds the model's
+            maximum, or leaves no room for the context after a question of the longest length; or
+            `export_dir` cannot be written to.
+    """
+    model_folder = ModelFolder(folder)
+    name = model_folder.find_task(task)
+    source = model_folder.source
+    model_files = saved_model.model_files(
+        source.config_file, source.vocabulary_file, source.run.record
+    )
+    with saved_model.float32_models():
+        if not registry.get(name).is_fine_tuned:
+            has_masked_lm = "masked-LM head" in source.parts
+            model, tokenizer = model_folder.load(
+                registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
+            )
+            length = max_seq_length or model.config.max_position_embeddings
+            poolings = signatures.poolings_of(source.parts)
+            encoder = getattr(model, "encoder", model)
+            exported = signatures.embeddings_export(encoder, tokenizer, length, poolings)
+        else:
+            predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length), {})
+            model, exported = predictor.model, predictor.make_export()
+        return saved_model.export(export_dir, model.variables, exported, model_files)

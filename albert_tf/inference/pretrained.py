@@ -2,11 +2,253 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import os
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from albert_tf.checkpoints.pretrained import ModelSource, load_pretrained
-from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.tokenization import Tokenizer
+import numpy as np
+import tf_keras
+
+from albert_tf import files
+from albert_tf.checkpoints import families, finding, run_record, store
+from albert_tf.checkpoints.families import ADAPTERS, GLOBAL_STEP, by_name, is_encoder, variable_name
+from albert_tf.checkpoints.loading import ModelSource, load_checkpoint
+from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import Tokenizer
+from albert_tf.settings import SettingsGroup, fields_of
+from albert_tf.training.settings import RunSettings
+
+# Loads a model and its tokenizer from a folder of any origin.
+#
+# Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
+# package's programs contain the same three things with different names: a config, weights and a
+# vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
+
+NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
+
+
+def load_pretrained(
+    source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: Any
+) -> tuple[Any, Tokenizer]:
+    """Returns a model with the weights of a source, and its tokenizer.
+
+    The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
+    """
+    spec = registry.get(task)
+    config = source.config
+    tokenizer = source.tokenizer
+    recorded = {}  # arguments of the head in training
+    if spec.head_settings:
+        settings = registry.resolve(spec.settings)
+        recorded = source.run.record.values_for(settings, spec.head_settings)
+    head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
+    head = registry.resolve(spec.head)
+    if run_record.OBJECTIVE in inspect.signature(head.__init__).parameters:
+        head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
+    model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
+    load_checkpoint(model, source.weights.path)
+    return model, tokenizer
+
+
+def leave_out_pooler(model: Any) -> None:
+    """Removes the pooler from a model, for a checkpoint that has none.
+
+    The model's outputs must not depend on it: its encoder has no `pooled_output` afterwards.
+    """
+    encoder = getattr(model, "encoder", model)
+    encoder.pooler, encoder.add_pooling_layer = None, False
+
+
+def _make_model(
+    config: AlbertConfig,
+    spec: TaskSpec,
+    num_labels: int | None,
+    recognized: families.Recognized,
+    head_arguments: dict[str, Any],
+) -> Any:
+    head = registry.resolve(spec.head)
+    takes_labels = NUM_LABELS in inspect.signature(head.__init__).parameters
+    if takes_labels and NUM_LABELS not in head_arguments:
+        head_arguments[NUM_LABELS] = _num_labels(num_labels, spec, recognized)
+    elif num_labels is not None and not takes_labels:
+        raise ValueError(
+            f"num_labels={num_labels}: a model for {spec.name} has no labels. Expected another "
+            'task, such as task="classification"'
+        )
+    return head(config, **head_arguments)
+
+
+def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:
+    if num_labels is not None:
+        return num_labels
+    if spec.head_variable not in recognized.entries:
+        raise ValueError(
+            f"num_labels is required, because the checkpoint has no {spec.name} head "
+            f"({spec.head_variable})"
+        )
+    return recognized.entries[spec.head_variable].shape[0]
+
+
+# Determines the task, labels and training settings of a model from the files in its folder.
+#
+# The folder is the output directory of one of the programs, which record their task, or any folder
+# that `from_pretrained` accepts, such as a released archive. `RunFolder` reads the record of a run,
+# or Hugging Face's `config.json`. Without either, the head in the checkpoint tells the task.
+
+
+class ModelFolder:
+    """A folder with a trained model.
+
+    Args:
+        path: the folder, or a checkpoint in it.
+        source: the model in it, if that has been opened.
+
+    Attributes:
+        path: the `path` argument.
+        source: the model in the folder.
+        folder: the folder of the model.
+        run: the folder with the record of the training: `folder`, or in an export the subfolder
+            with copies of its files.
+        checkpoint: path of the checkpoint.
+        shapes: weight name, as in this library → shape.
+
+    Raises:
+        FileNotFoundError, ValueError: the folder has no checkpoint, or more than one.
+    """
+
+    def __init__(self, path: str, source: ModelSource | None = None) -> None:
+        self.path = path
+        self.source = source or ModelSource(path)
+        self.folder = self.source.folder
+        self.run = self.source.run
+        self.checkpoint = self.source.weights.path
+        entries = self.source.recognized.entries
+        self.shapes = {name: tuple(entry.shape) for name, entry in entries.items()}
+
+    def load(self, task: str, **model_files: Any) -> tuple[Any, Tokenizer]:
+        """Returns the model for a task and its tokenizer.
+
+        Args:
+            task: as in `albert_tf.from_pretrained`.
+            **model_files: the arguments of `albert_tf.from_pretrained` about config and vocabulary.
+
+        Raises:
+            ValueError: as in `albert_tf.from_pretrained`, or the model needs a pooler, and the
+                checkpoint has none.
+        """
+        is_changed = any(value is not None for value in model_files.values())
+        source = ModelSource(self.checkpoint, **model_files) if is_changed else self.source
+        model, tokenizer = load_pretrained(source, task)
+        if "pooler" not in source.parts:
+            if getattr(model, "uses_pooler", False):
+                self.check_pooler(task)
+            leave_out_pooler(model)
+        return model, tokenizer
+
+    def check_pooler(self, what: str) -> None:
+        """Raises ValueError if the checkpoint has no pooler, which `what` needs."""
+        if "pooler" not in self.source.parts:
+            raise ValueError(
+                f"{self.checkpoint}: {what} needs a pooler, and this checkpoint has none"
+            )
+
+    def find_task(self, wanted: str | None = None) -> str:
+        """Returns the name of the task to use the model for.
+
+        Args:
+            wanted: the requested task. None selects the task that the model was fine-tuned for, or
+                `registry.DEFAULT` if it was not fine-tuned.
+
+        Raises:
+            ValueError: the task is not registered, the checkpoint has no head for it, or its task
+                is ambiguous.
+        """
+        if wanted is None:
+            return self._trained_task() or registry.DEFAULT
+        spec = registry.get(wanted)
+        recorded = self.run.record.task_name
+        # Several tasks have a head of the same name.
+        is_other = spec.is_fine_tuned and recorded not in ("", spec.name)
+        if is_other or not self._has_head_of(spec):
+            trained = self._trained_task() or "no task"
+            raise ValueError(
+                f"{self.path} has no head for the task {wanted}: it was fine-tuned for {trained}"
+            )
+        return spec.name
+
+    def possible_tasks(self) -> tuple[str, ...]:
+        """Returns all tasks that the model supports, starting with the one it was fine-tuned for.
+
+        Raises:
+            ValueError: the task of the model is ambiguous.
+        """
+        others = [spec.name for spec in registry.rows() if not spec.is_fine_tuned]
+        others = [name for name in others if self._has_head_of(registry.get(name))]
+        return tuple(dict.fromkeys((self.find_task(), *others)))
+
+    def _has_head_of(self, spec: TaskSpec) -> bool:
+        return not spec.head_variable or spec.head_variable in self.shapes
+
+    def _trained_task(self) -> str | None:
+        """Returns the task that the model was fine-tuned for; None if it was not.
+
+        Raises:
+            ValueError: the recorded task is not registered, or none is recorded and it is
+                ambiguous.
+        """
+        name = self.run.record.task_name
+        try:
+            if name and self._has_head_of(registry.get(name)):
+                return name
+        except ValueError as error:
+            raise ValueError(f"{self.run.path}: {error}") from None
+        fitting = [s for s in registry.rows() if s.is_fine_tuned and self._has_head_of(s)]
+        own_heads = [spec for spec in fitting if spec.head_variable != registry.SHARED_HEAD]
+        if own_heads or not fitting:
+            return own_heads[0].name if own_heads else None
+        of_size = [s.name for s in fitting if s.num_outputs == self.count_outputs(s)]
+        if of_size:
+            raise ValueError(
+                f"{self.path} has a head that several tasks have, and no file that records its "
+                f"task: pass the task, {' or '.join(of_size)}"
+            )
+        return next(spec.name for spec in fitting if spec.num_outputs is None)
+
+    def count_outputs(self, spec: TaskSpec) -> int:
+        """Returns the number of outputs of the head for a task; 0 without a head."""
+        return int(self.shapes[spec.head_variable][0]) if spec.head_variable else 0
+
+    def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:
+        """Returns name → value of those recorded settings that are in `names`.
+
+        Args:
+            names: names of settings.
+            of: the settings class that defines them.
+        """
+        return self.run.record.values_for(of, names)
+
+    def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
+        """Returns name → value for a program that uses the trained model, without its data.
+
+        These are the recorded settings of data, model and predictions. Paths are not recorded;
+        those that a program requires are the folder of the run's records.
+
+        Args:
+            of: the settings class of the program.
+        """
+        fields = fields_of(of)
+        values = dict.fromkeys((field.name for field in fields if field.is_required), self.run.path)
+        # Devices, logs and training are those of the machine and of the run that trained.
+        others = {field.name for field in fields_of(RunSettings)}
+        names = [field.name for field in fields if field.is_recorded and field.name not in others]
+        recorded = self.settings(names, of)
+        return values | recorded | {"output_dir": self.run.path, "do_train": False}
 
 
 def from_pretrained(
@@ -65,3 +307,210 @@ def from_pretrained(
     if task is None:
         task = ModelFolder(folder, source).find_task()
     return load_pretrained(source, task, num_labels, **head_arguments)
+
+
+def save_pretrained(
+    model: Any,
+    folder: str,
+    tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Writes a model that was trained with Keras to a folder.
+
+    The folder contains `albert_config.json`, `model.ckpt-best` with Google's variable names, the
+    vocabulary, and `run.json` with the task and the labels. `from_pretrained`, `load_predictor`,
+    `albert predict --model_dir` and `--init_checkpoint` of the programs accept it.
+    `albert convert` converts it for Hugging Face's transformers. A model that was
+    saved there before is replaced: a kill leaves the old one or the new one, whole. Other files in
+    the folder are left alone.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> result = albert_tf.load_predictor("topics")("The match ended 2:1.")
+    >>> sorted(result["probabilities"])
+    ['politics', 'sports']
+
+    Args:
+        model: an `AlbertEncoder`, `AlbertForPretraining` or one of the classes with a head.
+        folder: the folder, which is created if needed.
+        tokenizer: the tokenizer of the model; without one, no vocabulary is saved.
+        labels: names of the outputs of a classifier of texts or tokens, in the order of their ids;
+            "0", "1" and so on if not given.
+
+    Raises:
+        ValueError: the class of the model is not supported; the number of labels differs from that
+            of the outputs; labels are given for a model without them; the folder contains the
+            checkpoints of a run, or another vocabulary; or a variable has the name of another one,
+            or a name that is not read again.
+        OSError: the folder cannot be written to.
+    """
+    spec = _find_spec(model)
+    tensors = _name_variables(model)
+    named = _check_labels(model, spec, labels)
+    files.ensure_directory(folder, "folder")
+    if numbered := RunFolder(folder).checkpoints():
+        raise ValueError(
+            f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
+            "model in another folder"
+        )
+    record = _describe(model, spec, named)
+    if tokenizer is not None:
+        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
+        settings = {**record.settings, **known.settings}
+        record = dataclasses.replace(record, settings=settings, files=known.files)
+    with files.replacing(folder) as new:
+        for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
+            with files.write_atomically(os.path.join(new, name), "wb") as stream:
+                stream.write(content)
+        model.config.to_json_file(os.path.join(new, CONFIG_FILE))
+        store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
+        RunFolder(new).write_record(record)
+
+
+class PretrainedCheckpoint(tf_keras.callbacks.Callback):
+    """Keras callback that saves the model after an epoch, as `save_pretrained` does.
+
+    The folder always contains the last or the best model.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> model.compile(albert_tf.fine_tuning_optimizer(1e-4, 3), "mse")
+    >>> keep = PretrainedCheckpoint("best", tokenizer, ["sports", "politics"], monitor="loss")
+    >>> batch, targets = tokenizer(["A goal", "A law"]), np.eye(2)
+    >>> history = model.fit(batch, targets, epochs=3, verbose=0, callbacks=[keep])
+    >>> keep.best == min(history.history["loss"])
+    True
+
+    Args:
+        folder: as in `save_pretrained`.
+        tokenizer: as in `save_pretrained`.
+        labels: as in `save_pretrained`.
+        monitor: name of the metric, such as "val_accuracy", by which the best model is selected;
+            None saves the model after every epoch.
+        mode: "min" if smaller values of the metric are better, "max" if larger ones are.
+
+    Attributes:
+        best: the metric of the saved model; None before the first epoch, and without `monitor`.
+
+    Raises:
+        ValueError: `mode` is neither "min" nor "max"; or, in training, the model cannot be saved,
+            or there is no such metric.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        tokenizer: Tokenizer | None = None,
+        labels: Sequence[str] | None = None,
+        monitor: str | None = None,
+        mode: str = "min",
+    ) -> None:
+        super().__init__()
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode={mode!r}: expected 'min' or 'max'")
+        self.folder = folder
+        self.tokenizer = tokenizer
+        self.labels = labels
+        self.monitor = monitor
+        self.mode = mode
+        self.best: float | None = None
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        """Checks that the model can be saved before it is trained."""
+        _check_labels(self.model, _find_spec(self.model), self.labels)
+        _name_variables(self.model)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Saves the model if it is the best one so far."""
+        if self.monitor is not None:
+            metrics = dict(logs or {})
+            if self.monitor not in metrics:
+                names = ", ".join(metrics)
+                raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
+            value = metrics[self.monitor]
+            sign = 1 if self.mode == "min" else -1
+            if self.best is not None and not sign * value < sign * self.best:
+                return
+            self.best = value
+        save_pretrained(self.model, self.folder, self.tokenizer, self.labels)
+
+
+def _find_spec(model: Any) -> TaskSpec:
+    """Returns the task of a model's class.
+
+    Raises:
+        ValueError: there is none, or the model has no weights yet.
+    """
+    if not model.variables:
+        raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
+    fitting = [
+        spec
+        for spec in registry.rows()
+        if type(model) is registry.resolve(spec.head)
+        and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
+    ]
+    if not fitting:
+        heads = sorted({registry.resolve(spec.head).__name__ for spec in registry.rows()})
+        raise ValueError(
+            f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
+        )
+    # Regression and classification with several labels have more arguments than classification.
+    return max(fitting, key=lambda spec: len(spec.head_arguments))
+
+
+def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of the outputs; () for a task without labels."""
+    count = getattr(model, NUM_LABELS, None)
+    if count is None or spec.num_outputs is not None:
+        if labels is not None:
+            raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
+        return ()
+    named = tuple(labels or map(str, range(count)))
+    if len(set(named)) != count:
+        raise ValueError(
+            f"labels={list(named)}: expected {count} different ones, as the model has outputs"
+        )
+    return named
+
+
+def _name_variables(model: Any) -> dict[str, Any]:
+    """Returns the variables of a model by their names in a checkpoint.
+
+    Raises:
+        ValueError: two have the same name, or loading would ignore one of a replaced layer.
+    """
+    for variable in getattr(model, "encoder", model).variables:
+        name = variable_name(variable)
+        if not (is_encoder(name) or name.startswith(ADAPTERS)):
+            raise ValueError(
+                f"a layer of the encoder has a variable called {name!r}, which a model without "
+                f"that layer would ignore: begin its name with {ADAPTERS!r}"
+            )
+    return by_name(model.variables)
+
+
+def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
+    """Returns what is known of a model's training: its objective or task, and its labels."""
+    settings = {name: getattr(model, name) for name in spec.head_settings}
+    if hasattr(model, run_record.OBJECTIVE):
+        settings[run_record.OBJECTIVE] = model.sentence_objective
+    if not spec.is_fine_tuned:
+        return RunRecord(settings=settings)
+    details = registry.resolve(spec.task).details_of_labels(labels)
+    task = {"name": spec.name, "labels": list(labels), **details}
+    return RunRecord(settings=settings, task=task)
+
+
+def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
+    """Returns the path in a folder that a tokenizer is recorded with.
+
+    Raises:
+        ValueError: the folder has another tokenizer.
+    """
+    paths = [os.path.join(folder, name) for name in tokenizer.vocabulary_files]
+    if others := [other for other in finding.list_tokenizers(folder) if other not in paths]:
+        raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
+    return paths[-1]

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import itertools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf import files, tasks
+from albert_tf import files
 from albert_tf.checkpoints import run_record
+from albert_tf.finetuning import registry, rows
+from albert_tf.finetuning.classification.reading import ALL_NAMES, warn_of_unread_text
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.text_task import Result
-from albert_tf.finetuning.texts import parse_pair
-from albert_tf.inference import reading
-from albert_tf.inference.embeddings import similarities
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.finetuning.rows import (
+    COMMAS,
+    TABS,
+    TEXT_A,
+    BadRowError,
+    NumberedRow,
+    Row,
+    RowReports,
+    parse_pair,
+)
+from albert_tf.finetuning.task import Result
+from albert_tf.inference import STANDARD_INPUT, Settings
+from albert_tf.inference.fill_mask import similarities
 from albert_tf.inference.predictor import Options, Predictor
-from albert_tf.inference.settings import STANDARD_INPUT, Settings
+from albert_tf.inference.pretrained import ModelFolder
 from albert_tf.training import interruption
 from albert_tf.training.devices import Devices, open_devices
 from albert_tf.training.settings import DeviceSettings
@@ -53,7 +64,7 @@ def run(settings: Settings) -> Iterator[Result]:
         _prepare(settings.embeddings_file, settings, model_folder)
     is_search = settings.input_file is not None and settings.text is not None
     compares_pairs = settings.similarity and not is_search
-    parse = parse_two if compares_pairs else tasks.resolve(tasks.get(task).task).parse_row
+    parse = parse_two if compares_pairs else registry.resolve(registry.get(task).task).parse_row
     blocks = read_inputs(settings, parse)
     with use_devices(settings, model_folder):
         predictor = load(settings, model_folder, task)
@@ -89,7 +100,7 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
             return iter([[(0, parse(row)) for row in _rows_of(settings)]])
         except BadRowError as error:
             raise ValueError(f"--text, --question, --context or --options: {error}") from None
-    blocks = reading.read_blocks(settings.input_file, settings.format, parse)
+    blocks = read_blocks(settings.input_file, settings.format, parse)
     return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
 
 
@@ -211,3 +222,127 @@ def _write(path: str, embed: Predictor, blocks: Iterator[Block]) -> None:
     with files.write_atomically(path) as stream:
         for result in _predict(embed, blocks):
             stream.write(json.dumps(result, ensure_ascii=False) + "\n")
+
+
+# Reads inputs for prediction from files and pipes, without TensorFlow.
+#
+# Rows from a pipe are yielded as soon as they arrive, so that each line is answered immediately.
+
+ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
+_BYTES_AT_ONCE = 1 << 20
+# A first line with one of these names is a header.
+_NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
+
+InputType = TypeVar("InputType")
+
+
+class _Lines:
+    """Iterates over the decoded lines of a stream; invalid bytes become unpaired surrogates.
+
+    Attributes:
+        is_waiting: whether the next line has not been read from the stream yet.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream: Any = stream
+        self._ready: collections.deque[bytes] = collections.deque()
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self._ready
+
+    def __iter__(self) -> Iterator[str]:
+        encoding = "utf-8-sig"
+        data = b"\n"
+        rest = b""
+        while data:
+            data = self._stream.read1(_BYTES_AT_ONCE)  # as much as there is
+            *lines, rest = (rest + data).split(b"\n")
+            self._ready.extend(lines if data or not rest else [rest])
+            while self._ready:
+                line = self._ready.popleft().removesuffix(b"\r")
+                yield line.decode(encoding, "surrogateescape")
+                encoding = "utf-8"
+
+
+def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    """Yields rows as name → value if the first row is a header; otherwise, as they are."""
+    first = next(numbered, None)
+    if first is None:
+        return
+    header = rows.find_header(first[1], _NAMES)
+    if not header:
+        yield first
+    for line, row in numbered:
+        if not header or isinstance(row, BadRowError):
+            yield line, row
+        elif len(row) == len(header):
+            yield line, dict(zip(header, row, strict=True))
+        else:
+            expected = f"expected {len(header)} columns, as in the header, got {len(row)}"
+            yield line, BadRowError(expected)
+
+
+def read_blocks(
+    path: str, form: str, parse: Callable[[Row], InputType]
+) -> Iterator[list[tuple[int, InputType]]]:
+    """Yields blocks of (line, input); for a pipe, a block holds the lines available so far.
+
+    A file is read completely before the first block, so that bad rows are reported at once.
+
+    Args:
+        path: the file, or `STANDARD_INPUT`.
+        form: the format, one of `inference.FORMATS`.
+        parse: converts a row to an input; raises `BadRowError`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: there are bad rows, or no rows; the message names the file and the lines.
+    """
+    if path == STANDARD_INPUT:
+        yield from _blocks(sys.stdin.buffer, form, parse, "standard input", waits=True)
+        return
+    with files.open_binary(path) as stream:
+        blocks = list(_blocks(stream, form, parse, path, waits=False))
+    yield from blocks
+
+
+def _blocks(
+    stream: IO[bytes], form: str, parse: Callable[[Row], InputType], path: str, waits: bool
+) -> Iterator[list[tuple[int, InputType]]]:
+    lines = _Lines(stream)
+    numbered = rows.parse_lines((line + "\n" for line in lines), form, path)
+    if form in (TABS, COMMAS):
+        numbered = _with_names(numbered)
+    first = next(numbered, None)
+    if first is None:
+        raise ValueError(f"{path}: contains no input")
+
+    def parse_row(row: Row, line: int) -> InputType:
+        given = parse(row)
+        if line == first[0]:
+            _warn_of_unread_text(row, given, path)
+        return given
+
+    reports = RowReports(path, stops_at_once=waits)
+    block: list[tuple[int, InputType]] = []
+    try:
+        for place, given in reports.parsed(itertools.chain([first], numbered), parse_row):
+            block.append((place, given))
+            if len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting):
+                yield block
+                block = []
+        reports.check()
+    except ValueError:
+        if block:
+            yield block  # answer the rows before the bad one first
+        raise
+    if block:
+        yield block
+
+
+def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
+    """Logs a warning if one of two texts was found in a row, and there is text in other columns."""
+    is_single = isinstance(given, tuple) and given[1:] == ("",)
+    if isinstance(row, dict) and is_single:
+        warn_of_unread_text(path, ((name, row[name]) for name in row if name not in ALL_NAMES))

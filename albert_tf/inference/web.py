@@ -8,9 +8,8 @@ from typing import Any
 import gradio as gr
 from absl import logging
 
-from albert_tf.inference import program
-from albert_tf.inference.model_folder import ModelFolder
-from albert_tf.inference.settings import Settings
+from albert_tf.inference import Settings, program
+from albert_tf.inference.pretrained import ModelFolder
 
 # Columns of a form with several texts, and their labels.
 LINES = {"options": "options, one per line", "texts": "texts, one per line"}

@@ -13,16 +13,210 @@ to resume a run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.pretraining.settings import Settings
+from albert_tf import files
+from albert_tf.data.settings import (
+    InputSettings,
+    InstanceSettings,
+    MaskingSettings,
+    SequenceSettings,
+)
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
+from albert_tf.training.settings import (
+    EvaluationSettings,
+    ExportSettings,
+    RunSettings,
+    TrainingSettings,
+)
 
 if TYPE_CHECKING:
-    from albert_tf.pretraining.program import Result
+    from typing_extensions import Self
+
+    from albert_tf.pretraining.task import Result
     from albert_tf.training.hooks import Hook
 
+
 __all__ = ["Settings", "run"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
+    """The pre-training records, their shape and their masks.
+
+    Raises:
+        ValueError: a setting of masking is given without dynamic_masking, or nothing would be
+            masked.
+    """
+
+    GROUP = "data"
+
+    input_file: str = redefined(
+        InputSettings,
+        "input_file",
+        REQUIRED,
+        "TFRecord files to train on: paths or glob patterns, separated by commas.",
+    )
+    eval_input_file: str | None = setting(
+        None,
+        "TFRecord files to evaluate on: paths or glob patterns, separated by commas; if not "
+        "given, the training files.",
+    )
+    max_seq_length: int = redefined(
+        SequenceSettings, "max_seq_length", 512, "Sequence length of the records, in tokens."
+    )
+    max_predictions_per_seq: int = redefined(
+        MaskingSettings,
+        "max_predictions_per_seq",
+        20,
+        "Maximum number of masked tokens per sequence; that of the records, unless "
+        "dynamic_masking is set.",
+    )
+    dynamic_masking: bool = setting(
+        False,
+        "Mask tokens during training, differently in every epoch, in records created with "
+        "masked_lm_prob=0; the other settings of masking are only for this.",
+        group="masking",
+        affects=TRAINING,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dynamic_masking and self.masked_lm_prob == 0:
+            raise ValueError("masked_lm_prob=0 masks nothing: expected more with dynamic_masking")
+        for field in dataclasses.fields(MaskingSettings):
+            value = getattr(self, field.name)
+            is_given = value != field.default and field.name != "max_predictions_per_seq"
+            if is_given and not self.dynamic_masking:
+                raise ValueError(
+                    f"{field.name}={value} has no effect, because the records contain the masked "
+                    "tokens. Set dynamic_masking to mask during training, or create the records "
+                    f"with {field.name}={value}."
+                )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(RunSettings, RecordSettings, ExportSettings):
+    """Settings of run_pretraining.py. Names and defaults are those of Google's flags.
+
+    Raises:
+        ValueError: masked_lm_budget is not 0.
+    """
+
+    GROUP = "training"
+    ESSENTIAL = (
+        "input_file",
+        "output_dir",
+        "albert_config_file",
+        "init_checkpoint",
+        "do_train",
+        "do_eval",
+        "eval_input_file",
+        "max_seq_length",
+        "max_predictions_per_seq",
+        "train_batch_size",
+        "learning_rate",
+        "num_train_steps",
+        "num_warmup_steps",
+    )
+
+    init_from_group0: bool = setting(
+        False,
+        "Initialize all hidden groups from group 0 of init_checkpoint, to grow a model of one "
+        "group.",
+        group="model",
+        affects=TRAINING,
+    )
+    sentence_objective: str | None = redefined(
+        InstanceSettings,
+        "sentence_objective",
+        None,
+        "What is learned from segment pairs: whether they are in order or swapped (sop), whether "
+        "the second one is random (nsp) or nothing, without a head (none); if not given, what the "
+        "records were created for.",
+    )
+    sentence_loss_weight: float = setting(
+        1.0,
+        "Weight of the loss of the sentence objective, which is added to the masked-LM loss; 0 "
+        "leaves it out.",
+        minimum=0,
+        affects=MODEL,
+    )
+    do_train: bool = redefined(TrainingSettings, "do_train", True)
+    train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
+    optimizer: str = redefined(TrainingSettings, "optimizer", "lamb")
+    learning_rate: float = redefined(
+        TrainingSettings,
+        "learning_rate",
+        0.00176,
+        "Peak learning rate, reached at the end of the warm-up; the default is meant for a batch "
+        "size of 4096.",
+    )
+    scale_learning_rate: bool = setting(
+        False,
+        "Take learning_rate as the rate for a batch size of 4096, and scale it by the square "
+        "root of train_batch_size / 4096.",
+        affects=TRAINING,
+    )
+    poly_power: float = setting(
+        1.0,
+        "Power of the polynomial decay of the learning rate; 1 decays linearly, 0 not at all.",
+        minimum=0,
+        affects=TRAINING,
+    )
+    num_train_steps: int = setting(125000, "Number of training steps.", minimum=1, affects=TRAINING)
+    num_warmup_steps: int = setting(
+        3125, "Number of warm-up steps; 0 means no warm-up.", minimum=0, affects=TRAINING
+    )
+    start_warmup_step: int = setting(
+        0,
+        "Training step at which the warm-up starts; 0 starts at the beginning.",
+        minimum=0,
+        affects=TRAINING,
+    )
+    eval_batch_size: int = redefined(EvaluationSettings, "eval_batch_size", 64)
+    max_eval_steps: int = setting(
+        100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
+    )
+    export_dir: str | None = redefined(
+        ExportSettings,
+        "export_dir",
+        None,
+        "Folder to export the best checkpoint to as a SavedModel of embeddings; if not given, "
+        "nothing is exported.",
+    )
+    masked_lm_budget: int = setting(
+        0,
+        "Only 0 is supported, as Google's program fails with other values; dynamic_masking masks "
+        "tokens during training.",
+        group="compatibility",
+    )
+
+    def completed(self) -> Self:
+        """Adds to the base class: checks that any phase is enabled."""
+        self.require_a_phase()
+        return super().completed()
+
+    def check_paths(self) -> None:
+        """Checks all paths, including those of the evaluation records."""
+        super().check_paths()
+        if self.do_eval and self.eval_input_file:
+            files.expand_patterns(self.eval_input_file, "--eval_input_file")
+
+    def require_a_phase(self) -> None:
+        """Raises ValueError if neither training nor evaluation nor an export is asked for."""
+        if not self.export_dir:
+            super().require_a_phase()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masked_lm_budget:
+            raise ValueError(
+                f"masked_lm_budget={self.masked_lm_budget}: expected 0. Set dynamic_masking to "
+                "mask tokens during training."
+            )
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
@@ -55,6 +249,6 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     settings = settings.completed()
-    from albert_tf.pretraining import program  # needs TensorFlow, unlike the settings
+    from albert_tf.pretraining import task  # needs TensorFlow, unlike the settings
 
-    return program.run(settings, hooks)
+    return task.run(settings, hooks)

@@ -21,21 +21,475 @@ Shapes: B batch size, S sequence length, P masked positions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+import dataclasses
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from absl import logging
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
-from albert_tf.pretraining.dynamic_masking import DynamicMasking
-from albert_tf.pretraining.record_files import (
-    UNPARSABLE,
-    Features,
-    RecordFile,
-    name_files,
-    parse,
-)
-from albert_tf.training.datasets import prefetch
+from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
+from albert_tf.data.settings import MaskingSettings
+from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.objectives import OBJECTIVES, SOP
+from albert_tf.training.task import prefetch
+
+# Finds pre-training record files, and counts, checks and parses their records.
+#
+# Shapes: B batch size.
+
+
+class Feature(NamedTuple):
+    """The expected values of a feature.
+
+    Attributes:
+        shape: shape of the values.
+        dtype: dtype of the values, tf.int64 or tf.float32.
+        limit: integers must be in [0, limit); 0 for no limit.
+        limit_hint: where the limit comes from, for error messages.
+        is_mask: whether this is the attention mask, so that all 0 means an empty record, which is
+            rejected.
+    """
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    limit: int = 0
+    limit_hint: str = ""
+    is_mask: bool = False
+
+
+Features = dict[str, Feature]  # by name
+
+# What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
+# may not be valid text.
+UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
+# Feature → flag that sets its length.
+_FLAG_OF_FEATURE = {
+    name: width for name, (_, width) in records.FEATURES.items() if isinstance(width, str)
+}
+_CREATED = "Was it created by create_pretraining_data.py?"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """A TFRecord file.
+
+    Attributes:
+        path: path of the file.
+        num_records: number of records.
+        checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
+            record, or all records of a file without metadata. It does not depend on the folder.
+        is_gzip: whether the file is gzip-compressed.
+    """
+
+    path: str
+    num_records: int
+    checksum: str
+    is_gzip: bool
+
+
+def list_paths(patterns: str, flag: str) -> list[str]:
+    """Returns the record files that match some patterns.
+
+    Args:
+        patterns: paths and glob patterns, separated by commas.
+        flag: the setting that they come from, for error messages.
+
+    Raises:
+        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
+    """
+    paths = records.exclude_metadata(files.expand_patterns(patterns, f"--{flag}"))
+    if not paths:
+        raise ValueError(f"--{flag}={patterns}: matches no record file")
+    for path in filter(files.is_remote, paths):
+        if path.partition("://")[0] not in tf.io.gfile.get_registered_schemes():
+            raise ValueError(
+                f"--{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
+                "Copy these, and the metadata beside them, to a local folder first"
+            )
+    return paths
+
+
+def find_record_files(paths: Iterable[str], features: Features) -> list[RecordFile]:
+    """Returns the files with their numbers of records, from the metadata or else counted.
+
+    Args:
+        paths: the files.
+        features: what the first record of each is expected to contain: name → shape and type.
+
+    Raises:
+        ValueError: a file is empty or not a TFRecord file, its first record is damaged or has not
+            the features or other lengths or values, or any record is damaged of a file without
+            metadata. The message names the file, and what was expected and found.
+    """
+    paths = list(paths)
+    metadata = records.read_metadata(paths)
+    return [_read_file(path, metadata.get(path), features) for path in paths]
+
+
+def _read_file(path: str, info: records.RecordFileInfo | None, features: Features) -> RecordFile:
+    with records.open_records(path) as (contents, is_gzip):
+        first = next(contents, None)
+        if first is None:
+            raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
+        _check_first_record(path, first, features)
+        checksum = hashlib.sha256(first)
+        if info is not None:
+            checksum.update(info.checksum.encode())
+            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip)
+        logging.info("%s: no metadata beside it, so all records are read once", path)
+        num_records = 1
+        for content in contents:
+            num_records += 1
+            checksum.update(content)
+    return RecordFile(path, num_records, checksum.hexdigest(), is_gzip)
+
+
+def _check_first_record(path: str, record: bytes, features: Features) -> None:
+    """Checks that a record has the expected features.
+
+    Raises:
+        ValueError: a feature is missing, or has a different length, or values of another vocabulary
+            or objective. The message names what was expected and found.
+    """
+    try:
+        stored = tf.train.Example.FromString(record).features.feature
+    except DecodeError:
+        raise ValueError(f"{path}: its records are not tf.train.Examples. {_CREATED}") from None
+    for name, feature in features.items():
+        if name not in stored:
+            found = ", ".join(sorted(stored))
+            raise ValueError(
+                f"{path}: its records have no feature {name!r}, only {found}. {_CREATED}"
+            )
+        values = stored[name].float_list.value or stored[name].int64_list.value
+        expected = math.prod(feature.shape)
+        if len(values) != expected:
+            flag = _FLAG_OF_FEATURE.get(name, name)
+            raise ValueError(
+                f"{path}: {name} has {len(values)} values, but --{flag}={expected}. Pass "
+                f"--{flag}={len(values)}, or create the records again with --{flag}={expected}."
+            )
+        wrong = [value for value in values if feature.limit and not 0 <= value < feature.limit]
+        if wrong:
+            limits = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
+            raise ValueError(f"{path}: {name} contains {wrong[0]}, {limits}")
+    if "masked_lm_weights" in features and not any(stored["masked_lm_weights"].float_list.value):
+        logging.warning(
+            "%s: the first record has no masked tokens (created with --masked_lm_prob=0?): the "
+            "model learns only the sentence objective from such records. Set --dynamic_masking to "
+            "mask tokens during training.",
+            path,
+        )
+
+
+def name_files(paths: list[str]) -> str:
+    """Returns the first path and the number of the others."""
+    others = len(paths) - 1
+    return paths[0] + (f" and {others} more" if others else "")
+
+
+def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
+    """Raises a ValueError if there are fewer records than the batch size."""
+    total = sum(file.num_records for file in files)
+    if total < batch_size:
+        raise ValueError(
+            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
+            f"{len(files)} file(s). Reduce it, or create more data (a larger --dupe_factor)."
+        )
+
+
+def find_objective(patterns: str) -> str:
+    """Returns the sentence objective that records were created for; `sop` if it is not known.
+
+    Args:
+        patterns: `--input_file`.
+
+    Raises:
+        ValueError: it is not registered here. The message names the metadata file.
+    """
+    for info in records.read_metadata(list_paths(patterns, "input_file")).values():
+        name: str = info.settings.get("sentence_objective", SOP)
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"{info.metadata_file}: the records were created for sentence_objective={name!r}, "
+                f"expected one of {', '.join(OBJECTIVES)}, or register it before training"
+            )
+        logging.info("Sentence objective of the records: %s", name)
+        return name
+    return SOP
+
+
+def checksum_of(record_files: Sequence[RecordFile]) -> str:
+    """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
+    return hashlib.sha256(" ".join(file.checksum for file in record_files).encode()).hexdigest()
+
+
+def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
+    """Returns the record of the vocabulary of records, if their metadata contains it.
+
+    Raises:
+        ValueError: the records have different vocabularies; the message names two.
+    """
+    metadata = list(records.read_metadata([file.path for file in record_files]).values())
+    for info in metadata:
+        if info.vocabulary["checksum"] != metadata[0].vocabulary["checksum"]:
+            raise ValueError(
+                "the record files were created with different vocabularies: "
+                f"{_name_vocabulary(metadata[0])} and {_name_vocabulary(info)}"
+            )
+    if not metadata:
+        logging.info("The vocabulary of the records is unknown: no metadata file lists them")
+        return RunRecord()
+    vocabulary = metadata[0].vocabulary
+    known = FileRecord.of_vocabulary(
+        vocabulary["size"], vocabulary["checksum"], _name_vocabulary(metadata[0])
+    )
+    case = {name: vocabulary[name] for name in (run_record.LOWER_CASE,) if name in vocabulary}
+    return RunRecord(settings=case, files={run_record.VOCABULARY: known})
+
+
+def keep_vocabulary(
+    record_files: Sequence[RecordFile], folder: str, model_folder: str | None = None
+) -> None:
+    """Copies the vocabulary of records into the folder of a run, if it is found.
+
+    The metadata contains its file name and checksum, but not its folder. It is looked for beside
+    the metadata, and in the folder of the initial weights.
+    """
+    for info in records.read_metadata([file.path for file in record_files]).values():
+        if path := _find_vocabulary_file(info, model_folder):
+            finding.keep_vocabulary(path, path.endswith(".model"), folder)
+            return
+
+
+def check_mask_id(record_files: Sequence[RecordFile], model_folder: str | None) -> None:
+    """Compares the id of [MASK] in the metadata with the vocabulary, if that is found.
+
+    Raises:
+        ValueError: they differ.
+    """
+    for info in records.read_metadata([file.path for file in record_files]).values():
+        path = _find_vocabulary_file(info, model_folder)
+        if not path:
+            continue
+        names = (None, path) if path.endswith(".model") else (path, None)
+        expected = huggingface_tokenizer.load_tokenizer(names[0], None, names[1]).mask_id
+        if info.mask_id != expected:
+            raise ValueError(
+                f"{info.metadata_file}: mask_id is {info.mask_id}, but [MASK] has the id "
+                f"{expected} in {path}. Create the records again"
+            )
+        return  # the vocabulary of all records is the same
+
+
+def _find_vocabulary_file(info: records.RecordFileInfo, model_folder: str | None) -> str | None:
+    """Returns the vocabulary of records, from beside them or from a model's folder, or None."""
+    of_model = finding.list_tokenizers(model_folder) if model_folder else []
+    beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+    for path in filter(files.is_file, (beside, *of_model)):
+        if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
+            return path
+    return None
+
+
+def _name_vocabulary(info: records.RecordFileInfo) -> str:
+    return f"{info.vocabulary['file']} (according to {run_record.absolute(info.metadata_file)})"
+
+
+def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
+    """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a record is not such an Example, or has values out of range.
+    """
+    wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
+    batch = tf.io.parse_example(serialized, wanted)
+    tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
+    return {
+        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+        for name, value in batch.items()
+    }
+
+
+def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:
+    """Returns whether all values of a batch are in the ranges of their features; bool scalar."""
+    is_good = [tf.constant(True)]
+    limited = {name: feature for name, feature in features.items() if feature.limit}
+    largest = []
+    for name, feature in limited.items():
+        # Negative integers are huge when read as unsigned, so that one comparison is sufficient.
+        values = tf.bitcast(batch[name], tf.uint64)  # [B, …]
+        if feature.is_mask:
+            values = tf.reduce_max(values, axis=-1)  # [B]
+            is_good.append(tf.reduce_all(values > 0))
+        largest.append(tf.reduce_max(values))
+    if limited:
+        limits = tf.constant([feature.limit for feature in limited.values()], tf.uint64)
+        is_good.append(tf.reduce_all(tf.stack(largest) < limits))
+    return tf.reduce_all(is_good)
+
+
+# Dynamic masking: masks that are drawn during training, anew in every epoch.
+#
+# `create_pretraining_data.py --masked_lm_prob=0` writes records without masked tokens. With
+# `--dynamic_masking`, the input pipeline masks each batch by the same algorithm that the data
+# program
+# uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark where
+# words start.
+#
+# The masks of an instance are a function of the seed and of its number in the order of training,
+# which counts on from epoch to epoch. They do not depend on the batch size, on the number of
+# workers, or on where a run was interrupted. For evaluation, the seed is a constant, and the number
+# is that of the record.
+#
+# Shapes: B batch size, S sequence length, P prediction slots.
+# Source: RoBERTa (arXiv 1907.11692), section 4.1.
+
+TOKEN_BOUNDARY = "token_boundary"  # Google's name of the feature that marks where words start
+MADE_BY_MASKING = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+EVALUATION_SEED = 20  # any constant: the masks of an evaluation are the same in all runs
+# Mixed into the seed, so that masks have a random stream separate from that of the shuffle.
+_MASKS = 4
+
+Batch = dict[str, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicMasking:
+    """Masks batches of parsed records.
+
+    Attributes:
+        settings: how tokens are chosen.
+        mask_id: id of [MASK].
+        vocab_size: number of entries of the vocabulary, from which random tokens are drawn.
+        seed: random seed.
+    """
+
+    settings: MaskingSettings
+    mask_id: int
+    vocab_size: int
+    seed: int
+
+    def for_evaluation(self) -> DynamicMasking:
+        """Returns the same masking with a seed that is equal in all runs."""
+        return dataclasses.replace(self, seed=EVALUATION_SEED)
+
+    def mask(self, batch: Batch, first: tf.Tensor) -> Batch:
+        """Returns a batch with masked tokens and their labels.
+
+        Args:
+            batch: `input_ids`, `input_mask` and `token_boundary`, int32 [B, S], and other features,
+                which stay as they are.
+            first: number of the first instance of the batch, an int64 scalar.
+        """
+        others = dict(batch)
+        arguments = [others.pop("input_ids"), batch["input_mask"], others.pop(TOKEN_BOUNDARY)]
+        shape = arguments[0].shape
+        slots = self.settings.prediction_slots
+        made: dict[str, tuple[tf.DType, list[int | None]]] = {
+            "input_ids": (tf.int32, [*shape]),
+            "masked_lm_positions": (tf.int32, [shape[0], slots]),
+            "masked_lm_ids": (tf.int32, [shape[0], slots]),
+            "masked_lm_weights": (tf.float32, [shape[0], slots]),
+        }
+
+        def mask_arrays(*arrays: Any) -> list[NDArray[Any]]:
+            masked = self.mask_arrays(*arrays)
+            return [masked[name] for name in made]
+
+        dtypes = [dtype for dtype, _ in made.values()]
+        tensors = tf.numpy_function(mask_arrays, [*arguments, first], dtypes, stateful=False)
+        return others | {
+            name: tf.ensure_shape(tensor, made[name][1])
+            for name, tensor in zip(made, tensors, strict=True)
+        }
+
+    def mask_arrays(
+        self,
+        input_ids: NDArray[np.int32],
+        input_mask: NDArray[np.int32],
+        token_boundary: NDArray[np.int32],
+        first: int,
+    ) -> dict[str, NDArray[Any]]:
+        """Returns what `mask_batch` returns for some instances.
+
+        Args:
+            input_ids: int32 [B, S].
+            input_mask: int32 [B, S].
+            token_boundary: int32 [B, S].
+            first: number of the first instance; the others follow it.
+        """
+        lengths = input_mask.sum(axis=1)  # [B]
+        # [CLS] is the first token of an instance and [SEP] the last one. As in the data program,
+        # no token with one of their ids is masked.
+        special = input_ids[:, :1], np.take_along_axis(input_ids, lengths[:, None] - 1, axis=1)
+        is_special = (input_ids == special[0]) | (input_ids == special[1])  # [B, S]
+        count, seq_length = input_ids.shape
+        seed = (self.seed, _MASKS)
+        stream = PerInstanceStream(seed, int(first), count, self.settings, seq_length)
+        return mask_batch(
+            input_ids,
+            token_boundary > 0,
+            (input_mask > 0) & ~is_special,
+            num_to_predict(lengths, self.settings),
+            self.settings,
+            self.mask_id,
+            self.vocab_size,
+            stream,
+        )
+
+
+def for_records(
+    paths: Iterable[str], settings: MaskingSettings, seed: int
+) -> DynamicMasking | None:
+    """Returns how to mask records, or None if they contain masked tokens already.
+
+    Args:
+        paths: the record files.
+        settings: how tokens are chosen.
+        seed: random seed.
+
+    Raises:
+        ValueError: only some of the files contain masked tokens, or their labels depend on how
+            albert_zh masks words.
+    """
+    paths = list(paths)
+    metadata = records.read_metadata(paths)
+    is_unmasked = {
+        path: path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
+        for path in paths
+    }
+    if not any(is_unmasked.values()):
+        return None
+    for path, info in metadata.items():
+        if info.settings.get("albert_zh_compat"):
+            raise ValueError(
+                f"{path} was created with albert_zh_compat, whose labels depend on the masked "
+                "words. Create the records with --segment_chinese_words instead."
+            )
+    if not all(is_unmasked.values()):
+        masked = [path for path in paths if not is_unmasked[path]]
+        raise ValueError(
+            f"{masked[0]} contains masked tokens, but {next(filter(is_unmasked.get, paths))} does "
+            "not: expected records that were all created with --masked_lm_prob=0"
+        )
+    info = metadata[paths[0]]
+    fields = (field.name for field in dataclasses.fields(MaskingSettings))
+    only = MaskingSettings(**{name: getattr(settings, name) for name in fields})
+    return DynamicMasking(only, info.mask_id, info.vocabulary["size"], seed)
+
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 10_000  # records in memory, about 3 kB each at S = 512

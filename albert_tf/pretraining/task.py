@@ -6,27 +6,36 @@ The loss is the masked-LM loss plus the weighted loss of the sentence objective.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.evaluations import Evaluation, digest, heading
-from albert_tf.checkpoints.names import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
+from albert_tf.checkpoints import finding, loading, run_record, saved_model, signatures
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
-from albert_tf.modeling import AlbertForPretraining
-from albert_tf.ops import cross_entropy
-from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.pretraining import input_pipeline, record_files
-from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY, DynamicMasking
-from albert_tf.pretraining.record_files import RecordFile
-from albert_tf.pretraining.schedule import make_schedule
-from albert_tf.pretraining.settings import Settings
-from albert_tf.sentence_objectives import SOP, find
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.objectives import SOP, find
+from albert_tf.model.ops import cross_entropy
+from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.pretraining import Settings, input_pipeline
+from albert_tf.pretraining.input_pipeline import (
+    MADE_BY_MASKING,
+    TOKEN_BOUNDARY,
+    DynamicMasking,
+    RecordFile,
+)
 from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.hooks import Hook
+from albert_tf.training.run import Run
 from albert_tf.training.task import Batch, Sums, Task
 
 LABELS = "next_sentence_labels"  # BERT's name, of the labels of any sentence objective
@@ -42,7 +51,7 @@ class Records(NamedTuple):
     """
 
     files: Sequence[RecordFile]
-    features: record_files.Features
+    features: input_pipeline.Features
     masking: DynamicMasking | None = None
 
 
@@ -82,9 +91,9 @@ class PretrainingTask(Task):
         segments = f"the model has type_vocab_size={config.type_vocab_size}"
         tokens = (max_seq_length,)
         masked = (max_predictions_per_seq,)
-        feature = record_files.Feature
+        feature = input_pipeline.Feature
         int64 = tf.int64
-        self.features: record_files.Features = {
+        self.features: input_pipeline.Features = {
             "input_ids": feature(tokens, int64, config.vocab_size, words),
             "input_mask": feature(tokens, int64, 2, is_mask=True),
             "segment_ids": feature(tokens, int64, config.type_vocab_size, segments),
@@ -120,7 +129,7 @@ class PretrainingTask(Task):
         return AlbertForPretraining(self.config, self.objective.abbreviation)
 
     @property
-    def unmasked_features(self) -> record_files.Features:
+    def unmasked_features(self) -> input_pipeline.Features:
         """The features to read from records for dynamic masking."""
         features = {
             name: feature for name, feature in self.features.items() if name not in MADE_BY_MASKING
@@ -131,8 +140,8 @@ class PretrainingTask(Task):
         self,
         patterns: str,
         flag: str,
-        features: record_files.Features | None = None,
-    ) -> list[record_files.RecordFile]:
+        features: input_pipeline.Features | None = None,
+    ) -> list[input_pipeline.RecordFile]:
         """Returns the record files that match `patterns`, checked against this task.
 
         Args:
@@ -145,9 +154,9 @@ class PretrainingTask(Task):
                 were created for another sentence objective, or its vocabulary is larger than the
                 model's.
         """
-        paths = record_files.list_paths(patterns, flag)
+        paths = input_pipeline.list_paths(patterns, flag)
         self._check_metadata(paths)
-        return record_files.find_record_files(paths, features or self.features)
+        return input_pipeline.find_record_files(paths, features or self.features)
 
     def _check_metadata(self, paths: Sequence[str]) -> None:
         """Checks vocabulary and sentence objective of the records that have metadata."""
@@ -238,13 +247,13 @@ class PretrainingTask(Task):
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary of the records to the folder of a run, if it is found."""
         model_folder = self._settings.model_folder
-        record_files.keep_vocabulary(self.train_records.files, folder.path, model_folder)
+        input_pipeline.keep_vocabulary(self.train_records.files, folder.path, model_folder)
 
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""
         settings, masking = self._settings, self.eval_records.masking
-        return digest(
-            record_files.checksum_of(self.eval_records.files),
+        return digest_of_data(
+            input_pipeline.checksum_of(self.eval_records.files),
             settings.eval_batch_size,
             settings.max_eval_steps,
             self.objective.abbreviation,
@@ -273,3 +282,237 @@ def format_results(evaluation: Evaluation) -> str:
     """Returns lines `key = value`, sorted by key, as in Google's `eval_results.txt`."""
     results = evaluation.metrics | {GLOBAL_STEP: evaluation.step}
     return "".join(f"{key} = {results[key]}\n" for key in sorted(results))
+
+
+PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
+PAPER_BATCH_SIZE = 4096
+# At a quarter of the paper's batch size, the square-root rule halves the learning rate.
+MUCH_SMALLER = 4
+
+
+def make_schedule(settings: Settings) -> WarmUpPolynomialDecay:
+    """Returns the learning rate schedule of a run."""
+    return WarmUpPolynomialDecay(
+        choose_learning_rate(settings),
+        settings.num_train_steps,
+        settings.num_warmup_steps,
+        settings.start_warmup_step,
+        settings.poly_power,
+    )
+
+
+def choose_learning_rate(settings: Settings) -> float:
+    """Returns the peak learning rate, scaled to the batch size if the settings ask for it.
+
+    Otherwise, logs a warning if the paper's learning rate is used with a much smaller batch size.
+    """
+    rate = settings.learning_rate
+    batch_size = settings.train_batch_size
+    scaled = scaled_learning_rate(rate, batch_size)
+    if settings.scale_learning_rate:
+        logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)
+        return scaled
+    is_papers = math.isclose(rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
+    if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
+        logging.warning(
+            "--learning_rate=%g is meant for batches of %d, but --train_batch_size is %d. By the "
+            "square-root rule, the learning rate should be %.3g: set --scale_learning_rate, or "
+            "--learning_rate=%.3g.",
+            rate,
+            PAPER_BATCH_SIZE,
+            batch_size,
+            scaled,
+            scaled,
+        )
+    return rate
+
+
+def scaled_learning_rate(rate: float, batch_size: int) -> float:
+    """Returns rate · sqrt(batch_size / 4096), by the square-root rule of the LAMB paper.
+
+    Args:
+        rate: learning rate for batches of 4096 examples.
+        batch_size: number of examples per step, over all devices.
+    """
+    return rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)
+
+
+# The pre-training program, as a function of its settings.
+#
+# It trains from the latest checkpoint in the output directory, or from scratch. Each checkpoint is
+# evaluated on held-out records as soon as it is saved; the results are eval_results.txt,
+# model.ckpt-best and the metrics in TensorBoard and metrics.jsonl.
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The result of a run; its `str` lists the metrics of the last checkpoint.
+
+    Attributes:
+        output_dir: folder of the run.
+        evaluations: evaluations of the checkpoints, sorted by step; empty without do_eval, and on
+            all workers but the first.
+        has_files: whether this process wrote the files of the run; with several workers, only the
+            first does.
+    """
+
+    output_dir: str
+    evaluations: tuple[Evaluation, ...] = ()
+    has_files: bool = True
+
+    def __str__(self) -> str:
+        return format_results(self.evaluations[-1]).rstrip("\n") if self.evaluations else ""
+
+
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
+    """Pre-trains and evaluates, depending on the settings; resumes an existing run.
+
+    Args:
+        settings: the completed settings.
+        hooks: called in training; see `training.hooks`.
+
+    Raises:
+        ValueError, OSError: settings, records or checkpoints are invalid or inconsistent; the
+            message says which.
+        ArithmeticError: the loss became NaN or infinite.
+        InterruptedRunError: a signal stopped the run; the same settings resume it.
+    """
+    objective = settings.sentence_objective or input_pipeline.find_objective(settings.input_file)
+    settings = dataclasses.replace(settings, sentence_objective=objective)
+    with Run.open(settings) as run:
+        task = make_task(run)
+        run.admit(describe_data(task))
+        if settings.do_train:
+            name_optimizer_of_layout(settings, run.config)
+            run.train(task, hooks)
+        if not run.is_chief:
+            logging.info("Training finished. Only the first worker evaluates and exports.")
+            return Result(run.folder.path, has_files=False)
+        evaluations = run.evaluate(task) if settings.do_eval else []
+        if settings.export_dir:
+            export(settings.export_dir, run.folder.path, task)
+        run.begin()
+        return Result(run.folder.path, tuple(evaluations))
+
+
+def make_task(run: Run) -> PretrainingTask:
+    """Returns the task with its records.
+
+    Raises:
+        ValueError: see `find_records`; or there are fewer records than a batch has.
+    """
+    settings = run.settings
+    task = PretrainingTask(
+        run.config,
+        settings.max_seq_length,
+        settings.prediction_slots,
+        settings.sentence_objective,
+        settings.sentence_loss_weight,
+    )
+    train_records = eval_records = find_records(settings, task, "input_file")
+    if settings.do_eval and settings.eval_input_file:
+        eval_records = find_records(settings, task, "eval_input_file")
+    if settings.do_train:
+        input_pipeline.check_batch_size(train_records.files, settings.train_batch_size)
+    task.use(train_records, eval_records, settings)
+    return task
+
+
+def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Records:
+    """Returns the records of a setting, checked against the task.
+
+    With dynamic masking, the records to evaluate on may contain masked tokens.
+
+    Args:
+        settings: the settings of the run.
+        task: the pre-training task.
+        flag: the setting, input_file or eval_input_file.
+
+    Raises:
+        ValueError: see `PretrainingTask.find_records`; or the records are to be masked, but contain
+            masked tokens, or name another id of [MASK] than their vocabulary.
+    """
+    patterns = getattr(settings, flag)
+    features = task.features
+    masking = None
+    if settings.dynamic_masking:
+        paths = input_pipeline.list_paths(patterns, flag)
+        masking = input_pipeline.for_records(paths, settings, settings.seed)
+        if masking is not None:
+            features = task.unmasked_features
+        elif settings.do_train and flag == "input_file":
+            raise ValueError(
+                f"--dynamic_masking: expected records that create_pretraining_data.py wrote with "
+                f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
+                "contains masked tokens or has no metadata"
+            )
+    usable = task.find_records(patterns, flag, features)
+    if masking is not None:
+        input_pipeline.check_mask_id(usable, settings.model_folder)
+    return Records(usable, features, masking)
+
+
+def describe_data(task: PretrainingTask) -> RunRecord:
+    """Returns the record of the training records, of their vocabulary and of the task.
+
+    The vocabulary is known if the records were created by create_pretraining_data.py.
+
+    Raises:
+        ValueError: the records were created with different vocabularies.
+    """
+    train_files, eval_files = task.train_records.files, task.eval_records.files
+    known = input_pipeline.find_vocabulary([*train_files, *eval_files])
+    path = input_pipeline.name_files([file.path for file in train_files])
+    data = FileRecord.of(input_pipeline.checksum_of(train_files), path)
+    return dataclasses.replace(
+        known,
+        files={**known.files, run_record.TRAINING_DATA: data},
+        task={run_record.SELECTION_METRIC: task.selection_metric},
+    )
+
+
+def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
+    """Exports the best checkpoint of a run, or else the newest one, as a SavedModel in float32.
+
+    It maps texts to embeddings; without a vocabulary beside the checkpoint, it takes tokens alone.
+
+    Args:
+        export_dir: parent folder of the exports.
+        output_dir: folder of the run.
+        task: the pre-training task.
+
+    Returns:
+        The folder of the export.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: the checkpoint is not one of this task, or `export_dir` cannot be written to.
+    """
+    source = ModelSource(finding.find_checkpoint(output_dir))
+    try:
+        tokenizer, vocabulary_file = source.tokenizer, source.vocabulary_file
+    except FileNotFoundError:
+        tokenizer, vocabulary_file = None, None
+        logging.warning(
+            "%s has no vocabulary, so the export takes no texts. Copy that of the records there.",
+            output_dir,
+        )
+    with saved_model.float32_models():
+        model = task.build_model()
+        loading.load_weights(model, source.weights.path)
+        length = task.config.max_position_embeddings
+        exported = signatures.embeddings_export(model.encoder, tokenizer, length)
+        model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
+        return saved_model.export(export_dir, model.variables, exported, model_files)
+
+
+def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:
+    """Logs the optimizer of albert_zh's trainer if its layout is trained with Google's LAMB.
+
+    It is not selected by the layout: `--optimizer=lamb` is Google's LAMB for every config.
+    """
+    if settings.optimizer == "lamb" and config.layout == "albert_zh":
+        logging.info(
+            "--optimizer=lamb is Google's LAMB. albert_zh's run_pretraining.py trains its layout "
+            "with --optimizer=lamb_albert_zh."
+        )

@@ -10,16 +10,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
+import json
 import os
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tf_keras
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.training import interruption, precision
+from albert_tf.checkpoints.run_record import differences_table
+from albert_tf.training import interruption
+from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
@@ -64,10 +69,10 @@ def open_devices(settings: DeviceSettings, reason: str | None = None) -> Iterato
     """
     _set_threads(settings.threads)
     strategy = make_strategy(settings)
-    name, why = precision.resolve(settings.precision)
+    name, why = resolve_precision(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
-    precision.apply(name)
-    why = f"{reason or why}{precision.difference(name)}"
+    apply_precision(name)
+    why = f"{reason or why}{precision_difference(name)}"
     logging.info("%-9s %s, %s: %s", "device", describe(strategy), name, why)
     try:
         yield Devices(strategy, name)
@@ -318,3 +323,213 @@ def describe(strategy: tf.distribute.Strategy) -> str:
         number = first_local_replica(strategy) // count + 1
         text += f", worker {number} of {strategy.num_replicas_in_sync // count}"
     return text
+
+
+_NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # prefix of TensorFlow's error messages
+# Lines of them that say where, not why.
+_PLACE = re.compile(r"\s|$|Graph execution error|Detected at node|File |<stack traces")
+# Errors of collective operations when a worker is lost.
+_LOST_WORKER = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+)
+
+
+def check_same(strategy: tf.distribute.Strategy, texts: Mapping[str, str]) -> None:
+    """Compares what the workers are going to train, by an all-gather.
+
+    Args:
+        strategy: the strategy of several workers.
+        texts: name → text that must be the same on all workers.
+
+    Raises:
+        ValueError: the workers differ. The message has a table of the differences.
+    """
+    line = tf.constant(list(json.dumps(dict(texts)).encode("utf-8") + b"\n"), tf.int32)
+    gathered = strategy.run(lambda: tf.distribute.get_replica_context().all_gather(line, axis=0))
+    first = strategy.experimental_local_results(gathered)[0]
+    everyone = [json.loads(text) for text in bytes(first.numpy().tolist()).splitlines()]
+    names = sorted(set().union(*everyone))
+    differing = [name for name in names if len({each.get(name) for each in everyone}) > 1]
+    if differing:
+        columns = {
+            f"replica {number}": {name: each.get(name, "-") for name in differing}
+            for number, each in enumerate(everyone, 1)
+        }
+        raise ValueError(
+            f"the workers would not run the same training:\n{differences_table(columns)}"
+        )
+
+
+@contextlib.contextmanager
+def losses_interrupt() -> Iterator[None]:
+    """Converts TensorFlow's errors for a lost worker to InterruptedRunError."""
+    try:
+        yield
+    except _LOST_WORKER as error:
+        lines = [line for line in error.message.splitlines() if not _PLACE.match(line)]
+        reason = _NODE.sub("", lines[0]) if lines else type(error).__name__
+        raise InterruptedRunError(
+            f"another worker was lost ({reason}). Start all workers again. The run resumes from "
+            "the last checkpoint."
+        ) from None
+
+
+# Mixed precision: selection by device, and loss scaling for float16.
+#
+# With bfloat16 and float16, only matmuls and the activations between them use the smaller type.
+# Variables, optimizer moments, the statistics of LayerNorm, softmax and losses stay in float32.
+
+_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+_CPU_INFO = "/proc/cpuinfo"
+_CPU_FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512"}  # instruction sets with bfloat16 matmuls
+# Compute capabilities.
+_FIRST_BFLOAT16_GPU = (8, 0)
+_FIRST_FLOAT16_GPU = (7, 0)
+
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+
+
+def resolve_precision(precision: str) -> tuple[str, str]:
+    """Returns the precision to use, resolving "auto" by the hardware of this machine.
+
+    Args:
+        precision: as in `DeviceSettings`.
+
+    Returns:
+        "float32", "bfloat16" or "float16", and the reason for it, which is logged.
+    """
+    if precision != "auto":
+        return precision, f"--precision={precision}"
+    if tf.config.list_logical_devices("TPU"):
+        return "bfloat16", "TPUs support bfloat16"
+    gpus = tf.config.list_physical_devices("GPU")
+    return _of_gpus(gpus) if gpus else _of_cpu(_read_cpu_info())
+
+
+def precision_difference(precision: str) -> str:
+    """Returns how losses in a precision differ from Google's, as text to append to a message.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16".
+
+    Returns:
+        Text that ends the current sentence and adds another; "" for float32, which Google's
+        programs use.
+    """
+    if precision == "float32":
+        return ""
+    return (
+        ". Losses differ from those of Google's programs, which compute in float32, by about 1e-3; "
+        "--precision=float32 gives Google's numbers."
+    )
+
+
+def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
+    """Returns the precision and reason for the least capable of the GPUs."""
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    # A GPU that does not report its compute capability is assumed to be old.
+    capability = min(tuple(gpu.get("compute_capability") or (0, 0)) for gpu in details)
+    name = f"a GPU of compute capability {'.'.join(map(str, capability))}"
+    if capability >= _FIRST_BFLOAT16_GPU:
+        return "bfloat16", f"{name} supports bfloat16"
+    if capability >= _FIRST_FLOAT16_GPU:
+        return "float16", f"{name} supports float16, but not bfloat16"
+    return "float32", f"{name} has no fast half precision"
+
+
+def _of_cpu(info: str) -> tuple[str, str]:
+    """Returns the precision and reason for a CPU described by the text of /proc/cpuinfo."""
+    cpu_flags = set(info.split())
+    for flag, unit in _CPU_FLAGS.items():
+        if flag in cpu_flags:
+            return "bfloat16", f"this CPU supports bfloat16 ({unit})"
+    return "float32", "this CPU does not support bfloat16"
+
+
+def _read_cpu_info() -> str:
+    try:
+        with open(_CPU_INFO, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError:  # not Linux
+        return ""
+
+
+def apply_precision(precision: str) -> None:
+    """Sets the compute dtype of models that are built from now on; variables stay float32.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16", as returned by `resolve_precision`.
+    """
+    tf_keras.mixed_precision.set_global_policy(_POLICIES[precision])
+
+
+def current_precision() -> str:
+    """Returns the current compute dtype for new models: "float32", "bfloat16" or "float16"."""
+    return tf_keras.mixed_precision.global_policy().compute_dtype
+
+
+class LossScale:
+    """Dynamic loss scaling, which keeps gradients within the range of float16.
+
+    The loss is multiplied by the scale, and the gradients are divided by it. If gradients overflow,
+    the step is skipped and the scale is halved. After `growth_steps` consecutive good steps, the
+    scale is doubled. Source: arXiv 1710.03740, section 3.2.
+
+    This replaces `tf_keras.mixed_precision.LossScaleOptimizer`, whose scale is not a named variable
+    that could be stored in a checkpoint, which skips steps with `tf.cond`, and which checks every
+    gradient for overflow, although the norm computed for clipping already shows it.
+
+    Args:
+        initial: the initial scale.
+        growth_steps: number of consecutive good steps after which the scale is doubled.
+        minimum: lower limit of the scale. If a step overflows at this scale, its gradients are not
+            finite even without loss scaling.
+
+    Attributes:
+        value: the scale, float32 scalar.
+        good_steps: number of good steps since the scale last changed, int64 scalar.
+    """
+
+    def __init__(
+        self, initial: float = 2.0**15, growth_steps: int = 2000, minimum: float = 1.0
+    ) -> None:
+        self.growth_steps = growth_steps
+        self.minimum = minimum
+        self.value = tf.Variable(initial, trainable=False, dtype=tf.float32, name="loss_scale")
+        self.good_steps = tf.Variable(0, trainable=False, dtype=tf.int64, name="good_steps")
+
+    def scale(self, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the scaled loss in the dtype of `loss`."""
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def unscale(self, gradients: Sequence[Gradient | None]) -> list[Gradient | None]:
+        """Returns the gradients of the unscaled loss in float32.
+
+        Args:
+            gradients: the gradient of the scaled loss for each variable, or None if the loss does
+                not depend on it. Those of embedding tables may be `tf.IndexedSlices`.
+        """
+        factor = 1.0 / self.value
+        return [
+            None if gradient is None else tf.math.scalar_mul(factor, gradient)
+            for gradient in gradients
+        ]
+
+    def update(self, is_finite: tf.Tensor) -> None:
+        """Halves the scale after an overflow, or doubles it after enough good steps.
+
+        Args:
+            is_finite: whether the gradients of all replicas are finite, bool scalar.
+        """
+        count = tf.where(is_finite, self.good_steps + 1, 0)
+        grows = count >= self.growth_steps
+        grown = tf.where(grows, 2.0 * self.value, self.value)
+        # Never double to infinity, from which halving could not recover.
+        grown = tf.where(tf.math.is_finite(grown), grown, self.value)
+        halved = tf.maximum(0.5 * self.value, self.minimum)
+        self.value.assign(tf.where(is_finite, grown, halved))
+        self.good_steps.assign(tf.where(grows, tf.zeros_like(count), count))

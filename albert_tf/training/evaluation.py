@@ -15,14 +15,11 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.evaluations import Evaluation, best_of
-from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
-from albert_tf.training import precision, progress
-from albert_tf.training.hooks import Hook
+from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, Evaluation, RunFolder, best_of
+from albert_tf.training import devices, hooks
+from albert_tf.training.hooks import Hook, Tracker, format_figures
 from albert_tf.training.loop import Trainer
-from albert_tf.training.messages import format_figures
 from albert_tf.training.task import Batch, Sums, Task, add_derived
-from albert_tf.training.tracking import Tracker
 
 
 def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
@@ -105,7 +102,7 @@ class CheckpointEvaluator(Hook):
         self._patience = patience
         self._official_order = official_order
         self._measured_on = task.measured_on()
-        self._precision = precision.current()
+        self._precision = devices.current_precision()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = folder.evaluations(self._checkpoints())
         metric = task.selection_metric
@@ -336,7 +333,7 @@ class Evaluator:
         (`tf.metrics.mean` of an Estimator).
         """
         totals: dict[str, list[float]] = {}
-        for batch in progress.with_progress(self.dataset, "evaluating"):
+        for batch in hooks.with_progress(self.dataset, "evaluating"):
             for name, (total, weight) in self._step(batch).items():
                 entry = totals.setdefault(name, [0.0, 0.0])
                 entry[0] += float(total)

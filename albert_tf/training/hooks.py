@@ -11,17 +11,23 @@ step.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
+import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from albert_tf import files
+from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.training.loop import Hook as Hook
 from albert_tf.training.loop import Trainer, Untimed
-from albert_tf.training.messages import format_figures, format_seconds, most_telling
-from albert_tf.training.step import StepResult
-from albert_tf.training.tracking import TRAIN, Tracker
+from albert_tf.training.settings import RunSettings
+from albert_tf.training.step import RESERVED, StepResult
 
 LOG_STEPS = 100  # between two lines by default, unless the run has less than 10 times as many
 
@@ -139,3 +145,221 @@ class SaveCheckpoints(Hook):
         """Saves a checkpoint if one is due."""
         if trainer.is_saving:
             trainer.save()
+
+
+_ABBREVIATIONS = {"masked_lm": "mlm", "accuracy": "acc"}
+
+
+def format_figures(values: Mapping[str, float], percentages: tuple[str, ...] = ()) -> str:
+    """Returns abbreviated names and values with three digits, for a message.
+
+    Names that end as one of `percentages` get the sign %.
+
+    >>> format_figures({"loss": 6.2751, "masked_lm_accuracy": 0.1})
+    'loss 6.28  mlm_acc 0.100'
+    >>> format_figures({"f1": 5.553, "best_f1_thresh": -1.5}, ("f1",))
+    'f1 5.55%  best_f1_thresh -1.50'
+    """
+    texts = []
+    objectives = {objective.name: objective.abbreviation for objective in OBJECTIVES.values()}
+    for name, value in values.items():
+        unit = "%" if name.endswith(percentages) else ""
+        for long, short in (_ABBREVIATIONS | objectives).items():
+            name = name.replace(long, short)
+        text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+        texts.append(f"{name} {text}{unit}")
+    return "  ".join(texts)
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a time in hours, minutes and seconds.
+
+    >>> format_seconds(146), format_seconds(111662)
+    ('2:26', '31:01:02')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def most_telling(values: Mapping[str, float]) -> dict[str, float]:
+    """Returns the metrics to show in a message: the loss first, without its terms."""
+    first = {"loss": values["loss"]} if "loss" in values else {}
+    hidden = RESERVED - {"skipped_steps"}
+    if first:
+        hidden |= {name for name in values if name.endswith("_loss")}
+    shown = {name: x for name, x in values.items() if name not in hidden}
+    return first | shown
+
+
+SECONDS_BETWEEN_LINES = 30.0  # between two lines
+
+Item = TypeVar("Item")
+
+
+def with_progress(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """Yields the batches and shows the progress.
+
+    Args:
+        batches: the batches.
+        what: description of the loop, such as "evaluating".
+        total: number of batches; None if it is unknown.
+    """
+    bar = tqdm(batches, what, total, unit="batch", disable=None, leave=False)
+    if not bar.disable:
+        yield from bar
+        return
+    shown_at = time.monotonic()
+    for number, batch in enumerate(batches):
+        if time.monotonic() - shown_at >= SECONDS_BETWEEN_LINES:
+            shown_at = time.monotonic()
+            of_total = "" if total is None else f" of {total}"
+            logging.info("%s: %d%s batches", what, number, of_total)
+        yield batch
+
+
+_UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
+TRAIN = "train/"  # prefix of the tags of training
+_PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
+
+Hyperparameters = dict[str, bool | int | float | str]
+
+
+class TensorBoard:
+    """Writes summary files, including the settings for TensorBoard's HParams dashboard.
+
+    For a remote directory the file is local, and uploaded once a minute and at the end.
+
+    Raises:
+        OSError: the disk is full, or the file system does not respond.
+    """
+
+    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
+        self._output_dir = output_dir
+        self._folder = output_dir
+        if files.is_remote(output_dir):
+            self._local = tempfile.TemporaryDirectory()
+            self._folder = self._local.name
+            self._next_upload = time.monotonic() + _UPLOAD_SECONDS
+        with self._converting_errors():
+            self._writer = tf.summary.create_file_writer(self._folder)
+            if settings:
+                # TensorBoard comes with TensorFlow.
+                from tensorboard.plugins.hparams import api as hparams
+
+                with self._writer.as_default(0):
+                    hparams.hparams(settings, trial_id=_name_of_run(output_dir))
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes a scalar summary for each metric."""
+        with self._converting_errors():
+            with self._writer.as_default(step):
+                for name, value in values.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+        if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
+            self._upload()
+
+    def close(self) -> None:
+        """Closes the summary file."""
+        self._writer.close()
+        if files.is_remote(self._output_dir):
+            with self._local:
+                self._upload()
+
+    def _upload(self) -> None:
+        for name in os.listdir(self._folder):
+            path = os.path.join(self._output_dir, name)
+            files.copy(os.path.join(self._folder, name), path)
+        self._next_upload = time.monotonic() + _UPLOAD_SECONDS
+
+    @contextlib.contextmanager
+    def _converting_errors(self) -> Iterator[None]:
+        """Converts TensorFlow's errors about the summary file to OSError."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+            reason = "the disk is full" if is_full else "the summaries cannot be written"
+            message = " ".join(error.message.split())
+            raise OSError(f"{self._output_dir}: {reason} ({message})") from None
+
+
+class Tracker:
+    """Context manager that reports the metrics of a run, in addition to `metrics.jsonl`.
+
+    Files are opened when the first metrics are written.
+
+    Args:
+        output_dir: the output directory of the run.
+        to_wandb: whether Weights & Biases receives what TensorBoard does.
+        settings: name → value of the run's settings, reported as hyperparameters.
+    """
+
+    def __init__(
+        self, output_dir: str, to_wandb: bool = False, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self._output_dir = output_dir
+        self._to_wandb = to_wandb
+        self._settings = hyperparameters(settings or {})
+        self._open: TensorBoard | None = None
+        self._wandb_run: Any = None
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._open is not None:
+            self._open.close()
+        if self._wandb_run is not None:
+            self._wandb_run.finish()
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Reports metrics, as tag → value.
+
+        Raises:
+            OSError: TensorBoard's file cannot be written.
+        """
+        if self._open is None:
+            if self._to_wandb:
+                self._wandb_run = _start_wandb(self._output_dir, self._settings)
+            self._open = TensorBoard(self._output_dir, self._settings)
+        self._open.write(step, values)
+
+
+def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:
+    """Starts a run of Weights & Biases, which uploads what is written for TensorBoard from now on.
+
+    Its environment variables configure it, such as WANDB_RUN_ID to continue a run.
+    """
+    import wandb
+
+    return wandb.init(
+        project=os.environ.get("WANDB_PROJECT", _PROJECT),
+        name=os.environ.get("WANDB_NAME", _name_of_run(output_dir)),
+        dir=None if files.is_remote(output_dir) else output_dir,
+        config=settings,
+        sync_tensorboard=True,
+    )
+
+
+def make_tracker(settings: RunSettings) -> Tracker:
+    """Returns the tracker for a run with these settings."""
+    return Tracker(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
+
+
+def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
+    """Returns settings as numbers and strings, without those that are None.
+
+    >>> hyperparameters({"seed": 7, "learning_rate": (1e-5, 3e-5), "init_checkpoint": None})
+    {'seed': 7, 'learning_rate': '1e-05,3e-05'}
+    """
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in settings.items()
+        if value is not None
+    }
+
+
+def _name_of_run(output_dir: str) -> str:
+    return os.path.basename(output_dir.rstrip("/")) or output_dir

@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files, optimization
+from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.names import GLOBAL_STEP, by_name
+from albert_tf.checkpoints.families import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.model import optimization
 from albert_tf.training import devices
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.settings import RunSettings

@@ -24,22 +24,28 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf import files, included, optimization
-from albert_tf.checkpoints import containers, finding, huggingface_tasks, loading, run_record
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf import files
+from albert_tf.checkpoints import containers, finding, huggingface, loading, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training import cluster, devices, precision, tracking
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.training import devices
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
-from albert_tf.training.hooks import Hook, LogMetrics, ProgressBar, SaveCheckpoints
+from albert_tf.training.hooks import (
+    Hook,
+    LogMetrics,
+    ProgressBar,
+    SaveCheckpoints,
+    Tracker,
+    make_tracker,
+)
 from albert_tf.training.loop import Trainer
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.training.task import Task
-from albert_tf.training.tracking import Tracker
 
 
 class Run:
@@ -106,12 +112,12 @@ class Run:
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)
         folder.check_config(config, path)
-        with cluster.losses_interrupt(), contextlib.ExitStack() as stack:
+        with devices.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:
                 opened = stack.enter_context(devices.open_devices(settings))
             if opened.is_chief:
                 stack.enter_context(folder.locked())
-            tracker = stack.enter_context(tracking.of_run(settings))
+            tracker = stack.enter_context(make_tracker(settings))
             yield cls(settings, folder, config, opened, tracker, sweep)
 
     @functools.cached_property
@@ -170,11 +176,11 @@ class Run:
         if settings.do_train and devices.is_multi_worker(self.strategy):
             names = self.record.files.keys() | run_record.ALWAYS_COMPARED
             texts = self.record.texts(names | settings.names_for_training)
-            cluster.check_same(self.strategy, texts | start["versions"])
+            devices.check_same(self.strategy, texts | start["versions"])
 
     def _config_record(self) -> FileRecord:
         content = json.dumps(self.config.to_dict(), sort_keys=True)
-        path = included.config_file(self.settings.albert_config_file or "")
+        path = config_file(self.settings.albert_config_file or "")
         return FileRecord.of_text(content, path)
 
     def _check_record(self) -> run_record.Changes:
@@ -194,7 +200,7 @@ class Run:
         names = set(run_record.OF_TEXT)
         if not settings.do_train:
             names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
-            if not huggingface_tasks.are_default(before.labels):
+            if not huggingface.are_default(before.labels):
                 names.add(run_record.LABELS)
         return run_record.check_model(self.trained.path, before, self.record, names, settings)
 
@@ -319,7 +325,7 @@ class Run:
             optimizer = optimization.create_optimizer(
                 settings.optimizer, schedule, settings.weight_decay
             )
-            loss_scale = precision.LossScale() if precision.current() == "float16" else None
+            loss_scale = devices.LossScale() if devices.current_precision() == "float16" else None
         signature = task.batch_signature()
         take_step = TrainStep(model, task, optimizer, options, strategy, signature, loss_scale)
         trainer = Trainer(take_step, settings, schedule.num_train_steps, self.folder)

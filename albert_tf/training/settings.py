@@ -9,10 +9,11 @@ import dataclasses
 import importlib.util
 from typing import TYPE_CHECKING
 
-from albert_tf import files, included
+from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.optimizers import OPTIMIZERS
+from albert_tf.model import config
+from albert_tf.model.optimizers import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ModelSettings(SettingsGroup):
         """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
         super().check_paths()
         if self.albert_config_file:
-            files.check_file(included.config_file(self.albert_config_file), "--albert_config_file")
+            files.check_file(config.config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
         if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
             try:

@@ -12,7 +12,7 @@
 4. *All-reduce.* Gradients and metrics are summed over the replicas.
 5. *Clipping.* The summed gradient is scaled to a global norm of at most 1.
 6. *Update.* The optimizer updates the weights unless the loss or a gradient is not finite. With
-   float16, the loss is scaled (`precision.LossScale`), and an overflow lowers the scale.
+   float16, the loss is scaled (`devices.LossScale`), and an overflow lowers the scale.
 
 Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 """
@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.ops import SEED_ALGORITHM
-from albert_tf.optimization import Optimizer
+from albert_tf.model.ops import SEED_ALGORITHM
+from albert_tf.model.optimization import Optimizer
 from albert_tf.training import devices
-from albert_tf.training.precision import LossScale
+from albert_tf.training.devices import LossScale
 from albert_tf.training.task import Batch
 
 CLIP_NORM = 1.0
@@ -123,8 +123,8 @@ class TrainStep:
     Args:
         model: called as `model(batch, training=True, dropout_seed=...)`.
         task: computes the loss from the model's outputs, with `loss` and `loss_weights` of `Task`.
-        optimizer: an optimizer of `albert_tf.optimization`, created in the strategy's scope, like
-            the model.
+        optimizer: an optimizer of `albert_tf.model.optimization`, created in the strategy's scope,
+            like the model.
         options: options of the step.
         strategy: the distribution strategy; defaults to the current one.
         batch_signature: name → shape and dtype of each tensor in a batch. Dimensions that vary

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
-from albert_tf.cli import program
+from albert_tf.cli import programs
 from albert_tf.finetuning.rows import Row, RowReports, read, text_cell
 from albert_tf.settings import SettingsGroup, setting
 
@@ -148,4 +148,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf import files
-from albert_tf.cli import program
-from albert_tf.config import AlbertConfig
+from albert_tf.cli import programs
 from albert_tf.data import instances, masking
 from albert_tf.data.settings import InstanceSettings
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import SPECIAL_TOKENS, BasicTokenizer, FullTokenizer
 from albert_tf.settings import SettingsGroup
-from albert_tf.tokenization import SPECIAL_TOKENS, BasicTokenizer, FullTokenizer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,8 +53,8 @@ def count_parameters(config: AlbertConfig) -> dict[str, int]:
     """Returns the number of weights in each variable of an encoder."""
     import tensorflow as tf
 
-    from albert_tf.checkpoints.names import variable_name
-    from albert_tf.modeling import AlbertEncoder
+    from albert_tf.checkpoints.families import variable_name
+    from albert_tf.model.modeling import AlbertEncoder
 
     with tf.Graph().as_default():  # does not allocate memory for variables
         variables = AlbertEncoder(config).trainable_variables
@@ -156,4 +156,4 @@ def run(settings: SettingsGroup) -> None:
 
 
 if __name__ == "__main__":
-    program.start(SettingsGroup, run, __doc__)
+    programs.start(SettingsGroup, run, __doc__)

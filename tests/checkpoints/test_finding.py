@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.finding import find_checkpoint
-from albert_tf.checkpoints.names import DATA_SUFFIX
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX
 
 
 def make(folder, *names):

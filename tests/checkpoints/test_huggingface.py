@@ -15,13 +15,14 @@ from safetensors import safe_open
 
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
+    read_task,
     save_hugging_face,
     to_hugging_face,
+    write_task,
 )
-from albert_tf.checkpoints.huggingface_tasks import read_task, write_task
 from albert_tf.checkpoints.loading import read_weights
-from albert_tf.config import ACTIVATIONS, AlbertConfig
-from albert_tf.modeling import AlbertForPretraining
+from albert_tf.model.config import ACTIVATIONS, AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,

@@ -12,14 +12,14 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
-from albert_tf import heads
 from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.families import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
-from albert_tf.checkpoints.names import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertEncoder, AlbertForPretraining
-from albert_tf.optimization import create_optimizer
+from albert_tf.model import heads
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
+from albert_tf.model.optimization import create_optimizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,

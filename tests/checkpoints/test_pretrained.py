@@ -13,14 +13,13 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints import huggingface, run_record
+from albert_tf.checkpoints import huggingface, run_record, saved_model
 from albert_tf.checkpoints.loading import inspect_checkpoint
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.modeling import AlbertForPretraining
-from albert_tf.serving import tf_hub
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     SHARED,
     assert_same,
@@ -103,7 +102,7 @@ def test_a_folder_of_hugging_face_is_loaded(tmp_path, toy_spm_model):
 def test_a_hub_module_is_loaded_with_its_case(folder, tmp_path, do_lower_case):
     model, target = AlbertForPretraining(CONFIG), str(tmp_path / "hub")
     vocabulary = str(folder / "vocab.txt")
-    tf_hub.save_hub_module(
+    saved_model.save_hub_module(
         target, model, CONFIG, vocab_file=vocabulary, do_lower_case=do_lower_case
     )
     loaded, tokenizer = albert_tf.from_pretrained(target)

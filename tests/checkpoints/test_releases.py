@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.checkpoints import finding, hub, loading, releases
-from albert_tf.checkpoints.download import download
+from albert_tf.checkpoints import finding, loading, releases
+from albert_tf.checkpoints.download import download, download_from_hub
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import check_release, convert_checkpoint, flags
 from albert_tf.cli import download as program
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.modeling import AlbertEncoder
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertEncoder
 from albert_tf.training.settings import RunSettings
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, random_arrays, random_weights
 from tests.inference.conftest import write_folder
@@ -299,12 +299,12 @@ def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     arguments = ["albert/albert-base-v2", "--hub", "--cache_dir=here"]
     assert program.run(flags.parse(program.Settings, arguments)) == "/cache/snapshot"
     with pytest.raises(OSError, match=r"^x: not downloaded .*: Got: no x Please check your connec"):
-        hub.download("x")
+        download_from_hub("x")
     with pytest.raises(ValueError, match="organization/name"):
         program.run(program.Settings(hub=True))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
-        hub.download("albert/albert-base-v2")
+        download_from_hub("albert/albert-base-v2")
 
 
 # Finding

@@ -6,14 +6,14 @@ import shutil
 
 import pytest
 
-from albert_tf.checkpoints import replacing
+from albert_tf import files
 from tests.file_events import folders_at_each_event
 
 NAMES = ("config", "labels", "weights")
 
 
 def write(folder, text):
-    with replacing.replacing(str(folder)) as new:
+    with files.replacing(str(folder)) as new:
         for name in NAMES:
             with open(f"{new}/{name}", "w", encoding="utf-8") as stream:
                 stream.write(text)
@@ -21,7 +21,7 @@ def write(folder, text):
 
 def read(folder):
     """The contents of the files after whatever is left to do was done, and the hidden folders."""
-    replacing.finish(str(folder))
+    files.finish_replacing(str(folder))
     texts = {(folder / name).read_text() for name in NAMES if (folder / name).exists()}
     assert not texts or all((folder / name).exists() for name in NAMES)
     return texts
@@ -56,7 +56,7 @@ def test_an_error_leaves_the_old_files(folder):
     write(folder, "old")
 
     def fail():
-        with replacing.replacing(str(folder)) as new:
+        with files.replacing(str(folder)) as new:
             (folder / new / "config").write_text("new")
             raise OSError("full")
 

@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import DATA_SUFFIX
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints import run_folder, store
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.store import find_damage, newest_usable, save_checkpoint
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays, read_all
 
@@ -155,7 +154,7 @@ def test_checkpoints_are_saved_copied_listed_and_removed(tmp_path, scheme, name)
     assert newest_usable(RunFolder(folder)) is None
     for step in (0, 1, 20, 3):
         save_checkpoint(f"{folder}/model.ckpt-{step}", tensors_of(step))
-    store.copy_checkpoint(f"{folder}/model.ckpt-20", f"{folder}/{store.BEST}")
+    store.copy_checkpoint(f"{folder}/model.ckpt-20", f"{folder}/{run_folder.BEST}")
     store.remove_old_checkpoints(RunFolder(folder), 0)
     assert checkpoints_in(folder) == [0, 1, 3, 20]
     store.remove_old_checkpoints(RunFolder(folder), 2)
@@ -163,8 +162,8 @@ def test_checkpoints_are_saved_copied_listed_and_removed(tmp_path, scheme, name)
     assert newest_usable(RunFolder(folder)) == f"{folder}/model.ckpt-20"
     change(place / f"model.ckpt-20{DATA_SUFFIX}", flip)
     assert newest_usable(RunFolder(folder)) == f"{folder}/model.ckpt-3"
-    assert_same(read_all(f"{folder}/{store.BEST}"), tensors_of(20))
-    assert names_in(place) == files_of("model.ckpt-20.damaged", "model.ckpt-3", store.BEST)
+    assert_same(read_all(f"{folder}/{run_folder.BEST}"), tensors_of(20))
+    assert names_in(place) == files_of("model.ckpt-20.damaged", "model.ckpt-3", run_folder.BEST)
 
 
 @pytest.mark.parametrize("edit", [cut, flip, empty, None])

@@ -9,8 +9,8 @@ import pytest
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.checkpoints.tokenizer_json import tokenizer_json
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.checkpoints.huggingface import tokenizer_json
+from albert_tf.model.tokenization import FullTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", "河", "σ", "##ς", "a"]
 TEXTS = [

@@ -17,7 +17,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli.convert_checkpoint import Settings, convert
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,

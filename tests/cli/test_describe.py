@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli.describe import Settings, run
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
 
 # Tables 1, 3 and 4 of the paper: model, what is shared, embedding size, million parameters. It has

@@ -22,10 +22,10 @@ from tests.conftest import ROOT
 PROGRAMS = {
     "create_pretraining_data": "data",
     "run_pretraining": "pretraining",
-    "run_classifier": "classification",
-    "run_race": "race",
-    "run_squad": "squad",
-    "run_token_classification": "token_classification",
+    "run_classifier": "finetuning.classification",
+    "run_race": "finetuning.race",
+    "run_squad": "finetuning.squad",
+    "run_token_classification": "finetuning.token_classification",
     "run_predict": "inference",
 }
 GOOGLES = json.loads((ROOT / "tests" / "golden" / "flags.json").read_text())

@@ -10,8 +10,7 @@ import pytest
 
 from albert_tf.cli import inspect_records
 from albert_tf.cli.flags import parse
-from albert_tf.data.records import write_metadata
-from albert_tf.data.tfrecord import encode_examples, frame_records
+from albert_tf.data.records import encode_examples, frame_records, write_metadata
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "play", "##ing", "boat", "画", "蛇", "##蛇"]
 

@@ -24,7 +24,7 @@ import sys
 
 from absl import logging
 
-from albert_tf.cli import program
+from albert_tf.cli import programs
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training.interruption import InterruptedRunError
 
@@ -46,7 +46,7 @@ def run(settings):
 
 
 if __name__ == "__main__":
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)
     print("after help")
 '''
 

@@ -14,7 +14,7 @@ import pytest
 
 from albert_tf.cli import train_vocabulary
 from albert_tf.cli.train_vocabulary import Settings
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT
 
 CHINESE = """\

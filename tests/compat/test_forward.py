@@ -11,7 +11,7 @@ from albert import export_checkpoints, export_to_tfhub
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.loading import read_weights
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import program, programs
+from albert_tf.cli import programs
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 from tests.conftest import ROOT
 
@@ -37,7 +37,7 @@ POOLER = "bert/pooler/dense/kernel"
 )
 def test_a_stub_inserts_its_flags_before_those_of_the_command_line(monkeypatch, stub, name, flags):
     started = []
-    monkeypatch.setattr(program, "start", lambda settings, *_: started.append(settings))
+    monkeypatch.setattr(programs, "start", lambda settings, *_: started.append(settings))
     monkeypatch.setattr(sys, "argv", [stub, "--seed=7"])
     runpy.run_path(str(ROOT / "compat" / stub), run_name="__main__")
     assert started == [programs.PROGRAMS[name].load().Settings]

@@ -19,8 +19,8 @@ from albert_tf.data.beam import (
     _write_group,
     create_pretraining_data,
 )
+from albert_tf.data.corpus import find_sources
 from albert_tf.data.records import Outputs
-from albert_tf.data.sources import find_sources
 from tests.data.conftest import all_records, contents, write
 
 needs_beam = pytest.mark.skipif(

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords, load_segmenter
 from albert_tf.data.encoding import load_word_marker
 from albert_tf.data.instances import tokenize_documents
-from albert_tf.data.masking import word_start_table
+from albert_tf.data.masking import AlbertZhWords, ChineseWords, load_segmenter, word_start_table
 from albert_tf.data.settings import EncodingSettings
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer
 from tests.data.conftest import write
 
 EXAMPLES = "中华人民共和国 画蛇添足 研究生命起源的研究生"

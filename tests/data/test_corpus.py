@@ -9,8 +9,7 @@ import re
 import pytest
 
 from albert_tf.data import corpus
-from albert_tf.data.corpus import plan_jobs, read_chunks, read_job
-from albert_tf.data.sources import Source, find_sources
+from albert_tf.data.corpus import Source, find_sources, plan_jobs, read_chunks, read_job
 from tests.data.conftest import write
 
 

@@ -13,12 +13,17 @@ from pathlib import Path
 import pytest
 
 from albert_tf import data
-from albert_tf.data import corpus, report, shuffling
+from albert_tf.data import corpus, create, encoding
 from albert_tf.data.create import create_pretraining_data
-from albert_tf.data.records import FEATURES, count_records, read_metadata, read_records
+from albert_tf.data.records import (
+    FEATURES,
+    count_records,
+    decode_example,
+    read_metadata,
+    read_records,
+)
 from albert_tf.data.settings import MEGABYTE, EncodingSettings
-from albert_tf.data.tfrecord import decode_example
-from albert_tf.sentence_objectives import OBJECTIVES
+from albert_tf.model.objectives import OBJECTIVES
 from tests.data.conftest import SETTINGS, all_records, contents, write
 
 
@@ -147,7 +152,7 @@ def test_compressed_records_are_the_same(tmp_path, make):
 
 def test_a_small_shuffle_buffer_loses_nothing(tmp_path, make, monkeypatch):
     make("large/train@2")
-    monkeypatch.setattr(shuffling, "SPILL_BYTES", 10_000)
+    monkeypatch.setattr(encoding, "SPILL_BYTES", 10_000)
     make("small/train@2", shuffle_megabytes=20_000 / MEGABYTE)
     large, small = all_records(tmp_path / "large"), all_records(tmp_path / "small")
     assert large != small
@@ -248,12 +253,12 @@ GOOD = {
 
 def problems(changes, **settings):
     counts = collections.Counter(GOOD | changes)
-    return report.find_problems(counts, dataclasses.replace(REPORTED, **settings), "vocab.txt")
+    return create.find_problems(counts, dataclasses.replace(REPORTED, **settings), "vocab.txt")
 
 
 def test_the_report_has_shares_and_means(caplog):
     with caplog.at_level("INFO", logger="absl"):
-        report.log_counts({"counts": GOOD, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
+        create.log_counts({"counts": GOOD, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
     assert [re.findall(r"[\d.]+", message) for message in caplog.messages] == [
         ["40", "2000", "50000", "1000", "95.0", "14.74", "54.00", "1"],
         ["50.0", "25.0", "0.15", "0.10"],
@@ -276,7 +281,7 @@ def test_the_report_has_shares_and_means(caplog):
     ],
 )
 def test_a_problem_is_reported_with_the_flag_that_helps(changes, problem, flag, caplog):
-    report.log_counts({"counts": GOOD | changes, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
+    create.log_counts({"counts": GOOD | changes, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
     assert bool(caplog.messages) == bool(problem)
     assert caplog.messages == problems(changes)
     for message in caplog.messages[:1]:

@@ -20,7 +20,7 @@ from albert_tf.data.instances import (
 )
 from albert_tf.data.masking import word_start_table
 from albert_tf.data.settings import DOC_SENTENCES, FULL_SENTENCES, InstanceSettings
-from albert_tf.sentence_objectives import OBJECTIVES
+from albert_tf.model.objectives import OBJECTIVES
 
 CLS, SEP, MASK = 2, 3, 4
 

@@ -13,14 +13,12 @@ from albert_tf.data.records import (
     METADATA_SUFFIX,
     Outputs,
     count_records,
-    read_metadata,
-    read_records,
-    write_metadata,
-)
-from albert_tf.data.tfrecord import (
     decode_example,
     encode_examples,
     frame_records,
+    read_metadata,
+    read_records,
+    write_metadata,
 )
 from tests.data.conftest import write
 

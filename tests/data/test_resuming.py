@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf import data
-from albert_tf.data import create, work_directory
+from albert_tf.data import create
 from albert_tf.data.settings import MEGABYTE
 from tests.conftest import ROOT, TOY_TEXT
 from tests.data.conftest import contents, write
@@ -189,7 +189,7 @@ def test_file_systems_without_locks_are_not_locked(tmp_path, make, monkeypatch, 
     def fail(*_, **__):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(work_directory.filelock.FileLock, "acquire", fail)
+    monkeypatch.setattr(create.filelock.FileLock, "acquire", fail)
     assert make()["counts"]["instances"]
     assert "cannot lock out other processes (No locks available)" in caplog.text
 

@@ -8,24 +8,24 @@ import os
 import numpy as np
 import pytest
 
-from albert_tf.data import shuffling
+from albert_tf.data import encoding
 
 RECORDS = [b"%d" % number * (number % 5) + b"-" for number in range(200)]
 
 
 def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
-    target = shuffling.Spill(str(tmp_path / name), num_outputs)
+    target = encoding.Spill(str(tmp_path / name), num_outputs)
     rng = np.random.default_rng(seed)
     for first in range(0, len(records), 7):
         some = records[first : first + 7]
-        target.add(some, shuffling.draw_slots(len(some), first, num_outputs, rng))
+        target.add(some, encoding.draw_slots(len(some), first, num_outputs, rng))
     target.flush()
     return target
 
 
 def read_back(blocks, num_outputs, groups=1, seed=7):
     return [
-        list(shuffling.shuffled(blocks, output, num_outputs, groups, seed))
+        list(encoding.shuffled(blocks, output, num_outputs, groups, seed))
         for output in range(num_outputs)
     ]
 
@@ -43,7 +43,7 @@ def test_a_chunk_has_one_file_for_all_outputs(tmp_path):
 def test_every_record_comes_back_once_and_outputs_are_balanced(
     tmp_path, monkeypatch, num_outputs, groups, num_slots
 ):
-    monkeypatch.setattr(shuffling, "NUM_SLOTS", num_slots)
+    monkeypatch.setattr(encoding, "NUM_SLOTS", num_slots)
     outputs = read_back(spill(tmp_path, RECORDS, num_outputs).blocks, num_outputs, groups)
     assert sorted(record for output in outputs for record in output) == sorted(RECORDS)
     sizes = [len(output) for output in outputs]
@@ -51,7 +51,7 @@ def test_every_record_comes_back_once_and_outputs_are_balanced(
 
 
 def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "SPILL_BYTES", 100)
+    monkeypatch.setattr(encoding, "SPILL_BYTES", 100)
     spilled = spill(tmp_path, RECORDS, 3)
     assert len(spilled.blocks) > 3
     assert sorted(map(os.path.basename, spilled.blocks)) == sorted(os.listdir(tmp_path))
@@ -75,7 +75,7 @@ def test_several_chunks_are_shuffled_together_in_an_order_of_the_seed(tmp_path):
 
 
 def test_all_orders_are_equally_likely(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "NUM_SLOTS", 3)
+    monkeypatch.setattr(encoding, "NUM_SLOTS", 3)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # makes writing slow
     records, times = [b"a", b"b", b"c"], 600
     orders = collections.Counter()

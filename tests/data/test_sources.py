@@ -12,8 +12,8 @@ import pytest
 from backports import zstd
 from pyarrow import parquet
 
-from albert_tf.data import corpus, sources
-from albert_tf.data.sources import Source, find_sources, open_source
+from albert_tf.data import corpus
+from albert_tf.data.corpus import Source, find_sources, open_source
 from tests.data.conftest import write
 
 TEXT = "".join(f"line {number} 字\n" for number in range(300)).encode()
@@ -99,7 +99,7 @@ def test_a_damaged_file_is_named(tmp_path, content, kind):
 
 
 def test_the_error_names_the_extra_that_reads_zstandard(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "zstd", None)
+    monkeypatch.setattr(corpus, "zstd", None)
     with pytest.raises(ValueError, match=r"text: .*albert-tf2\[zstd\]"):
         read_all(write(tmp_path / "text", zstd.compress(TEXT)))
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from albert_tf.data import corpus
+from albert_tf.data.encoding import sentences_of, split_paragraph
 from albert_tf.data.settings import TextSettings
-from albert_tf.data.text_formats import sentences_of, split_paragraph
 from tests.data.conftest import write
 
 ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">

@@ -12,9 +12,8 @@ import my_task
 import pytest
 
 import albert_tf
-from albert_tf import tasks
 from albert_tf.cli.flags import parse
-from albert_tf.finetuning.program import run_task
+from albert_tf.finetuning import registry, run_task
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ci
@@ -72,7 +71,7 @@ def test_a_model_is_evaluated_by_the_file_that_trained_it_alone(
     run, trained, tmp_path, threshold, monkeypatch
 ):
     """The threshold of the answers is in the file, and so may be the loss."""
-    monkeypatch.setattr(tasks, "_rows", dict(tasks._rows))
+    monkeypatch.setattr(registry, "_rows", dict(registry._rows))
     out, file = shutil.copytree(trained, tmp_path / "out"), tmp_path / "copied_task.py"
     shutil.rmtree(out / "export")
     text = FILE.read_text(encoding="utf-8")
@@ -108,7 +107,7 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
 
 
 def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):
-    monkeypatch.setattr(tasks, "_rows", {spec.name: spec for spec in tasks._BUILT_IN})
+    monkeypatch.setattr(registry, "_rows", {spec.name: spec for spec in registry._BUILT_IN})
     problem = ": task='multi_label': expected one of .*--task_module"
     with pytest.raises(ValueError, match=problem):
         predict(f"--model_dir={trained}", "--text=It rains.")

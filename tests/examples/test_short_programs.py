@@ -14,10 +14,10 @@ import serving_client
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.serving.signatures import TEXTS as TEXT_INPUTS
+from albert_tf.checkpoints.signatures import TEXTS as TEXT_INPUTS
+from tests.checkpoints.serving_rest import served
 from tests.conftest import ROOT
 from tests.inference.conftest import TEXTS, write_folder
-from tests.serving.serving_rest import served
 
 PAIRS = [("The river", "The sea"), ("A boat", "The boat"), ("nobody", "the landing")]
 

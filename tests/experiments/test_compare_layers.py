@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from compare_layers import MEASURES, Settings, sum_over_tokens
 
-from albert_tf.config import AlbertConfig
-from albert_tf.modeling import AlbertEncoder
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertEncoder
 from tests.conftest import TINY_SHAPE
+from tests.model.test_sharing import random_weights, save
 from tests.numpy_albert import NumpyAlbert
-from tests.test_sharing import random_weights, save
 
 TEXTS = ["The sea", "Old people say that the river", "A small boat", "They measured it once"]
 TINY = AlbertConfig(**TINY_SHAPE)

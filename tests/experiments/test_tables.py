@@ -12,8 +12,8 @@ import report
 import run as runner
 
 from albert_tf import data, files
-from albert_tf.config import AlbertConfig
-from albert_tf.pretraining.settings import Settings as TrainingSettings
+from albert_tf.model.config import AlbertConfig
+from albert_tf.pretraining import Settings as TrainingSettings
 from tests.conftest import ROOT
 
 TABLES = sorted(path.stem for path in (ROOT / "experiments" / "tables").glob("*.json"))

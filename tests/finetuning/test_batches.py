@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.finetuning import batching, prediction, splits
-from albert_tf.finetuning.batching import Padding, TrainingOrder
-from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning import batching, task
+from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.training import devices
 
 NUM_EXAMPLES = 23
 PADDING = Padding(max_seq_length=20, multiple=4)
@@ -111,8 +111,8 @@ def test_evaluation_sees_every_example_once_longest_first(features):
 def test_a_training_dataset_starts_at_any_step_and_has_the_rows_of_its_process(features):
     order = TrainingOrder(5, seed=3, batches_to_sort=3)
     through = [batch["label_ids"] for batch in training_batches(features, order, 9)]
-    dataset = prediction.training_dataset(features, order, PADDING, 4, slice(2, 5))
-    assert dataset.options().autotune.enabled is False  # see `datasets.prefetch`
+    dataset = batching.training_dataset(features, order, PADDING, 4, slice(2, 5))
+    assert dataset.options().autotune.enabled is False  # see `task.prefetch`
     for batch, whole in zip(dataset, through[4:], strict=False):
         np.testing.assert_array_equal(batch["label_ids"], whole[2:5])
 
@@ -160,7 +160,7 @@ def make_settings(**values):
 def test_epochs_are_full_batches_and_replace_steps():
     def steps(**epochs):
         settings = make_settings(train_step=30, warmup_step=4, train_batch_size=5, **epochs)
-        return splits.training_steps(settings, 23)
+        return task.training_steps(settings, 23)
 
     assert steps() == (30, 4)
     assert steps(num_train_epochs=2.5, warmup_proportion=0.3) == (11, 3)
@@ -169,14 +169,14 @@ def test_epochs_are_full_batches_and_replace_steps():
 
 
 def test_the_example_order_is_ours_or_googles():
-    assert splits.training_order(make_settings(seed=7)) == TrainingOrder(32, 7, None, 8)
-    theirs = splits.training_order(make_settings(seed=7, official_order=True))
+    assert task.training_order(make_settings(seed=7)) == TrainingOrder(32, 7, None, 8)
+    theirs = task.training_order(make_settings(seed=7, official_order=True))
     assert theirs == TrainingOrder(32, 7, 100, 1)
 
 
 def test_batches_have_few_lengths_and_little_padding(monkeypatch):
     def multiple(**values):
-        return splits.padding_multiple(make_settings(**values), tf.distribute.get_strategy())
+        return task.padding_multiple(make_settings(**values), tf.distribute.get_strategy())
 
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     limits = (1, 5, 128, 129, 256, 384, 512)
@@ -184,5 +184,5 @@ def test_batches_have_few_lengths_and_little_padding(monkeypatch):
     assert multiple(max_seq_length=512, pad_to_multiple=1) == 1
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     assert multiple(max_seq_length=128) == 8
-    monkeypatch.setattr(splits.devices, "is_tpu", lambda strategy: True)
+    monkeypatch.setattr(devices, "is_tpu", lambda strategy: True)
     assert multiple(max_seq_length=128, pad_to_multiple=4) == 128

@@ -9,13 +9,12 @@ import tf_keras
 
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.config import AlbertConfig
 from albert_tf.finetuning import run as engine
-from albert_tf.finetuning.prediction import BatchRunner
-from albert_tf.finetuning.sequences import TokenSequences
+from albert_tf.finetuning.batching import BatchRunner, TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.model.config import AlbertConfig
 from albert_tf.training.hooks import Hook
 from tests.conftest import TINY_SHAPE
 from tests.script_runner import interrupted, tensors

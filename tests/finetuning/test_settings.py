@@ -9,7 +9,7 @@ from albert_tf import classification, pretraining, race, squad, token_classifica
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.program import run_task
+from albert_tf.finetuning import run_task
 from albert_tf.finetuning.settings import FineTuningSettings
 
 MRPC = {"task_name": "mrpc"}

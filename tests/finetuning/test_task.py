@@ -7,11 +7,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import classification
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.splits import Split
-from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.task import FineTuningTask, Split
 
 
 class Distances(FineTuningTask):

@@ -22,7 +22,7 @@ from albert_tf import (
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
 from tests.conftest import TINY_SHAPE
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.checkpoints import huggingface
-from albert_tf.config import AlbertConfig
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
 from tests.inference.conftest import SIZE, write_folder
 

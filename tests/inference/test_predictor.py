@@ -14,8 +14,8 @@ import tf_keras
 import albert_tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.inference.embeddings import similarities
-from albert_tf.serving import openvino_engine
+from albert_tf.inference import predictor
+from albert_tf.inference.fill_mask import similarities
 from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS
 
 CONTEXTS = [
@@ -236,8 +236,8 @@ def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir):
 
 @pytest.mark.ci
 def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, caplog):
-    monkeypatch.setattr(openvino_engine, "is_installed", lambda: True)
-    monkeypatch.setattr(openvino_engine, "_compile", lambda *_: 1 / 0)  # as unsupported operations
+    monkeypatch.setattr(predictor, "is_installed", lambda: True)
+    monkeypatch.setattr(predictor, "_compile", lambda *_: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(pretrained_dir))

@@ -9,18 +9,17 @@ import types
 
 import pytest
 
-from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.texts import parse_pair, parse_text
-from albert_tf.inference import reading
-from albert_tf.race.reading import parse_choice
-from albert_tf.squad.reading import parse_question
-from albert_tf.token_classification.reading import parse_words
+from albert_tf.finetuning.race.task import parse_choice
+from albert_tf.finetuning.rows import BadRowError, parse_pair, parse_text
+from albert_tf.finetuning.squad.reading import parse_question
+from albert_tf.finetuning.token_classification.tags import parse_words
+from albert_tf.inference import program
 
 CHOICE = {"passage": "p", "question": "q", "options": ["a", "b"]}
 
 
 def read(path, form, parse=parse_pair):
-    return [row for block in reading.read_blocks(str(path), form, parse) for row in block]
+    return [row for block in program.read_blocks(str(path), form, parse) for row in block]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_text_that_is_not_read_causes_a_warning(tmp_path, header, parse, is_said
 def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
     (tmp_path / "long.txt").write_text("\n".join(texts))
-    blocks = list(reading.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
+    blocks = list(program.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
     assert [text for block in blocks for _, text in block] == texts
     assert [len(block) for block in blocks] == [1024, 978]
 
@@ -87,8 +86,8 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
 def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:
-        monkeypatch.setattr(reading.sys, "stdin", types.SimpleNamespace(buffer=stream))
-        blocks = reading.read_blocks("-", "txt", parse_text)
+        monkeypatch.setattr(program.sys, "stdin", types.SimpleNamespace(buffer=stream))
+        blocks = program.read_blocks("-", "txt", parse_text)
         os.write(send, b"a\nb\nhalf ")
         assert next(blocks) == [(1, "a"), (2, "b")]
         os.write(send, b"a line\nlast")
@@ -99,8 +98,8 @@ def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
 
 def test_rows_of_a_pipe_before_a_bad_one_are_answered(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
-    monkeypatch.setattr(reading.sys, "stdin", stream)
-    blocks = reading.read_blocks("-", "txt", parse_text)
+    monkeypatch.setattr(program.sys, "stdin", stream)
+    blocks = program.read_blocks("-", "txt", parse_text)
     assert next(blocks) == [(1, "a")]
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         next(blocks)

@@ -8,9 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
-from albert_tf import tasks
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.finetuning import registry
+from albert_tf.inference.pretrained import ModelFolder
 from tests.inference.conftest import KINDS, make_model
 
 TEXTS = ["the river is wide.", "a boat waits."]
@@ -29,7 +29,7 @@ def test_a_saved_model_is_opened_as_it_was(kind, saved, toy_tokenizer):
     model, labels, folder = make_model(kind, toy_tokenizer), KINDS[kind][2], saved(kind)
     is_pretraining = isinstance(model, albert_tf.AlbertForPretraining)
     task = "fill_mask" if is_pretraining else "classification"
-    task = kind if kind in tasks.names() else task
+    task = kind if kind in registry.names() else task
     if not is_pretraining:
         assert ModelFolder(folder).find_task() == task
     found, tokenizer = albert_tf.from_pretrained(folder, task if is_pretraining else None)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from albert_tf import inference
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.pretrained import ModelFolder
 from tests.inference.conftest import TEXTS
 
 gr = pytest.importorskip("gradio", reason="needs the extra web")

@@ -14,10 +14,9 @@ import pytest
 from albert_tf import data, pretraining
 from albert_tf.data.masking import num_to_predict
 from albert_tf.data.settings import MaskingSettings
-from albert_tf.pretraining import dynamic_masking, input_pipeline
-from albert_tf.pretraining.dynamic_masking import DynamicMasking
-from albert_tf.pretraining.program import find_records
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining.input_pipeline import DynamicMasking
+from albert_tf.pretraining.task import PretrainingTask, find_records
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 
 SEQ_LENGTH = 20
@@ -178,8 +177,8 @@ def test_records_with_another_id_of_the_mask_are_refused(settings, path, tmp_pat
 
 def test_records_with_masks_are_evaluated_as_they_are(settings, tmp_path, toy_spm_model, task):
     path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15, max_predictions_per_seq=5)
-    assert dynamic_masking.for_records([path], MaskingSettings(), seed=3) is None
+    assert input_pipeline.for_records([path], MaskingSettings(), seed=3) is None
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
-        dynamic_masking.for_records([path, settings.input_file], MaskingSettings(), seed=3)
+        input_pipeline.for_records([path, settings.input_file], MaskingSettings(), seed=3)
     held_out = dataclasses.replace(settings, eval_input_file=path)
     assert find_records(held_out, task, "eval_input_file").masking is None

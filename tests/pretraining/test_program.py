@@ -13,14 +13,12 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.pretraining.schedule import choose_learning_rate
-from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.pretraining.task import PretrainingTask, choose_learning_rate
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
+from tests.model.test_modeling import GOLDEN, read_golden
 from tests.pretraining.conftest import write_batch, write_metadata
 from tests.script_runner import tensors
-from tests.test_modeling import GOLDEN, read_golden
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.data.tfrecord import frame_records
-from albert_tf.pretraining import input_pipeline, record_files
-from albert_tf.pretraining.record_files import Feature, find_record_files
+from albert_tf.data.records import frame_records
+from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining.input_pipeline import Feature, find_record_files
 from tests.pretraining.conftest import example, write_metadata, write_numbers, write_records
 
 FEATURES = {"number": Feature((1,), tf.int64)}
@@ -121,7 +121,7 @@ GOOD = {"ids": [5, 96, 0, 0, 0, 0, 0], "mask": [1, 1, 0, 0, 0, 0, 0], "weights":
 
 
 def test_integers_are_parsed_as_int32_and_floats_as_they_are():
-    batch = record_files.parse(tf.constant([example(**GOOD)] * 2), LIMITED)
+    batch = input_pipeline.parse(tf.constant([example(**GOOD)] * 2), LIMITED)
     assert [batch[name].dtype for name in GOOD] == [tf.int32, tf.int32, tf.float32]
     assert {name: values[1].numpy().tolist() for name, values in batch.items()} == GOOD
 
@@ -177,22 +177,22 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, content, features, said
 
 def test_records_in_a_store_that_tensorflow_cannot_read_are_refused(monkeypatch):
     monkeypatch.setattr(files, "expand_patterns", lambda patterns, what: [patterns])
-    assert record_files.list_paths("gs://bucket/a", "input_file") == ["gs://bucket/a"]
+    assert input_pipeline.list_paths("gs://bucket/a", "input_file") == ["gs://bucket/a"]
     with pytest.raises(ValueError, match=r"--input_file: s3://bucket/a: .*Copy these"):
-        record_files.list_paths("s3://bucket/a", "input_file")
+        input_pipeline.list_paths("s3://bucket/a", "input_file")
 
 
 def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     paths = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
     found = find_record_files([write_numbers(path, range(4)) for path in paths], FEATURES)
-    assert record_files.find_vocabulary(found) == RunRecord()
+    assert input_pipeline.find_vocabulary(found) == RunRecord()
     write_metadata(paths[0], 4)
-    record = record_files.find_vocabulary(found)
+    record = input_pipeline.find_vocabulary(found)
     assert record.settings == {"do_lower_case": False}
     assert record.files["vocabulary"].digest == "97 entries, sha256 aaaaaaaaaaaaaaaa"
     write_metadata(paths[1], 4, checksum="b" * 64)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
-        record_files.find_vocabulary(found)
+        input_pipeline.find_vocabulary(found)
 
 
 @pytest.mark.parametrize("place", ["x.model", "model/30k.model"])
@@ -204,19 +204,19 @@ def test_the_vocabulary_is_copied_to_the_run_from_beside_the_records_or_the_init
     for folder in (tmp_path / "model", run):
         folder.mkdir()
     vocabulary.write_bytes(b"pieces")
-    record_files.keep_vocabulary(found, str(run), str(tmp_path / "model"))  # no metadata
+    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))  # no metadata
     write_metadata(path, 4, checksum=hashlib.sha256(b"pieces").hexdigest())
     vocabulary.write_bytes(b"others")
-    record_files.keep_vocabulary(found, str(run), str(tmp_path / "model"))
+    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))
     assert not list(run.iterdir())
     vocabulary.write_bytes(b"pieces")
-    record_files.keep_vocabulary(found, str(run), str(tmp_path / "model"))
+    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))
     assert (run / "spiece.model").read_bytes() == b"pieces"
 
 
 def test_the_checksum_of_records_is_that_of_their_content(tmp_path):
     def checksum(path):
-        return record_files.checksum_of(find_record_files([str(path)], FEATURES))
+        return input_pipeline.checksum_of(find_record_files([str(path)], FEATURES))
 
     one, moved = tmp_path / "a", tmp_path / "moved" / "a"
     moved.parent.mkdir()

@@ -20,11 +20,11 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import optimization
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.config import AlbertConfig
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.model import optimization
+from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices, precision
+from albert_tf.training import devices
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests import conftest
@@ -65,7 +65,7 @@ def make_step(
 ):
     """Returns a training step of a tiny model, for pre-training unless a task is given."""
     strategy = strategy or tf.distribute.get_strategy()
-    precision.apply(precision_name)
+    devices.apply_precision(precision_name)
     tf_keras.utils.set_random_seed(3)
     task = task or pretraining_task()
     with strategy.scope():
@@ -74,7 +74,7 @@ def make_step(
         schedule = optimization.WarmUpPolynomialDecay(rate, 2 * STEPS, 4)
         made = optimization.create_optimizer(optimizer, schedule)
         made.slot_variables(list(model.trainable_variables))
-    loss_scale = precision.LossScale() if precision_name == "float16" else None
+    loss_scale = devices.LossScale() if precision_name == "float16" else None
     return TrainStep(model, task, made, StepOptions(**options), strategy, loss_scale=loss_scale)
 
 

@@ -7,14 +7,13 @@ import types
 
 import tensorflow as tf
 
-from albert_tf import optimization
-from albert_tf.optimization import WarmUpPolynomialDecay
-from albert_tf.training.hooks import LogMetrics, SaveCheckpoints
+from albert_tf.model import optimization
+from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.training.hooks import LogMetrics, SaveCheckpoints, Tracker
 from albert_tf.training.loop import Trainer
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
 from albert_tf.training.task import Task
-from albert_tf.training.tracking import Tracker
 
 METRIC = "eval_accuracy"
 

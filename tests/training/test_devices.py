@@ -12,9 +12,9 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training import cluster, devices, precision
+from albert_tf.training import devices
+from albert_tf.training.devices import LossScale
 from albert_tf.training.interruption import InterruptedRunError
-from albert_tf.training.precision import LossScale
 from albert_tf.training.settings import DeviceSettings
 
 
@@ -164,8 +164,8 @@ def test_micro_batches_must_divide_the_rows_of_each_device():
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_the_precision_is_that_of_the_block_also_if_it_fails(name):
     with contextlib.suppress(KeyError), devices.open_devices(DeviceSettings(precision=name)) as it:
-        assert (it.precision, it.is_chief, precision.current()) == (name, True, name)
-        difference = precision.difference(name)
+        assert (it.precision, it.is_chief, devices.current_precision()) == (name, True, name)
+        difference = devices.precision_difference(name)
         assert ("--precision=float32 gives Google's numbers" in difference) == (name != "float32")
         layer = tf_keras.layers.Dense(3)
         assert layer(tf.ones((2, 5))).dtype == tf.as_dtype(name)
@@ -195,7 +195,7 @@ def test_a_lost_worker_interrupts_the_run(before):
     message = before + "Collective ops is aborted by: Socket closed\nmore"
     with (
         pytest.raises(InterruptedRunError, match=r"lost \(Collective ops is aborted by: Socket cl"),
-        cluster.losses_interrupt(),
+        devices.losses_interrupt(),
     ):
         raise tf.errors.UnavailableError(None, None, message)
 
@@ -228,8 +228,8 @@ def test_auto_is_what_the_hardware_supports(monkeypatch, tpus, capabilities, fla
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: tpus)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
     monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
-    monkeypatch.setattr(precision, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
-    assert precision.resolve("auto")[0] == expected
+    monkeypatch.setattr(devices, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
+    assert devices.resolve_precision("auto")[0] == expected
 
 
 def one_step(scale, weight, factor):

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import containers, evaluations, loading, store
-from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.training import precision
+from albert_tf.checkpoints import containers, loading, run_folder, store
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.training import devices
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
     Evaluator,
@@ -97,11 +96,11 @@ def test_other_data_or_another_precision_repeat_the_evaluation(tmp_path):
     save(tmp_path, 0, 0.25)
     (first,) = make_evaluator(tmp_path).evaluate_all()
     (other,) = make_evaluator(tmp_path, "middle only").evaluate_all()
-    precision.apply("bfloat16")
+    devices.apply_precision("bfloat16")
     (half,) = make_evaluator(tmp_path).evaluate_all()
-    precision.apply("float32")
-    assert evaluations.heading([first]) == ""
-    assert evaluations.heading([half]) == (
+    devices.apply_precision("float32")
+    assert run_folder.heading([first]) == ""
+    assert run_folder.heading([half]) == (
         "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"
     )
     assert RunFolder(str(tmp_path)).evaluations() == [first, other, half]
@@ -133,7 +132,7 @@ def test_resuming_keeps_evaluations_and_adds_missing_ones_but_a_new_run_does_not
     assert best_step(tmp_path) == 0
 
 
-@pytest.mark.parametrize("name", ["model.ckpt-10", store.BEST])
+@pytest.mark.parametrize("name", ["model.ckpt-10", run_folder.BEST])
 def test_a_checkpoint_that_another_run_wrote_is_refused(tmp_path, name):
     evaluator = make_evaluator(tmp_path)
     for step, value in ((0, 0.25), (10, 0.5)):
@@ -182,7 +181,7 @@ def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, copied, is_reco
 def test_a_missing_best_checkpoint_is_ignored(tmp_path, caplog, lost):
     values = ((0, 0.25), (10, 0.75), (20, 0.5), (30, 0.375))
     keep_last(tmp_path, make_evaluator(tmp_path), *values)
-    content = (tmp_path / f"model.ckpt-best{store.DATA_SUFFIX}").read_bytes()
+    content = (tmp_path / f"model.ckpt-best{run_folder.DATA_SUFFIX}").read_bytes()
     for path in tmp_path.glob(f"model.ckpt-best.{lost}"):
         path.unlink()
     again = make_evaluator(tmp_path)
@@ -192,12 +191,12 @@ def test_a_missing_best_checkpoint_is_ignored(tmp_path, caplog, lost):
     assert caplog.text.count("best checkpoint, step 10 with eval_accuracy 0.75, is missing") == 1
     assert steps_of(RunFolder(str(tmp_path)).evaluations()) == [0, 10, 20, 30]
     if lost == "index":
-        damaged = tmp_path / f"model.ckpt-best.damaged{store.DATA_SUFFIX}"
+        damaged = tmp_path / f"model.ckpt-best.damaged{run_folder.DATA_SUFFIX}"
         assert damaged.read_bytes() == content
 
 
 def damage(folder, name):
-    path = folder / f"{name}{store.DATA_SUFFIX}"
+    path = folder / f"{name}{run_folder.DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
     content[0] ^= 1
     path.write_bytes(content)
@@ -255,11 +254,11 @@ def test_the_best_of_equal_evaluations_has_the_lowest_loss_or_is_the_first(
     losses, official_order, step
 ):
     found = evaluations_of(0.25, 0.5, 0.5, 0.375, losses=losses)
-    assert evaluations.best_of(found, METRIC, official_order).step == step
+    assert run_folder.best_of(found, METRIC, official_order).step == step
 
 
 def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
-    assert evaluations.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+    assert run_folder.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
     save(tmp_path, 0, np.nan)
     evaluator = make_evaluator(tmp_path)
     evaluator.evaluate_all()
@@ -302,7 +301,7 @@ def test_evaluations_without_the_selection_metric_are_refused_before_evaluating(
 
 def test_digests_depend_on_every_part():
     parts = (("a", 12, True), ("b", 12, True), ("a", 12, False))
-    assert len({evaluations.digest(*p) for p in (*parts, *parts)}) == 3
+    assert len({run_folder.digest_of_data(*p) for p in (*parts, *parts)}) == 3
 
 
 @pytest.mark.parametrize(

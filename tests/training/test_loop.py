@@ -15,17 +15,16 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import optimization
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.names import DATA_SUFFIX, variable_name
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.training import datasets
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
+from albert_tf.model import optimization
 from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.hooks import Hook, every
+from albert_tf.training.hooks import Hook, every, most_telling
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
-from albert_tf.training.messages import most_telling
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
+from albert_tf.training.task import prefetch
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
@@ -278,7 +277,7 @@ def test_batches_are_prepared_in_advance_in_their_order_and_without_autotuning()
             made.put(number)
             yield number
 
-    dataset = datasets.prefetch(
+    dataset = prefetch(
         tf.data.Dataset.from_generator(make, output_signature=tf.TensorSpec((), tf.int32))
     )
     assert dataset.options().autotune.enabled is False

@@ -17,15 +17,14 @@ from albert_tf import classification, pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.config import AlbertConfig
-from albert_tf.optimization import LambAlbertZh
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.optimization import LambAlbertZh
 from albert_tf.training import settings as training_settings
 from albert_tf.training.devices import Devices
-from albert_tf.training.hooks import Hook
+from albert_tf.training.hooks import Hook, Tracker
 from albert_tf.training.run import Run
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions
-from albert_tf.training.tracking import Tracker
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training.one_weight import METRIC, OneWeightTask
 

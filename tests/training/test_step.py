@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints.names import variable_name
-from albert_tf.optimization import Lamb
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.model.optimization import Lamb
 from albert_tf.training.step import (
     Gradients,
     TrainStep,

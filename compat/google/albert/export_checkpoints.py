@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from albert_tf import files
-from albert_tf.cli import program
+from albert_tf.cli import programs
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ def run(settings: ExportSettings) -> str:
     import numpy as np
 
     from albert_tf import AlbertConfig, AlbertForPretraining
-    from albert_tf.checkpoints import loading, names, store
+    from albert_tf.checkpoints import families, loading, store
 
     model = AlbertForPretraining(AlbertConfig.from_json_file(settings.config_file))
     report = loading.load_checkpoint(model, settings.checkpoint)
     files.ensure_directory(os.path.dirname(os.path.abspath(settings.export_path)), "--export_path")
     tensors = {
-        names.variable_name(variable): variable
+        families.variable_name(variable): variable
         for variable in model.variables
-        if names.variable_name(variable) in report.loaded
+        if families.variable_name(variable) in report.loaded
     }
-    step = {names.GLOBAL_STEP: np.int64(0)}  # the dtype that Google's programs restore
+    step = {families.GLOBAL_STEP: np.int64(0)}  # the dtype that Google's programs restore
     store.save_checkpoint(settings.export_path, tensors | step)
     return _describe(settings, report)
 
@@ -75,4 +75,4 @@ def _describe(settings: ExportSettings, report: LoadReport) -> str:
 
 
 if __name__ == "__main__":
-    program.start(ExportSettings, run, __doc__)
+    programs.start(ExportSettings, run, __doc__)

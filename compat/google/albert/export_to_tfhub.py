@@ -3,7 +3,8 @@ r"""Writes a TF-Hub module, like Google's program of this name.
     python -m albert.export_to_tfhub --albert_directory=albert_base --export_path=albert_base_hub
 
 reads albert_config.json, 30k-clean.model and model.ckpt-best in albert_base/, and writes a folder
-for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's format; see albert_tf/serving/tf_hub.py.
+for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's format; see
+albert_tf/checkpoints/saved_model.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 import os
 
 from albert.export_checkpoints import ExportSettings
-from albert_tf.cli import convert_checkpoint, flags, program
+from albert_tf.cli import convert_checkpoint, flags, programs
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 
@@ -38,4 +39,4 @@ def run(settings: Settings) -> None:
 
 if __name__ == "__main__":
     flags.IGNORED[Settings] = {"use_einsum": bool}
-    program.start(Settings, run, __doc__)
+    programs.start(Settings, run, __doc__)

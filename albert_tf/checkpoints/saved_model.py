@@ -1,0 +1,355 @@
+"""Writes SavedModels, and the files beside them.
+
+    model = tf.saved_model.load("export/1700000000")
+    model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
+
+`signatures` describes what they compute. If `serving_default` takes serialized examples, the
+subfolder `tensors` is a second SavedModel whose `serving_default` takes tensors, for conversion by
+OpenVINO and tf2onnx. Its weights are hard links to those of the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Export, Signature
+from albert_tf.model import ops
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.huggingface_tokenizer import list_files
+
+_VARIABLES = "variables"  # the subfolder with the weights
+
+
+@contextlib.contextmanager
+def float32_models() -> Iterator[None]:
+    """Context manager in which models are built to compute in float32, as in official exports.
+
+    The precision of training does not matter here, and a server may not support bfloat16.
+    """
+    policy = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy("float32")
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(policy)
+
+
+def model_files(
+    config_file: str, vocabulary_file: str | None, record: RunRecord
+) -> dict[str, bytes]:
+    """Returns name → content of the files with which an export is a folder of a model.
+
+    Args:
+        config_file: the config.
+        vocabulary_file: the vocabulary, or a file of a Hugging Face tokenizer; None if unknown.
+        record: the record of the training, which is left out if it is empty.
+    """
+    paths = [config_file, *(list_files(vocabulary_file) if vocabulary_file else ())]
+    found = {os.path.basename(path): files.read_bytes(path) for path in paths}
+    if record != RunRecord():
+        found[run_record.FILE] = record.to_json().encode()
+    return found
+
+
+@ops.plain()
+def export(
+    export_dir: str,
+    variables: Sequence[tf.Variable],
+    exported: Export,
+    model_files: Mapping[str, bytes],
+) -> str:
+    """Writes a SavedModel into a new folder `<export_dir>/<Unix time>`, as the Estimator does.
+
+    Nothing else in `export_dir` is changed, but a TFLite file is replaced. The folder is renamed to
+    its final name when complete.
+
+    Args:
+        export_dir: parent folder of the exports, which is created if needed.
+        variables: the weights, of a model in float32; see `float32_models`.
+        exported: the signatures, files of the task, and TFLite file.
+        model_files: see the function of this name.
+
+    Returns:
+        The folder of the SavedModel.
+
+    Raises:
+        ValueError: `export_dir` cannot be written to.
+        OSError: the disk is full.
+    """
+    parent = os.path.join(export_dir, exported.subfolder) if exported.subfolder else export_dir
+    files.ensure_directory(parent, "--export_dir")
+    target = _name_new_folder(parent)
+    with files.publish_directory(target, "--export_dir") as temporary:
+        save(temporary, hold(variables), exported.signatures, target)
+        if TENSORS in exported.signatures:
+            folder = os.path.join(temporary, TENSORS)
+            signature = {DEFAULT: exported.signatures[TENSORS]}
+            save(folder, hold(variables), signature, target)
+            _share_weights(folder, temporary)
+        _write_extra_files(temporary, {**model_files, **exported.files})
+    logging.info("Exported to %s", target)
+    if exported.tflite and exported.quantization:
+        path = os.path.join(export_dir, TFLITE_FILE)
+        write_tflite(path, hold(variables), exported.tflite, exported.quantization)
+    return target
+
+
+def hold(variables: Sequence[tf.Variable]) -> Any:
+    """Returns an object to save that has variables alone: Keras objects are not needed to load."""
+    root = tf.train.Checkpoint()
+    root.variables = list(variables)
+    return root
+
+
+@ops.plain()
+def save(
+    folder: str, root: Any, signatures: Mapping[str, Signature], shown_as: str | None = None
+) -> None:
+    """Writes a SavedModel.
+
+    Args:
+        folder: the output folder, which may exist.
+        root: the object to save, which has all variables of the signatures; see `hold`. It gets
+            their tokenizer.
+        signatures: the signatures by name.
+        shown_as: name of the folder in errors; None for its own.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written to.
+    """
+    for signature in signatures.values():
+        if signature.tokenizer is not None:
+            root.tokenizer = signature.tokenizer
+    functions = {name: signature.function for name, signature in signatures.items()}
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(min(verbosity, logging.WARNING))  # TensorFlow's messages about them
+    try:
+        with store.naming_disk_errors(shown_as or folder, "the SavedModel"):
+            tf.saved_model.save(root, folder, signatures=functions)
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def _write_extra_files(folder: str, contents: Mapping[str, bytes]) -> None:
+    """Writes the files of `assets.extra` in an export."""
+    if contents:
+        files.ensure_directory(os.path.join(folder, finding.EXTRA_ASSETS), "--export_dir")
+    for name, content in contents.items():
+        path = os.path.join(folder, finding.EXTRA_ASSETS, name)
+        with files.write_atomically(path, "wb") as stream:
+            stream.write(content)
+
+
+def _share_weights(folder: str, original: str) -> None:
+    """Replaces the weights of a SavedModel by hard links to those of another one.
+
+    The other SavedModel has the same variables under the same names, and more objects. Some
+    file systems have no hard links: there, the second copy stays.
+    """
+    links = f"{folder}-links"
+    try:
+        shutil.copytree(os.path.join(original, _VARIABLES), links, copy_function=os.link)
+    except OSError:
+        shutil.rmtree(links, ignore_errors=True)
+    else:
+        shutil.rmtree(os.path.join(folder, _VARIABLES))
+        os.rename(links, os.path.join(folder, _VARIABLES))
+
+
+def _name_new_folder(export_dir: str) -> str:
+    """Returns the path of the folder `<Unix time>`, or of the next unused number."""
+    number = int(time.time())
+    while files.exists(os.path.join(export_dir, str(number))):
+        number += 1
+    return os.path.join(export_dir, str(number))
+
+
+# Exports fine-tuned models as TFLite files for mobile and embedded devices.
+#
+# Letters: S sequence length.
+
+TFLITE_FILE = "albert_model.tflite"  # official
+NONE = "none"
+FLOAT16 = "float16"
+INT8 = "int8"
+
+
+def write_tflite(path: str, root: Any, signature: Signature, quantization: str = NONE) -> None:
+    """Writes a TFLite model that takes one example of full length at a time.
+
+    Call it by its signature `serving_default` and the names of inputs and outputs, because the
+    converter does not preserve their order.
+
+    Args:
+        path: the output file; its folder is created if needed.
+        root: an object with all variables of the signature; see `saved_model.hold`.
+        signature: a signature whose inputs are [B, S]; those of the file are [1, S].
+        quantization: quantization of the weights: NONE, FLOAT16, or INT8, which is dynamic-range
+            quantization with 8-bit integer matmuls. Outputs and activations stay float32.
+
+    Raises:
+        ValueError: the folder cannot be written to.
+    """
+    files.ensure_directory(os.path.dirname(path), "--export_dir")
+    single = {
+        name: tf.TensorSpec([1, *spec.shape[1:]], spec.dtype)
+        for name, spec in signature.inputs.items()
+    }
+    concrete = Signature(single, signature.compute).function.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([concrete], root)
+    if quantization != NONE:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantization == FLOAT16:
+        converter.target_spec.supported_types = [tf.float16]
+    content = converter.convert()
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(content)
+    logging.info("Exported to %s (%.1f MB)", path, len(content) / 1e6)
+
+
+# Writes TensorFlow 2 SavedModels with the interface of the ALBERT encoders on TF-Hub.
+#
+# The SavedModels written by `save_hub_module` can be loaded with `hub.KerasLayer(folder)` and
+# `tf.saved_model.load(folder)`. They have the same inputs and outputs as the modules on TF-Hub:
+#
+# The inputs are int32 [B, S], and [B, P] for the positions. The outputs are float32:
+# `pooled_output` and the identical `default` [B, H], `sequence_output` [B, S, H], and
+# `encoder_outputs`, a list of the outputs of the layers [B, S, H]. `mlm` adds `mlm_logits` [B, P,
+# V], and `sop` adds `sop_log_probs` [B, 2], with class 0 for segments in the original order; models
+# of another sentence objective have its abbreviation in place of `sop`. The signature
+# `serving_default` is for TensorFlow Serving. The attributes `sp_model_file`, or `vocab_file` and
+# `do_lower_case`, contain the vocabulary, and `albert_config_file` contains the config.
+
+Tensors = dict[str, Any]
+_INPUTS = {
+    "input_ids": "input_word_ids",
+    "input_mask": "input_mask",
+    "segment_ids": "input_type_ids",
+}
+_POSITIONS = "masked_lm_positions"
+_IDS = tf.TensorSpec((None, None), tf.int32)
+# AutoGraph is not needed because no Python control flow depends on the value of a tensor.
+_function = functools.partial(tf.function, autograph=False)
+_SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
+
+
+@ops.plain()
+def save_hub_module(
+    directory: str,
+    model: Any,
+    config: AlbertConfig,
+    has_masked_lm: bool = True,
+    has_sentence_head: bool = True,
+    vocab_file: str | None = None,
+    spm_model_file: str | None = None,
+    do_lower_case: bool = True,
+) -> None:
+    """Writes a SavedModel in TF-Hub's format.
+
+    Args:
+        directory: the output folder, which is created if needed.
+        model: an `AlbertForPretraining`.
+        config: the model's config.
+        has_masked_lm: whether to include `mlm`; False if the head was not trained.
+        has_sentence_head: whether to include `sop`; False if the head was not trained.
+        vocab_file: WordPiece vocabulary to include.
+        spm_model_file: SentencePiece model to include.
+        do_lower_case: stored with `vocab_file`; SentencePiece modules on TF-Hub always lowercase.
+    """
+    encoder = model.encoder
+
+    @_function
+    def encode(inputs: Tensors, training: bool = False) -> Tensors:
+        return _outputs(encoder(_our_names(inputs), training=training, output_hidden_states=True))
+
+    @_function
+    def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
+        outputs = encode({name: inputs[name] for name in _INPUTS.values()}, training=training)
+        x = tf.gather(outputs["sequence_output"], inputs[_POSITIONS], batch_dims=1)  # [B, P, H]
+        logits = model.masked_lm(x, encoder.embeddings)
+        return outputs | {"mlm_logits": logits}
+
+    @_function
+    def classify_pairs(inputs: Tensors, training: bool = False) -> Tensors:
+        outputs = encode(inputs, training=training)
+        logits = model.sentence_head(outputs["pooled_output"])
+        return outputs | {f"{model.sentence_objective}_log_probs": tf.nn.log_softmax(logits)}
+
+    def serve(inputs: Tensors) -> Tensors:
+        outputs = encode(inputs, training=False)
+        return {name: outputs[name] for name in _SIGNATURE_OUTPUTS}
+
+    root = _callable_object(encode, encoder.variables)
+    if has_masked_lm:
+        variables = encoder.variables + model.masked_lm.variables
+        root.mlm = _callable_object(predict_words, variables, _POSITIONS)
+    if has_sentence_head and model.sentence_head is not None:
+        variables = encoder.variables + model.sentence_head.variables
+        setattr(root, model.sentence_objective, _callable_object(classify_pairs, variables))
+    signature = Signature(dict.fromkeys(_INPUTS.values(), _IDS), serve)
+    with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
+        save(directory, root, {DEFAULT: signature})
+
+
+def _our_names(inputs: Tensors) -> Tensors:
+    return {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
+
+
+def _outputs(outputs: Tensors) -> Tensors:
+    return {
+        "sequence_output": outputs["sequence_output"],
+        "pooled_output": outputs["pooled_output"],
+        "default": outputs["pooled_output"],
+        "encoder_outputs": list(outputs["hidden_states"][1:]),
+    }
+
+
+def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
+    """Returns a savable object that can be called, traced for training and for inference."""
+    root = tf.train.Checkpoint()
+    root.__call__ = call
+    specs = dict.fromkeys((*_INPUTS.values(), *more_inputs), _IDS)
+    for training in (True, False):
+        call.get_concrete_function(specs, training=training)
+    root.variables = variables
+    root.trainable_variables = variables
+    root.regularization_losses = []
+    return root
+
+
+@contextlib.contextmanager
+def _assets(
+    root: Any,
+    config: AlbertConfig,
+    vocab_file: str | None,
+    spm_model_file: str | None,
+    do_lower_case: bool,
+) -> Iterator[None]:
+    """Attaches the config and vocabulary as assets, whose files exist until the block ends."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        config_file = os.path.join(folder, "albert_config.json")
+        config.to_json_file(config_file)
+        root.albert_config_file = tf.saved_model.Asset(config_file)
+        if spm_model_file:
+            local = stack.enter_context(files.local_copy(spm_model_file))
+            root.sp_model_file = tf.saved_model.Asset(local)
+        elif vocab_file:
+            local = stack.enter_context(files.local_copy(vocab_file))
+            root.vocab_file = tf.saved_model.Asset(local)
+            root.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
+        yield

@@ -1,0 +1,157 @@
+r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom task.
+
+    python run_classifier.py --task_name=MRPC --data_dir=glue --init_checkpoint=albert_base_v2 \
+        --output_dir=mrpc_model --do_train --do_eval --do_predict \
+        --learning_rate=2e-5 --num_train_epochs=5 --max_seq_length=128
+
+Config and vocabulary are found beside the weights, and the recipes in configs/recipes have the
+published settings: --flagfile=glue_mrpc.
+
+--task_name=tsv reads train, dev and test files (.tsv, .csv or .jsonl) from --data_dir. Checkpoints,
+model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are
+written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
+to sweep_results.txt. Run the same command again to resume a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from albert_tf import files
+from albert_tf.checkpoints.run_record import CLASSIFICATION
+from albert_tf.finetuning import run_task
+from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
+from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings, TFLiteSettings
+from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
+
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
+
+
+__all__ = ["Settings", "run"]
+
+
+_TASK = (
+    f"Name of the task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}, or "
+    f"{CUSTOM_TASK} for a custom task."
+)
+_COLUMN = (
+    "Column of the {} of a custom task, as a name or a number from 0; if not given, its usual name."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CustomDataSettings(SettingsGroup):
+    """The columns and labels of a custom task, `task_name=tsv`."""
+
+    GROUP = "data"
+
+    text_a_column: str | None = setting(None, _COLUMN.format("text"), affects=READING)
+    text_b_column: str | None = setting(None, _COLUMN.format("second text"), affects=READING)
+    label_column: str | None = redefined(
+        TaskSettings, "label_column", None, _COLUMN.format("label")
+    )
+    has_header: bool | None = setting(
+        None,
+        "Whether the first line of a custom task is a header; if not given, it is one if it "
+        "names a column.",
+        affects=READING,
+    )
+    is_regression: bool = setting(
+        False, "Take the labels of a custom task as numbers to predict.", affects=READING
+    )
+    is_multi_label: bool = setting(
+        False,
+        "Predict any number of labels for each text of a custom task, whose label column has JSON "
+        "lists of labels, or whose label columns (separated by commas) have 0 or 1 for each label.",
+        affects=READING,
+    )
+    labels: tuple[str, ...] = setting(
+        (),
+        "Labels of a custom task in the order of their ids, separated by commas; if not given, "
+        "those of the training data, sorted.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
+    """Settings of run_classifier.py, with the names of Google's flags."""
+
+    GROUP = "data"
+    BATCHES_TO_SORT = 32
+    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
+
+    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
+    quoting: bool = setting(
+        False,
+        "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "
+        "may always have them.",
+        group="data",
+        affects=READING,
+    )
+    use_pooled_output: bool = setting(
+        True,
+        "Classify the pooled output of [CLS], instead of the mean over all positions.",
+        affects=MODEL,
+        group="model",
+    )
+    export_texts: bool = setting(
+        True,
+        "Give the SavedModel a signature that takes raw strings; loading the model then needs "
+        "tensorflow-text.",
+        group="prediction and export",
+    )
+    threshold_to_export: float = setting(
+        float("nan"),
+        "Constant stored in the SavedModel for servers that apply a threshold; nan stores none.",
+        group="prediction and export",
+    )
+
+    def check_paths(self) -> None:
+        """Checks the name of the task, and all paths, also of the data."""
+        super().check_paths()
+        if self.task_name.strip().lower() != CUSTOM_TASK:
+            find_task(self.task_name)
+        if self.splits:
+            files.check_directory(self.data_dir, "--data_dir")
+        if self.tflite_quantization and not self.export_dir:
+            raise ValueError(
+                f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "
+                "folder of the exported model"
+            )
+
+    @property
+    def names_for_model(self) -> set[str]:
+        """Adds `max_seq_length` if the mean over all positions, with the padding, is classified."""
+        return super().names_for_model | (set() if self.use_pooled_output else {"max_seq_length"})
+
+
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+    """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
+
+    >>> from albert_tf import classification
+    >>> settings = classification.Settings(
+    ...     task_name="lcqmc",
+    ...     data_dir="lcqmc",
+    ...     init_checkpoint="albert_tiny_zh",
+    ...     output_dir="lcqmc_model",
+    ... )
+    >>> classification.run(settings).metrics["eval_accuracy"]  # doctest: +SKIP
+
+    Args:
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
+            they are beside `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
+
+    Returns:
+        The folder, step and metrics of the best checkpoint on the dev set.
+
+    Raises:
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
+    """
+    return run_task(CLASSIFICATION, settings, hooks)

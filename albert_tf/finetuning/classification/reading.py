@@ -1,0 +1,685 @@
+"""Reads the examples of classification and regression tasks; see `read_examples`."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from absl import logging
+
+from albert_tf import files
+from albert_tf.checkpoints import huggingface, run_record
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification.tasks import (
+    ACCURACY,
+    CUSTOM_TASK,
+    MICRO_F1,
+    ClassificationTask,
+    Columns,
+    Source,
+)
+from albert_tf.finetuning.rows import (
+    TEXT_A,
+    TEXT_B,
+    BadRowError,
+    Column,
+    Examples,
+    Row,
+    RowReports,
+    ShortRowError,
+)
+from albert_tf.model.tokenization import find_words
+
+# Default names of the columns of a custom task, in lower case; the first one found is used.
+USUAL_NAMES = {
+    "text_a": TEXT_A,
+    "text_b": TEXT_B,
+    "label": ("label", "labels"),
+    "guid": ("guid", "id", "index", "qid"),
+}
+ALL_NAMES = frozenset().union(*USUAL_NAMES.values())
+
+# Cells of a column that belongs to a label, in lower case.
+_TRUE = {"1", "1.0", "true"}
+_FALSE = {"0", "0.0", "false"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """A text or a pair of texts, with its label.
+
+    Attributes:
+        guid: id of the example in submissions.
+        text_a: the first or only text.
+        text_b: the second text, or "".
+        label: a label of the task, a number in regression, or the labels in a multi-label task;
+            None if unknown.
+        line: line number in the file, starting at 1.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str = ""
+    label: str | tuple[str, ...] | None = None
+    line: int = 0
+
+    @property
+    def is_labeled(self) -> bool:
+        """Whether its label is known."""
+        return self.label is not None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The known labels."""
+        return self.label if isinstance(self.label, tuple) else tuple(filter(None, [self.label]))
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All but the line, which a file with the same examples may place elsewhere."""
+        return self.guid, self.text_a, self.text_b, self.label
+
+
+def parse_label(value: Any, task: ClassificationTask) -> str:
+    """Converts a cell or a JSON value to a label of the task.
+
+    Raises:
+        BadRowError: the value is not a label of the task or, in regression, not a finite number.
+    """
+    if isinstance(value, bool):
+        value = str(value).lower()
+    if isinstance(value, list) and not task.is_multi_label:
+        raise BadRowError(
+            f"the label is {files.quote(value)}. If texts have any number of labels, pass "
+            "--is_multi_label"
+        )
+    if not isinstance(value, (str, int, float)) or value == "":
+        raise BadRowError(f"the label is {files.quote(value)}")
+    label = rows.check_name(value, "the label")
+    label = task.label_aliases.get(label, label)
+    if task.is_regression:
+        if not is_number(label):
+            raise BadRowError(f"label {files.quote(label)}: expected a number")
+        return label
+    if not task.labels or label in task.labels or label in task.unlabeled:
+        return label
+    if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
+        return label.lower()
+    raise BadRowError(
+        f"unknown label {files.quote(label)}; expected {rows.abbreviate(task.labels)}"
+    )
+
+
+def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
+    """Converts a JSON list to labels of a multi-label task.
+
+    Raises:
+        BadRowError: the value is not a list of labels of the task, or one occurs twice.
+    """
+    if not isinstance(value, list):
+        raise BadRowError(
+            f"the labels are {files.quote(value)}, expected a list of labels in a line of JSON. If "
+            "each label has a column with 0 or 1, name all of them in --label_column"
+        )
+    labels = tuple(parse_label(label, task) for label in value)
+    if len(set(labels)) < len(labels):
+        raise BadRowError(
+            f"the labels {files.quote(value)} have one of them twice: expected the names of the "
+            "labels, not 0 or 1 for each"
+        )
+    return labels
+
+
+def _is_true(value: Any, column: Column) -> bool:
+    """Returns whether the cell of a label is 1."""
+    text = str(value).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise BadRowError(f"column {column!r} is {files.quote(value)}, expected 0 or 1")
+    return text in _TRUE
+
+
+def is_number(text: str) -> bool:
+    """Returns whether `text` is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+@dataclasses.dataclass
+class _Parser:
+    """Converts the rows of a file to examples.
+
+    Attributes:
+        task: the task.
+        split: the split.
+        source: the file and its columns in the settings.
+        columns: the columns as indices, or as keys of JSON objects.
+        reports: where remarks go.
+        width: the number of columns in the header, if rows may not have more.
+        num_rows: the number of rows before this one, including the header.
+        line_of_guid: id → line of its first example.
+    """
+
+    task: ClassificationTask
+    split: str
+    source: Source
+    columns: Columns
+    reports: RowReports
+    width: int | None
+    num_rows: int
+    line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def parse(self, row: Row, line: int) -> list[Example]:
+        """Returns the examples in the next row."""
+        index = self.num_rows
+        self.num_rows += 1
+        try:
+            parts = self._parts(row)
+            examples = [
+                self._example(part, f"{self.split}-{index * len(parts) + number}", line)
+                for number, part in enumerate(parts)
+            ]
+        except ShortRowError:
+            if not self.task.skips_short_rows or self.split == "test":
+                raise
+            self.reports.note(line, "too few columns, skipped as in Google's program")
+            return []
+        return list(filter(None, examples))
+
+    def _parts(self, row: Row) -> Sequence[Row]:
+        """Returns the rows that a row of the file stands for."""
+        if self.width is not None and len(row) > self.width:
+            raise BadRowError(f"expected {self.width} columns, as in the header, got {len(row)}")
+        if self.source.only and rows.cell(row, self.source.only[0]) != self.source.only[1]:
+            return []
+        if self.source.expand is None or not isinstance(row, dict):
+            return [row]
+        try:
+            return self.source.expand(row)
+        except KeyError as error:
+            raise BadRowError(f"no key {error}") from None
+        except (TypeError, ValueError) as error:
+            raise BadRowError(str(error)) from None
+
+    def _example(self, row: Row, default_guid: str, line: int) -> Example | None:
+        # Texts first, so that a row without its last column, the label, is reported as short.
+        text_a, text_b = self._texts(row, line)
+        label = self._label(row, line)
+        if label is not None and label in self.task.unlabeled:
+            self.reports.note(line, f"label {label!r}, skipped")
+            return None
+        return Example(self._guid(row, default_guid, line), text_a, text_b, label, line)
+
+    def _texts(self, row: Row, line: int) -> tuple[str, str]:
+        columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
+        texts = [rows.text_cell(row, column) for column in columns]
+        for text, column in zip(texts, columns, strict=True):
+            if not text.strip():
+                if self.split != "test" and not self.task.skips_short_rows:
+                    raise BadRowError(f"the text in column {column!r} is empty")
+                self.reports.note(line, f"the text in column {column!r} is empty, kept")
+        return texts[0], "".join(texts[1:])
+
+    def _label(self, row: Row, line: int) -> str | tuple[str, ...] | None:
+        if self.columns.label is None:
+            return None
+        try:
+            label = self._known_label(row, self.columns.label)
+            return None if self.split == "test" and label in self.task.unlabeled else label
+        except BadRowError:
+            if self.split != "test":
+                raise
+            # Test files have no labels, or placeholders.
+            self.reports.note(line, "no known label, so the test split is not evaluated")
+            return None
+
+    def _known_label(self, row: Row, column: Column | tuple[Column, ...]) -> str | tuple[str, ...]:
+        if not isinstance(column, tuple):
+            value = rows.cell(row, column)
+            parse = parse_labels if self.task.is_multi_label else parse_label
+            return parse(value, self.task)
+        names = _as_tuple(self.source.columns.label)
+        cells = [rows.cell(row, place) for place in column]
+        pairs = zip(names, cells, strict=True)
+        return tuple(parse_label(name, self.task) for name, cell in pairs if _is_true(cell, name))
+
+    def _guid(self, row: Row, default: str, line: int) -> str:
+        column = self.columns.guid
+        if column is None or (isinstance(row, dict) and column not in row):
+            return default
+        guid = " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
+        first = self.line_of_guid.setdefault(guid, line)
+        if first != line:
+            if self.split == "test":
+                raise BadRowError(f"the id {files.quote(guid)} also occurs in line {first}")
+            self.reports.note(line, "duplicate id")
+        return guid
+
+
+def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str]]:
+    """Returns whether the first row of a file is a header."""
+    if isinstance(row, (dict, BadRowError)):
+        return False
+    if source.has_header is not None:
+        return source.has_header
+    asked = [name for x in dataclasses.astuple(source.columns) for name in _as_tuple(x)]
+    names = {name.lower() for name in asked if isinstance(name, str)}
+    return bool(rows.find_header(row, names | ALL_NAMES))
+
+
+def _refuse_example(header: Sequence[str], column: Any, task: ClassificationTask) -> None:
+    """Raises BadRowError if the header looks like an example: its label column has a label."""
+    if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
+        return
+    try:
+        parse_label(rows.cell(header, column), task)
+    except BadRowError:
+        return
+    raise BadRowError(
+        "expected a header, but this looks like an example. It would be skipped as a header: add a "
+        "header line before it."
+    )
+
+
+def _find_columns(
+    source: Source, row: Row | BadRowError, header: Sequence[str] | None, is_test: bool
+) -> Columns:
+    """Returns the columns of a file, as indices or as keys of JSON objects.
+
+    Those of a custom task have the names in the settings, or else usual names. Those of other tasks
+    are where the table of tasks says; where files exist with several headers and without one, they
+    are where the header has their usual names.
+
+    Args:
+        source: the columns in the settings or in the table.
+        row: the first row.
+        header: the first row if it is a header, else None.
+        is_test: whether the label column of a custom task may be missing.
+
+    Raises:
+        BadRowError: a column of a custom task does not exist, or two columns would be the same.
+    """
+    if isinstance(row, BadRowError):
+        if source.is_custom:
+            raise row
+        return source.columns
+    names: Iterable[str] = row if isinstance(row, dict) else header or ()
+    if not source.is_custom and source.has_header is not None:
+        names = ()
+    keys: Iterable[Column] = names if isinstance(row, dict) else itertools.count()
+    places: dict[str, Column] = {}
+    for name, key in zip(rows.normalized(names), keys, strict=False):
+        places.setdefault(name, key)
+    found: dict[str, Any] = {}
+    for field, usual in USUAL_NAMES.items():
+        asked = getattr(source.columns, field)
+        if source.is_custom:
+            is_optional = is_test if field == "label" else asked is None and field != "text_a"
+            found[field] = _custom_column(field, asked, places, is_optional, row)
+        else:
+            place = _place_of(usual, places)
+            found[field] = asked if place is None or asked is None else place
+    used = [place for place in found.values() if place is not None]
+    if not source.is_custom and len(set(used)) < len(used):
+        raise BadRowError(
+            f"the header {files.quote_all(row)} does not tell which columns have the texts and the "
+            "label. Name them text_a, text_b and label"
+        )
+    return Columns(**found)
+
+
+def _custom_column(
+    field: str, asked: Any, places: dict[str, Column], is_optional: bool, row: Row
+) -> Any:
+    """Returns the place of a column, or of each column in a tuple; None if there is none."""
+    wanted: list[tuple[Any, ...]] = [(name,) for name in _as_tuple(asked)]
+    if asked is None:
+        wanted = [USUAL_NAMES[field]]
+    found = [_place_of(names, places) for names in wanted]
+    if None not in found:
+        return tuple(found) if isinstance(asked, tuple) else found[0]
+    if is_optional:
+        return None
+    names = " or ".join(map(repr, wanted[found.index(None)]))
+    raise BadRowError(
+        f"no column {names} among {files.quote_all(row)}. "
+        f"Set --{field}_column to its name, or to its index, starting at 0."
+    )
+
+
+def _as_tuple(columns: Any) -> tuple[Any, ...]:
+    """Returns a column or a tuple of columns as a tuple; () for None."""
+    return columns if isinstance(columns, tuple) else tuple(c for c in [columns] if c is not None)
+
+
+def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | None:
+    """Returns where the first existing column of some names is, or an index itself."""
+    if isinstance(names[0], int):
+        return names[0]
+    return next((places[n] for n in rows.normalized(map(str, names)) if n in places), None)
+
+
+def warn_of_unread_text(path: str, cells: Iterable[tuple[Any, Any]]) -> None:
+    """Logs a warning if cells that are not read have several words.
+
+    Args:
+        path: the file.
+        cells: the (name of the column, cell) pairs that are not read, of a row with a single text.
+    """
+    unread = [name for name, cell in cells if isinstance(cell, str) and len(find_words(cell)) > 1]
+    if unread:
+        logging.warning(
+            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
+            "texts, call the second column text_b, or train with --text_b_column=%s",
+            path,
+            files.quote_all(unread),
+            unread[0],
+        )
+
+
+def _unread_cells(
+    asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
+) -> Iterable[tuple[Any, Any]]:
+    """Yields (name, cell) of what is not read of a row, if a single text is.
+
+    Args:
+        asked: the columns in the settings; whoever names a text knows the columns.
+        columns: the columns that are read.
+        header: the header, or None.
+        row: the first row, or an error.
+    """
+    if isinstance(row, BadRowError) or any(
+        column is not None for column in (columns.text_b, asked.text_a, asked.text_b)
+    ):
+        return
+    named = row if isinstance(row, dict) else dict(enumerate(row[: len(header or row)]))
+    for place, cell in named.items():
+        if place not in (columns.text_a, columns.guid, *_as_tuple(columns.label)):
+            yield place if header is None else header[place], cell
+
+
+def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
+    """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
+
+    Raises:
+        FileNotFoundError: the file does not exist; the message says where it was looked for.
+        ValueError: the task does not have this split.
+    """
+    sources = task.splits.get(split, ())
+    if not sources:
+        raise ValueError(f"task {task.name} has no {split} data, only {', '.join(task.splits)}")
+    folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
+    tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
+    for source, path in tried:
+        if files.is_file(path):
+            return source, path
+    raise FileNotFoundError(
+        f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} exists. "
+        f"--data_dir must be the folder that contains {task.folder or 'the files'}."
+    )
+
+
+def read_examples(
+    task: ClassificationTask,
+    data_dir: str,
+    split: str,
+    is_logged: bool = True,
+    quoting: bool = False,
+) -> Examples[Example]:
+    """Reads the examples of a split.
+
+    Args:
+        task: a task of the table, or a custom task.
+        data_dir: parent of the task's folder, or that folder.
+        split: "train", "dev" or "test".
+        is_logged: whether remarks about rows are logged.
+        quoting: see `rows.read`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: there is a wrong header, no example, or a bad row: with too few columns (in
+            custom tasks also too many), an unknown label, an empty text, invalid JSON, or a
+            carriage return inside. The message names the file and the lines.
+    """
+    source, path = find_file(task, data_dir, split)
+    reports = RowReports(path)
+    numbered = rows.read(path, quoting=quoting)
+    first = next(numbered, None)
+    if first is None:
+        raise ValueError(f"{path}: the file is empty")
+    line, row = first
+    header = row if _is_header(row, source) else None
+    with reports.row(line):
+        columns = _find_columns(source, row, header, split == "test")
+        if header:
+            _refuse_example(header, columns.label, task)
+    reports.check()
+    head = [*itertools.islice(numbered, 1)] if header else [first]
+    if source.is_custom and is_logged:
+        logging.info("%s: reading the columns %s", path, columns)
+        for _, row in head:
+            warn_of_unread_text(path, _unread_cells(source.columns, columns, header, row))
+    # Only in custom tasks, because Google's program ignores further cells in its tasks.
+    width = len(header) if source.is_custom and header else None
+    parser = _Parser(task, split, source, columns, reports, width, num_rows=int(bool(header)))
+    parsed = reports.parsed(itertools.chain(head, numbered), parser.parse)
+    examples = [example for _, found in parsed for example in found]
+    return reports.examples(split, examples, "example", task, is_logged)
+
+
+# Defines custom classification tasks, and records the task of a trained model in a file.
+#
+# A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
+# lines. Columns are found by name or index, and labels are read from the training data.
+
+EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
+_CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
+
+
+def labels_of(train: Examples[Example]) -> tuple[str, ...]:
+    """Returns the labels of training data, in numerical order if they are integers, else sorted.
+
+    Raises:
+        ValueError: there are fewer than two labels or too many, or labels are fractions, which
+            means a regression task.
+    """
+    lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
+    labels = sorted(lines)
+    rows.check_number_of_labels(labels, train.path)
+    fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
+    if fraction is not None:
+        raise ValueError(
+            f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
+            "To predict numbers, pass --is_regression; to predict one of these classes, pass "
+            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. Is "
+            "--label_column right?"
+        )
+    rows.check_case(lines, train.path, "or list both in --labels")
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        labels.sort(key=int)
+    return tuple(labels)
+
+
+def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[Source, ...]]:
+    columns = Columns(
+        _parse_column(options.text_a_column),
+        _parse_column(options.text_b_column),
+        _parse_label_column(options),
+    )
+    names = {
+        split: rows.existing_files(data_dir, split, EXTENSIONS)
+        for split in ("train", "dev", "test")
+    }
+    if not any(names.values()):
+        raise FileNotFoundError(
+            f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
+        )
+    return {
+        split: tuple(
+            Source(name, columns, options.has_header, is_custom=True)
+            for name in existing or [split + extension for extension in EXTENSIONS]
+        )
+        for split, existing in names.items()
+    }
+
+
+def _parse_column(text: str | None) -> Column | None:
+    if not text:
+        return None
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _as_number(label: str) -> float:
+    return float(label) if is_number(label) else float("inf")
+
+
+def _parse_label_column(options: CustomDataSettings) -> Column | tuple[Column, ...] | None:
+    """Returns the label column, or the columns of the labels of a multi-label task."""
+    names = (options.label_column or "").split(",")
+    if not options.is_multi_label or len(names) == 1:
+        return _parse_column(options.label_column)
+    return tuple(filter(None, map(_parse_column, map(str.strip, names))))
+
+
+def _names_of_columns(options: CustomDataSettings, splits: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels that have a column each; () if there are no such columns.
+
+    Raises:
+        ValueError: columns are given by number, without names.
+    """
+    columns = splits["train"][0].columns.label
+    if not isinstance(columns, tuple):
+        return ()
+    if not all(isinstance(column, str) for column in columns):
+        raise ValueError(
+            f"--label_column={options.label_column}: labels are named by the columns' names, not "
+            "by numbers. Add a header line to the files"
+        )
+    return columns
+
+
+def _make_task(
+    data_dir: str, options: CustomDataSettings, labels: tuple[str, ...]
+) -> ClassificationTask:
+    """Returns a custom task, without labels if only the training data tells them."""
+    splits = _find_splits(data_dir, options)
+    columns = _names_of_columns(options, splits)
+    if columns and labels and set(columns) != set(labels):
+        raise ValueError(
+            f"--label_column={options.label_column}: expected the columns of the labels "
+            f"{', '.join(labels)}"
+        )
+    is_unnamed = huggingface.are_default(list(labels))
+    aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
+    metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
+    selection_metric = ACCURACY
+    if options.is_regression:
+        metrics = ("MSE", "pearson", "spearman")
+        selection_metric = "pearson"
+    elif options.is_multi_label:
+        metrics = ()  # all of `multi_label_metrics`
+        selection_metric = MICRO_F1
+    return ClassificationTask(
+        CUSTOM_TASK,
+        "",
+        splits,
+        labels or columns,
+        options.is_regression,
+        metrics,
+        selection_metric,
+        label_aliases=aliases,
+        is_multi_label=options.is_multi_label,
+    )
+
+
+def find_task(
+    name: str,
+    data_dir: str,
+    options: CustomDataSettings,
+    trained: RunFolder | None = None,
+    quoting: bool = False,
+) -> ClassificationTask:
+    """Returns the task with the name `--task_name`, from the table or a custom one.
+
+    The labels of a custom task are those of `options`, or else those of the trained model, or else
+    those of the training data.
+
+    Args:
+        name: name of a task, or CUSTOM_TASK.
+        data_dir: folder of a custom task, with the files train, dev and test ending in one of
+            EXTENSIONS; splits may be missing.
+        options: columns and labels of a custom task.
+        trained: the folder of a trained model; None if there is none.
+        quoting: see `read_examples`.
+
+    Raises:
+        FileNotFoundError: there are no files, or no training data to read the labels from.
+        ValueError: the task does not exist, a split has two files, or the training data is invalid.
+    """
+    if name.strip().lower() != CUSTOM_TASK:
+        for flag in ("is_regression", "is_multi_label"):
+            if getattr(options, flag):
+                raise ValueError(f"--{flag} is for --task_name={CUSTOM_TASK}, not for {name}")
+        return tasks.find_task(name)
+    if options.is_regression and options.is_multi_label:
+        raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
+    labels = options.labels or (recorded_labels(trained.record) if trained is not None else ())
+    for label in labels:
+        rows.check_name(label, f"a label of --labels or {run_record.FILE}")
+    task = _make_task(data_dir, options, labels)
+    if task.is_regression or task.labels:
+        return task
+    try:  # Not logged, because training reads the file again.
+        train = read_examples(task, data_dir, "train", is_logged=False, quoting=quoting)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} It is needed for the labels.") from None
+    return dataclasses.replace(task, labels=labels_of(train))
+
+
+def recorded_labels(record: RunRecord) -> tuple[str, ...]:
+    """Returns the labels that a classifier was trained with; () if none are recorded."""
+    return record.labels if record.task_name in _CLASSIFIERS else ()
+
+
+def details_of(task: ClassificationTask) -> dict[str, Any]:
+    """Returns what is recorded of a task besides its labels: its name and folder of the data."""
+    return {"task_name": task.name, "folder": task.folder}
+
+
+def check_task(folder: RunFolder, task: ClassificationTask, is_training: bool) -> None:
+    """Compares a task with that of the model in a folder, if it is recorded.
+
+    This prevents that a model is accidentally trained on another task or with other labels. The
+    task must be the same only for training: a model may be evaluated on another task with the same
+    labels, as MNLI models are on both dev sets.
+
+    Args:
+        folder: folder of the checkpoints.
+        task: the task, with its labels.
+        is_training: whether the model is to be trained.
+
+    Raises:
+        ValueError: the model belongs to another task; the message names both.
+    """
+    record = folder.record
+    if "labels" not in record.task or record.task_name not in _CLASSIFIERS:
+        return
+    is_same = record.labels == task.labels
+    is_same &= (record.task_name == REGRESSION) == task.is_regression
+    if not is_same or (is_training and record.task.get("folder") != task.folder):
+        raise ValueError(
+            f"{folder.path} contains a model of the task {record.task.get('task_name')} with the "
+            f"labels {_all(record.labels)}, not {task.name} with {_all(task.labels)}. Use another "
+            "--output_dir; to start from this model, pass it as --init_checkpoint."
+        )
+
+
+def _all(labels: Sequence[str]) -> str:
+    return ", ".join(labels) or "numbers"

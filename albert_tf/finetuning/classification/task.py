@@ -1,0 +1,558 @@
+"""Classification and regression as a fine-tuning task: features, loss, metrics and predictions.
+
+The table of tasks is in `tasks`; `reading` reads their examples. Source: `run_classifier.py` and
+`classifier_utils.py` of google-research/albert.
+
+Shapes: B batch size, N examples, K labels, S sequence length.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.signatures import (
+    Export,
+    Signature,
+    text_signatures,
+    token_inputs,
+    token_signatures,
+)
+from albert_tf.finetuning import metrics, results
+from albert_tf.finetuning.batching import Padding, TokenSequences
+from albert_tf.finetuning.classification import Settings, reading, tasks
+from albert_tf.finetuning.classification.reading import Example, read_examples
+from albert_tf.finetuning.classification.tasks import ClassificationTask
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import (
+    AlbertForClassification,
+    classification_losses,
+    multi_label_losses,
+    regression_losses,
+)
+from albert_tf.model.tokenization import Tokenizer, truncated_lengths
+
+EXAMPLES_AT_ONCE = 1000
+LOGGED_EXAMPLES = 1
+MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
+DEV_PREDICTIONS = "dev_predictions.tsv"
+DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
+SCORE = "score"
+MULTI_LABEL_COLUMNS = ("line", "guid", "labels", "predictions")  # both are JSON lists
+THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
+# The outputs to collect, and their padding values.
+OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
+
+
+def _sequences(
+    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
+) -> Iterator[tuple[list[int], int]]:
+    num_cut = 0
+    for begin in range(0, len(data), EXAMPLES_AT_ONCE):
+        examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
+        firsts = tokenizer.encode_batch([example.text_a for example in examples])
+        seconds = tokenizer.encode_batch([example.text_b for example in examples])
+        for number, (first, second) in enumerate(zip(firsts, seconds, strict=True), begin):
+            # An empty second text is omitted, together with its [SEP].
+            limit = max_seq_length - (3 if second else 2)
+            kept = truncated_lengths(len(first), len(second), limit)
+            num_cut += kept != (len(first), len(second))
+            sequence = tokenizer.join(first[: kept[0]], second[: kept[1]])
+            if number < LOGGED_EXAMPLES:
+                example = data.examples[number]
+                tokens = tokenizer.convert_ids_to_tokens(sequence[0])
+                label = _as_list(example.labels) if data.task.is_multi_label else example.label
+                logging.info("%s (%s): %s", example.guid, label, " ".join(tokens))
+            yield sequence
+    if num_cut:
+        logging.info(
+            "%s: %d of %d examples are longer than max_seq_length=%d and were truncated",
+            data.path,
+            num_cut,
+            len(data),
+            max_seq_length,
+        )
+
+
+def _label_ids(data: Examples[Example]) -> NDArray[Any]:
+    """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
+
+    In multi-label tasks, this is 1 for the labels of each example and 0 for others, int32 [N, K].
+    """
+    if data.task.is_regression:
+        return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
+    ids: dict[Any, int] = {label: number for number, label in enumerate(data.task.labels)}
+    if data.task.is_multi_label:
+        label_ids = np.zeros((len(data), len(ids)), np.int32)
+        for row, example in zip(label_ids, data.examples, strict=True):
+            row[[ids[label] for label in example.labels]] = 1
+        return label_ids
+    return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
+
+
+def make_features(
+    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
+) -> TokenSequences:
+    """Returns the token sequences of a split, identical to those of Google's program.
+
+    Args:
+        data: the examples.
+        tokenizer: the tokenizer.
+        max_seq_length: S; longer pairs are truncated at the end of the longer text.
+
+    Returns:
+        The sequences and the column `label_ids`, in the order of the examples.
+
+    Raises:
+        ValueError: `max_seq_length` leaves no room for two texts.
+    """
+    if max_seq_length < MIN_SEQ_LENGTH:
+        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
+    logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+    sequences = _sequences(data, tokenizer, max_seq_length)
+    return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
+
+
+class Classifier(FineTuningTask):
+    """Classification or regression of texts and text pairs, as a fine-tuning task.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁"), ("天气好", "天气不好")])
+
+    The result of a prediction is a dict of `label` and `probabilities` (label → probability), or of
+    `score` in regression. A model with any number of labels returns `labels`, those above 0.5, in
+    place of `label`. Labels of a model that transformers saved have the names that its `pipeline`
+    returns, such as "LABEL_0" if it was trained without names.
+
+    Args:
+        task: a task of the table or a custom task, with its labels.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
+    """
+
+    outputs = OUTPUTS
+
+    def __init__(
+        self,
+        task: ClassificationTask,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+    ) -> None:
+        self.task = task
+        self.labels = task.labels
+        self.settings = settings
+        self.name = run_record.REGRESSION if task.is_regression else run_record.CLASSIFICATION
+        if task.is_multi_label:
+            self.name = run_record.MULTI_LABEL
+        self.config = config
+        self.tokenizer = tokenizer
+        self.selection_metric = task.selection_metric
+
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+    ) -> Classifier:
+        """Returns the task of the settings, from the table or a custom one for the data.
+
+        The labels of a custom task are those of the trained model, unless it is trained now.
+        """
+        task = reading.find_task(
+            settings.task_name,
+            settings.data_dir,
+            settings,
+            None if settings.do_train else trained,
+            settings.quoting,
+        )
+        return cls(task, settings, config, tokenizer)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> Classifier:
+        """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
+        record = trained.run.record
+        is_regression = trained.task == run_record.REGRESSION
+        labels = () if is_regression else reading.recorded_labels(record)
+        if labels:
+            trained.check_labels(labels)
+        elif not is_regression:
+            labels = tuple(map(str, range(trained.num_outputs)))
+        task = ClassificationTask(
+            record.task.get("task_name", ""),
+            "",
+            {},
+            labels,
+            is_regression=is_regression,
+            is_multi_label=trained.task == run_record.MULTI_LABEL,
+        )
+        return cls(task, trained.settings, trained.config, trained.tokenizer)
+
+    def read(self, split: str) -> Examples[Example]:
+        """Returns the examples of a split; see `read_examples`."""
+        settings = self.settings
+        return read_examples(
+            self.task,
+            settings.data_dir,
+            split,
+            quoting=settings.quoting,
+        )
+
+    def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
+        """Returns the token sequences and labels of a split."""
+        return make_features(data, self.tokenizer, self.settings.max_seq_length)
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded: all to the same length without `use_pooled_output`.
+
+        The mean over all positions includes the padding then, as in Google's program.
+        """
+        if self.settings.use_pooled_output:
+            return padding
+        return Padding(padding.max_seq_length, padding.max_seq_length)
+
+    def build_model(self) -> AlbertForClassification:
+        """Returns the model with random weights."""
+        task = self.task
+        return AlbertForClassification(
+            self.config,
+            task.num_labels,
+            task.is_regression,
+            self.settings.use_pooled_output,
+            task.is_multi_label,
+        )
+
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the losses, [B], and the training metric: the accuracy, or MSE in regression.
+
+        In multi-label tasks, the accuracy counts examples whose labels are all correct.
+
+        Args:
+            outputs: logits, float32 [B, K].
+            batch: has `label_ids`, [B], or [B, K] in multi-label tasks.
+        """
+        labels = batch["label_ids"]
+        if self.task.is_regression:
+            losses = regression_losses(outputs[:, 0], labels)
+            return losses, {"MSE": losses}
+        if self.task.is_multi_label:
+            hits = (outputs > 0) == (labels > 0)  # [B, K]
+            return multi_label_losses(outputs, labels), {"accuracy": tf.reduce_all(hits, axis=-1)}
+        predictions = tf.argmax(outputs, axis=-1, output_type=labels.dtype)
+        return classification_losses(outputs, labels), {"accuracy": predictions == labels}
+
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `logits` and `probabilities`, both [B, K]; both are the scores in regression."""
+        if self.task.is_regression:
+            return {"logits": outputs, "probabilities": outputs}
+        squash = tf.nn.sigmoid if self.task.is_multi_label else tf.nn.softmax
+        return {"logits": outputs, "probabilities": squash(outputs)}
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns the metrics of the task; see `evaluate`."""
+        return evaluate(self.task, outputs["logits"], _label_ids(split.data), batch_size)
+
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the metrics, the head, and the batch size that Google's program averages over."""
+        task = self.task
+        metrics = (*task.metrics, self.name, task.labels)
+        return (*metrics, self.settings.use_pooled_output, batch_size)
+
+    def result(self, outputs: Outputs) -> dict[str, Any]:
+        """Returns `label` and `probabilities` (label → probability), or `score` in regression.
+
+        In multi-label tasks, `labels` are those whose probability is above 0.5.
+        """
+        row = outputs["probabilities"]  # [K]
+        if self.task.is_regression:
+            return {"score": row[0]}
+        predicted: dict[str, Any] = {"label": self.labels[row.argmax()]}
+        if self.task.is_multi_label:
+            predicted = {"labels": _above_threshold(self.labels, row)}
+        return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
+
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
+        return results.write_classifier_results(
+            folder, evaluations, self.selection_metric, self.settings.official_order
+        )
+
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
+        best = self.best_of(evaluations)
+        step = (best or evaluations[-1]).step
+        row = {"global_step": step} | (best.metrics if best else {})
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(row)}"
+
+    def write_dev_predictions(
+        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
+    ) -> None:
+        """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
+        probabilities = predict()["probabilities"]
+        write_dev_predictions(folder, split.data, probabilities)
+        if not (self.task.is_regression or self.task.is_multi_label):
+            count = len(self.labels)
+            labels = [self.labels.index(example.label) for example in split.data.examples]
+            matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels)  # [≤ K, ≤ K]
+            matrix = np.pad(matrix, (0, count - len(matrix)))
+            logging.info("Dev set by label:\n%s", metrics.table_by_label(matrix, self.labels))
+
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
+        """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.
+
+        Returns:
+            The text of `predict_results.txt`, or "" without labels.
+        """
+        paths = write_predictions(folder, split.data, outputs["probabilities"])
+        logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
+        if not split.data.has_labels:
+            return ""
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        measured["global_step"] = step
+        return results.write_test_results(folder, measured, self.selection_metric)
+
+    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
+        """Compares the task with that of the model in a folder; see `reading.check_task`."""
+        reading.check_task(folder, self.task, is_training)
+
+    def details(self) -> dict[str, Any]:
+        """Returns the name of the task, and the folder of its data."""
+        return reading.details_of(self.task)
+
+    @staticmethod
+    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the details of a custom task."""
+        return {"task_name": tasks.CUSTOM_TASK, "folder": ""}
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
+
+        In multi-label tasks, `predictions` are 1 for each predicted label, int32 [B, K].
+
+        `threshold`, the constant of `--threshold_to_export`, is only returned, not applied.
+        """
+        if self.task.is_regression:
+            predictions = outputs[:, 0]
+        elif self.task.is_multi_label:
+            predictions = tf.cast(outputs > 0, tf.int32)
+        else:
+            predictions = tf.argmax(outputs, axis=-1, output_type=tf.int32)
+        probabilities = self.predictions(outputs)["probabilities"]
+        served = {"probabilities": probabilities, "predictions": predictions}
+        if not math.isnan(self.settings.threshold_to_export):
+            served["threshold"] = tf.constant(self.settings.threshold_to_export, tf.float32)
+        return served
+
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns an export like that of Google's program, with `labels.txt` and for raw strings.
+
+        With `tflite_quantization`, there is a TFLite file as well.
+        """
+        call = functools.partial(model, training=False)
+        inputs = token_inputs(max_seq_length)
+        # Without the pooled output, padding affects the result; see `padding`.
+        any_length = self.settings.use_pooled_output
+        signatures = token_signatures(
+            inputs, functools.partial(self.serve, model), any_length=any_length
+        )
+        if self.settings.export_texts:
+            pad_to = None if any_length else max_seq_length
+            signatures |= text_signatures(
+                self.tokenizer, call, self._served_texts, max_seq_length, pad_to
+            )
+
+        def probabilities(batch: Batch) -> dict[str, tf.Tensor]:
+            return {"probabilities": self.predictions(call(batch))["probabilities"]}
+
+        return Export(
+            signatures,
+            {finding.LABELS_FILE: "".join(f"{label}\n" for label in self.labels).encode()},
+            Signature(inputs, probabilities),
+            self.settings.tflite_quantization,
+        )
+
+    def _served_texts(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `served_outputs`, and the names of the predicted `labels`, string [B].
+
+        In multi-label tasks, these are [B, K], with "" for labels that are not predicted.
+        """
+        served = self.served_outputs(outputs)
+        names = tf.constant(self.labels)
+        if self.task.is_multi_label:
+            served["labels"] = tf.where(served["predictions"] > 0, names, "")
+        elif not self.task.is_regression:
+            served["labels"] = tf.gather(names, served["predictions"])
+        return served
+
+
+def evaluate(
+    task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
+) -> dict[str, float]:
+    """Computes the metrics of a task, with the keys of Google's program.
+
+    Args:
+        task: the task, which determines the metrics.
+        logits: [N, K], or scores [N, 1] in regression, in the order of the file.
+        label_ids: [N], or [N, K] in multi-label tasks.
+        batch_size: see `metrics.loss_metrics`.
+    """
+    if task.is_regression:
+        logits = logits[:, 0]  # [N]
+    if task.is_multi_label:
+        measured = metrics.multi_label_metrics(logits > 0, label_ids, task.labels)
+    else:
+        predictions = logits if task.is_regression else logits.argmax(axis=1)
+        measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
+    losses = metrics.losses_of_examples(logits, label_ids)
+    return measured | metrics.loss_metrics(losses, batch_size)
+
+
+def write_predictions(
+    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
+) -> list[str]:
+    """Writes predictions for the test split, in all formats of the task.
+
+    * `test_results.tsv`, as in Google's program: one line per example, with the probabilities of
+      the labels, or the score in regression;
+    * `submit_results.tsv`, as in Google's program: `index` and `prediction`, in multi-label tasks a
+      JSON list of labels; also under the name that GLUE's leaderboard expects, such as `MRPC.tsv`;
+    * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`.
+
+    Args:
+        folder: folder of the run, which exists.
+        data: the examples of the test split.
+        probabilities: [N, K], or [N, 1] in regression, in the order of the examples.
+
+    Returns:
+        The paths of the files.
+    """
+    task = data.task
+    rows = probabilities.astype(np.float32)
+    predictions = _predicted_labels(data, rows)
+    table = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    submission = "index\tprediction\n" + "".join(
+        f"{example.guid}\t{prediction}\n"
+        for example, prediction in zip(data.examples, predictions, strict=True)
+    )
+    contents = {"test_results.tsv": table, "submit_results.tsv": submission}
+    if task.leaderboard_file:
+        contents[task.leaderboard_file] = submission
+    if task.clue_fields is not None:
+        contents[f"{task.name}_predict.json"] = _clue_lines(data, rows, predictions)
+    paths = []
+    for name, content in contents.items():
+        paths.append(folder.file(name))
+        with files.write_atomically(paths[-1]) as stream:
+            stream.write(content)
+    return paths
+
+
+def write_dev_predictions(
+    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
+) -> None:
+    """Writes `dev_predictions.tsv`, for error analysis.
+
+    Each row describes an example: its line in the file, guid, label, prediction, and the
+    probabilities of the labels, or the score in regression. In multi-label tasks, the true and the
+    predicted labels are JSON lists.
+
+    Args:
+        folder: folder of the run, which exists.
+        data: the examples of the dev split.
+        probabilities: see `write_predictions`.
+    """
+    names = data.task.labels or (SCORE,)
+    rows = probabilities.astype(np.float32)
+    predictions = _predicted_labels(data, rows)
+    columns = MULTI_LABEL_COLUMNS if data.task.is_multi_label else DEV_COLUMNS
+    with files.write_atomically(folder.file(DEV_PREDICTIONS)) as stream:
+        stream.write("\t".join((*columns, *names)) + "\n")
+        for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
+            label = _as_list(example.labels) if data.task.is_multi_label else example.label
+            cells = (example.line, example.guid, label, prediction, *row)
+            stream.write("\t".join(map(str, cells)) + "\n")
+
+
+def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, str]]]:
+    """Reads the labels in `dev_predictions.tsv`.
+
+    Returns:
+        The labels of the task, and the label and the prediction of each example. Both are empty if
+        there is no such file, or if its examples do not have one label each: in regression,
+        multi-label tasks and token classification.
+
+    Raises:
+        ValueError: a row is damaged; the message names the line.
+    """
+    path = folder.file(DEV_PREDICTIONS)
+    if not files.exists(path):
+        return [], []
+    lines = files.read_text(path).removesuffix("\n").split("\n")
+    header, *rows = [line.split("\t") for line in lines]
+    count = len(DEV_COLUMNS)
+    labels = header[count:]
+    pairs = []
+    if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
+        return [], []
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
+            raise ValueError(
+                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
+                f"labels in columns 3 and 4; got {files.quote_all(row)}"
+            )
+        pairs.append((row[2], row[3]))
+    return labels, pairs
+
+
+def _predicted_labels(data: Examples[Example], rows: NDArray[np.float32]) -> list[str]:
+    """Returns the most probable label of each example, or the score in regression.
+
+    In multi-label tasks, this is a JSON list of labels.
+    """
+    if data.task.is_regression:
+        return [str(score) for score in rows[:, 0]]
+    if data.task.is_multi_label:
+        return [_as_list(_above_threshold(data.task.labels, row)) for row in rows]
+    return [data.task.labels[label] for label in rows.argmax(axis=1)]
+
+
+def _above_threshold(labels: Sequence[str], row: NDArray[np.float32]) -> list[str]:
+    return [label for label, x in zip(labels, row, strict=True) if x > THRESHOLD]
+
+
+def _as_list(labels: Sequence[str]) -> str:
+    return json.dumps(labels, ensure_ascii=False)
+
+
+def _clue_lines(
+    data: Examples[Example], rows: NDArray[np.float32], predictions: Sequence[str]
+) -> str:
+    task = data.task
+    guids: Sequence[str] = [example.guid for example in data.examples]
+    if task.group_size > 1:  # options of one question, whose label is the most probable option
+        best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
+        guids = [""] * len(best)
+        predictions = [str(choice) for choice in best]
+    lines = []
+    for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):
+        name = int(guid) if guid.isdecimal() else number
+        lines.append(json.dumps({"id": name, "label": prediction, **(task.clue_fields or {})}))
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,349 @@
+"""The table of classification and regression tasks, with one row per task.
+
+A row defines the files and columns of a task, its labels in order, its metrics and the format of
+its submissions. `reading` reads the files. GLUE tasks follow Google's `classifier_utils.py`;
+Chinese tasks follow albert_zh and CLUE.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from albert_tf import files
+from albert_tf.finetuning.rows import Column
+from albert_tf.settings import did_you_mean
+
+ACCURACY = "eval_accuracy"
+BINARY = ("0", "1")
+ENTAILMENT = ("entailment", "not_entailment")
+# The order of `output_weights` in Google's checkpoints of MNLI.
+INFERENCE = ("contradiction", "entailment", "neutral")
+
+MICRO_F1 = "micro_f1"
+JsonRow = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns of a file, by index (negative to count from the end) or by name.
+
+    Names refer to the header, or to the keys of JSON lines.
+
+    Attributes:
+        text_a: the first or only text; None to find it by the header.
+        text_b: the second text; None if there is none.
+        label: the label; None if there is none, as in most test files. In a multi-label task, the
+            list of labels, or the columns that have 1 or 0 for each label.
+        guid: id of the example; None for `<split>-<row number>`.
+    """
+
+    text_a: Column | None = None
+    text_b: Column | None = None
+    label: Column | tuple[Column, ...] | None = None
+    guid: Column | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file from which a split can be read.
+
+    Attributes:
+        file: name of the file in the task's folder. `.jsonl` and `.json` files have one JSON object
+            per line, `.csv` files are comma-separated and may quote cells, and all others are
+            tab-separated without quoting, as in Google's programs.
+        columns: the columns of the rows.
+        has_header: whether the first line is a header; None to detect it by the names of columns.
+        only: (column, value) that rows must have; others are ignored.
+        expand: converts a JSON object to rows with the keys of `columns`.
+        is_custom: whether columns that are None are found by their default names.
+    """
+
+    file: str
+    columns: Columns
+    has_header: bool | None = True
+    only: tuple[int, str] | None = None
+    expand: Callable[[JsonRow], list[JsonRow]] | None = None
+    is_custom: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationTask:
+    """A classification or regression task.
+
+    Attributes:
+        name: value of `--task_name`, in lower case.
+        folder: name of the task's folder in the data directory. Files in the data directory itself
+            are found, too.
+        splits: "train", "dev" and "test", if they exist → candidate files; the first existing one
+            is read.
+        labels: the labels, in the order of their ids; empty to read them from the training data.
+        is_regression: whether labels are numbers, so that the model has a single output.
+        is_multi_label: whether an example has any number of labels, even none.
+        metrics: keys of `metrics.METRICS`.
+        selection_metric: the metric that selects the best checkpoint; larger is better.
+        label_aliases: alternative spelling in the files → label.
+        unlabeled: labels of rows on which annotators did not agree; these rows are skipped and
+            counted.
+        leaderboard_file: name of the file to submit to GLUE; "" for none.
+        clue_fields: additional fields in each line of CLUE's `<task>_predict.json`; None if there
+            is no such file.
+        group_size: number of consecutive rows that are the options of one question. The answer is
+            the row with the highest probability of the last label.
+        skips_short_rows: whether rows with too few columns are skipped and empty texts are kept,
+            without counting as bad, as Google's program does for this task only.
+    """
+
+    name: str
+    folder: str
+    splits: Mapping[str, tuple[Source, ...]]
+    labels: tuple[str, ...] = ()
+    is_regression: bool = False
+    metrics: tuple[str, ...] = (ACCURACY,)
+    selection_metric: str = ACCURACY
+    label_aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unlabeled: tuple[str, ...] = ()
+    leaderboard_file: str = ""
+    clue_fields: Mapping[str, str] | None = None
+    group_size: int = 1
+    skips_short_rows: bool = False
+    is_multi_label: bool = False
+
+    @property
+    def num_labels(self) -> int:
+        """Number of outputs of the model."""
+        return 1 if self.is_regression else len(self.labels)
+
+
+def _glue(
+    name: str,
+    folder: str,
+    columns: Columns,
+    test_columns: Columns,
+    labels: tuple[str, ...],
+    suffix: str = "",
+    **settings: Any,
+) -> ClassificationTask:
+    """Returns a GLUE task; `suffix` distinguishes MNLI's two dev sets."""
+    splits = {
+        "train": (Source("train.tsv", columns),),
+        "dev": (Source(f"dev{suffix}.tsv", columns),),
+        "test": (Source(f"test{suffix}.tsv", test_columns),),
+    }
+    return ClassificationTask(name, folder, splits, labels, **settings)
+
+
+def _clue(
+    name: str,
+    columns: Columns,
+    labels: tuple[str, ...],
+    expand: Any = None,
+    clue_fields: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,
+) -> ClassificationTask:
+    """Returns a CLUE task: JSON lines, without labels in the test file."""
+    splits = {
+        split: (Source(f"{split}.json", columns, expand=expand),)
+        for split in ("train", "dev", "test")
+    }
+    return ClassificationTask(name, name, splits, labels, clue_fields=clue_fields, **settings)
+
+
+def _mark_spans(row: JsonRow) -> list[JsonRow]:
+    """Marks the noun with `_ _` and the pronoun with `[ ]` in the text, for WSC."""
+    text, target, spans = row["text"], row["target"], []
+    for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
+        start, span = target[f"span{number}_index"], target[f"span{number}_text"]
+        if text[start : start + len(span)] != span:
+            raise ValueError(f"the text does not have {files.quote(span)} at character {start}")
+        spans.append((start, start + len(span), marks))
+    for start, end, (left, right) in sorted(spans, reverse=True):
+        text = text[:start] + left + text[start:end] + right + text[end:]
+    return [{**row, "text": text}]
+
+
+def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
+    """Returns a row for each of the two choices, with the cause before the effect, for COPA."""
+    pairs: list[JsonRow] = []
+    for number in (0, 1):
+        texts = [row["premise"], row[f"choice{number}"]]
+        if row["question"] not in ("cause", "effect"):
+            raise ValueError(
+                f"question {files.quote(row['question'])}: expected 'cause' or 'effect'"
+            )
+        first, second = texts if row["question"] == "effect" else texts[::-1]
+        pair = {"text_a": first, "text_b": second}
+        if "label" in row:
+            pair["label"] = str(int(int(row["label"]) == number))
+        pairs.append(pair)
+    return pairs
+
+
+_PAIR = Columns("sentence1", "sentence2", "label", "id")
+_SENTENCE = Columns("sentence", None, "label", "id")
+_INDEXED_PAIR = Columns(1, 2, guid=0)
+_WITH_F1 = (ACCURACY, "f1")
+
+
+def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
+    columns, test_columns = Columns(8, 9, -1, 0), Columns(8, 9, guid=0)
+    return _glue(
+        name, "MNLI", columns, test_columns, INFERENCE, suffix, leaderboard_file=leaderboard_file
+    )
+
+
+def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
+    """Returns a variant of LCQMC, which is distributed with and without a header."""
+    splits = {
+        split: tuple(Source(stem + end, columns, has_header=None) for end in (".txt", ".tsv"))
+        for split, stem in zip(("train", "dev", "test"), stems, strict=True)
+    }
+    return ClassificationTask(name, "LCQMC", splits, BINARY, metrics=_WITH_F1)
+
+
+_XNLI_JSON = Columns("premise", "hypo", "label", "id")
+
+_ROWS = (
+    ClassificationTask(
+        "cola",
+        "CoLA",
+        {
+            "train": (Source("train.tsv", Columns(3, label=1), has_header=False),),
+            "dev": (Source("dev.tsv", Columns(3, label=1), has_header=False),),
+            "test": (Source("test.tsv", Columns(1, guid=0)),),
+        },
+        BINARY,
+        metrics=(ACCURACY, "matthew_corr"),
+        selection_metric="matthew_corr",
+        leaderboard_file="CoLA.tsv",
+    ),
+    _mnli("mnli", "_matched", "MNLI-m.tsv"),
+    _mnli("mismnli", "_mismatched", "MNLI-mm.tsv"),
+    _glue(
+        "mrpc",
+        "MRPC",
+        Columns(3, 4, 0),
+        Columns(3, 4, guid=0),
+        BINARY,
+        metrics=_WITH_F1,
+        leaderboard_file="MRPC.tsv",
+    ),
+    _glue(
+        "rte", "RTE", Columns(1, 2, -1, 0), _INDEXED_PAIR, ENTAILMENT, leaderboard_file="RTE.tsv"
+    ),
+    _glue(
+        "sst-2",
+        "SST-2",
+        Columns(0, label=1),
+        Columns(1, guid=0),
+        BINARY,
+        leaderboard_file="SST-2.tsv",
+    ),
+    _glue(
+        "sts-b",
+        "STS-B",
+        Columns(7, 8, -1, 0),
+        Columns(7, 8, guid=0),
+        (),
+        is_regression=True,
+        metrics=("MSE", "pearson", "spearman"),
+        selection_metric="pearson",
+        leaderboard_file="STS-B.tsv",
+    ),
+    _glue(
+        "qqp",
+        "QQP",
+        Columns(3, 4, 5, 0),
+        _INDEXED_PAIR,
+        BINARY,
+        metrics=_WITH_F1,
+        leaderboard_file="QQP.tsv",
+        skips_short_rows=True,
+    ),
+    _glue(
+        "qnli",
+        "QNLI",
+        Columns(1, 2, -1, 0),
+        _INDEXED_PAIR,
+        ENTAILMENT,
+        leaderboard_file="QNLI.tsv",
+    ),
+    _glue("wnli", "WNLI", Columns(1, 2, -1, 0), _INDEXED_PAIR, BINARY, leaderboard_file="WNLI.tsv"),
+    # GLUE's diagnostic set, to be predicted by a model of MNLI.
+    ClassificationTask(
+        "ax",
+        "diagnostic",
+        {"test": (Source("diagnostic.tsv", _INDEXED_PAIR),)},
+        INFERENCE,
+        leaderboard_file="AX.tsv",
+    ),
+    _lcqmc("lcqmc", Columns(0, 1, 2), ("train", "dev", "test")),
+    # albert_zh's version of LCQMC.
+    _lcqmc("sentence_pair", Columns(1, 2, 0), ("train_0827", "dev_0827", "test_0827")),
+    ClassificationTask(
+        "xnli",
+        "XNLI",
+        {
+            "train": (
+                Source("multinli/multinli.train.zh.tsv", Columns(0, 1, 2)),
+                Source("multinli.train.zh.tsv", Columns(0, 1, 2)),
+                Source("train.json", _XNLI_JSON),
+            ),
+            "dev": (
+                Source("xnli.dev.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                Source("dev.json", _XNLI_JSON),
+            ),
+            "test": (
+                Source("xnli.test.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                Source("test.json", _XNLI_JSON),
+            ),
+        },
+        INFERENCE,
+        label_aliases={"contradictory": "contradiction"},
+    ),
+    ClassificationTask(
+        "chnsenticorp",
+        "ChnSentiCorp",
+        {
+            split: (Source(f"{split}.tsv", Columns(1, label=0), has_header=None),)
+            for split in ("train", "dev", "test")
+        },
+        BINARY,
+    ),
+    _clue("afqmc", _PAIR, BINARY),
+    _clue(
+        "tnews",
+        _SENTENCE,
+        tuple(str(label) for label in range(100, 117) if label not in (105, 111)),
+        clue_fields={"label_desc": ""},
+    ),
+    _clue("iflytek", _SENTENCE, tuple(map(str, range(119)))),
+    _clue("cmnli", _PAIR, INFERENCE, unlabeled=("-",)),
+    _clue("ocnli", _PAIR, INFERENCE, unlabeled=("-",)),
+    _clue("csl", Columns("keyword", "abst", "label", "id"), BINARY),
+    _clue("wsc", Columns("text", None, "label", "id"), ("true", "false"), _mark_spans),
+    _clue("copa", Columns("text_a", "text_b", "label"), BINARY, _pair_with_choices, group_size=2),
+)
+
+TASKS: dict[str, ClassificationTask] = {task.name: task for task in _ROWS}
+ALIASES = {"lcqmc_pair": "lcqmc", "copa-zh": "copa", "mnli-mm": "mismnli", "mnli-m": "mnli"}
+CUSTOM_TASK = "tsv"
+
+
+def find_task(name: str) -> ClassificationTask:
+    """Returns the task with the name `--task_name`, ignoring case.
+
+    Raises:
+        ValueError: there is no such task; the message lists all tasks.
+    """
+    key = name.strip().lower()
+    key = ALIASES.get(key, key)
+    if key not in TASKS:
+        meant = did_you_mean(key, (*TASKS, CUSTOM_TASK))
+        raise ValueError(
+            f"Task not found: {name}. {meant}{' ' * bool(meant)}Available tasks: "
+            f"{', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for a custom task"
+        )
+    return TASKS[key]

@@ -1,0 +1,260 @@
+"""The registry of tasks, with a row for everything that a model is fine-tuned or used for.
+
+    registry.register(
+        registry.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification)
+    )
+
+`from_pretrained`, `load_predictor`, `albert predict` and its web page get everything that they know
+about a task from its row. A run records the name of the row with its checkpoints. Rows of this
+package refer to classes and functions by "module:name", which are imported on first use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from albert_tf.checkpoints.run_record import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    MULTIPLE_CHOICE,
+    REGRESSION,
+    SPANS,
+    TOKEN_CLASSIFICATION,
+)
+from albert_tf.settings import SettingsGroup
+
+ANSWERABLE_SPANS = "answerable_spans"
+FILL_MASK = "fill_mask"
+EMBEDDINGS = "embeddings"
+PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fill in masks
+_ALIASES = {PRETRAINING: FILL_MASK}
+DEFAULT = EMBEDDINGS  # of a model that was not fine-tuned
+SHARED_HEAD = "output_weights"  # variable of the heads of most tasks
+
+_NAME = re.compile("[a-z][a-z0-9_]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+    """A row of the registry.
+
+    Classes and functions are given as objects, or as "module:name"; see `resolve`.
+
+    Attributes:
+        name: name of the task in `from_pretrained`, `load_predictor` and `--task`, and in
+            `run.json`; lowercase letters, digits and underscores.
+        settings: the class of the fine-tuning program's settings, a subclass of
+            `FineTuningSettings`.
+        task: the class of the task, a subclass of `FineTuningTask`, or of `TextTask` if models are
+            used for the task without being fine-tuned for it.
+        head: the class of the model, called with the config and with `num_labels` if it has such
+            an argument.
+        is_fine_tuned: whether models are fine-tuned for the task.
+        head_variable: name of a variable of the head in checkpoints, which tells whether a
+            checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
+        num_outputs: number of outputs of the head if all models have the same, which tells tasks
+            apart whose heads have variables of the same names; None if labels decide it.
+        head_arguments: further arguments of `head`, the same for all models of the task.
+        head_settings: names of settings that are also arguments of `head`, with the values that
+            the model was trained with.
+
+    Raises:
+        ValueError: the name has other characters.
+    """
+
+    name: str
+    settings: str | type[SettingsGroup]
+    task: str | type[Any]
+    head: str | type[Any]
+    is_fine_tuned: bool = True
+    head_variable: str = SHARED_HEAD
+    num_outputs: int | None = None
+    head_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    head_settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"TaskSpec.name={self.name!r}: expected lowercase letters, digits and underscores"
+            )
+
+
+def resolve(reference: Any) -> Any:
+    """Returns the object that "module:name" refers to, after importing it; others unchanged."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_ANY_SETTINGS = "albert_tf.finetuning.settings:FineTuningSettings"
+_CLASSIFIER = TaskSpec(
+    CLASSIFICATION,
+    "albert_tf.finetuning.classification:Settings",
+    "albert_tf.finetuning.classification.task:Classifier",
+    "albert_tf.model.heads:AlbertForClassification",
+    head_settings=("use_pooled_output",),
+)
+_SPANS = TaskSpec(
+    SPANS,
+    "albert_tf.finetuning.squad:Settings",
+    "albert_tf.finetuning.squad.task:QuestionAnswering",
+    "albert_tf.model.heads:AlbertForSpans",
+    head_variable="cls/squad/output_weights",
+)
+_BUILT_IN = (
+    _CLASSIFIER,
+    dataclasses.replace(
+        _CLASSIFIER,
+        name=REGRESSION,
+        num_outputs=1,
+        head_arguments={"num_labels": 1, "is_regression": True},
+    ),
+    dataclasses.replace(
+        _CLASSIFIER,
+        name=MULTI_LABEL,
+        head_arguments={"is_multi_label": True},
+    ),
+    TaskSpec(
+        TOKEN_CLASSIFICATION,
+        "albert_tf.finetuning.token_classification:Settings",
+        "albert_tf.finetuning.token_classification.task:TokenClassifier",
+        "albert_tf.model.heads:AlbertForTokenClassification",
+    ),
+    TaskSpec(
+        MULTIPLE_CHOICE,
+        "albert_tf.finetuning.race:Settings",
+        "albert_tf.finetuning.race.task:MultipleChoice",
+        "albert_tf.model.heads:AlbertForMultipleChoice",
+        num_outputs=1,
+    ),
+    _SPANS,
+    dataclasses.replace(
+        _SPANS,
+        name=ANSWERABLE_SPANS,
+        head="albert_tf.model.heads:AlbertForAnswerableSpans",
+        head_variable="start_logits/dense/kernel",
+        head_settings=("start_n_top", "end_n_top"),
+    ),
+    TaskSpec(
+        FILL_MASK,
+        _ANY_SETTINGS,
+        "albert_tf.inference.fill_mask:FillMask",
+        "albert_tf.model.modeling:AlbertForPretraining",
+        is_fine_tuned=False,
+        head_variable="cls/predictions/output_bias",
+    ),
+    TaskSpec(
+        EMBEDDINGS,
+        _ANY_SETTINGS,
+        "albert_tf.inference.fill_mask:Embeddings",
+        "albert_tf.model.modeling:AlbertEncoder",
+        is_fine_tuned=False,
+        head_variable="",
+    ),
+)
+_rows = {spec.name: spec for spec in _BUILT_IN}
+
+
+def register(spec: TaskSpec) -> None:
+    """Adds a task, and replaces one of the same name, for example when a file is imported again.
+
+    Raises:
+        ValueError: a task of this package has the same name.
+    """
+    if spec.name in _ALIASES or any(spec.name == own.name for own in _BUILT_IN):
+        raise ValueError(f"{spec.name!r} is a task of albert_tf: give yours another name")
+    _rows[spec.name] = spec
+
+
+def names() -> tuple[str, ...]:
+    """Returns the names of all tasks, those of this package first."""
+    return tuple(_rows)
+
+
+def rows() -> tuple[TaskSpec, ...]:
+    """Returns the rows of all tasks, in the order of `names`."""
+    return tuple(_rows.values())
+
+
+def get(name: str) -> TaskSpec:
+    """Returns the row of a task; "pretraining" is another name of "fill_mask".
+
+    Raises:
+        ValueError: there is no such task. The message lists all tasks.
+    """
+    spec = _rows.get(_ALIASES.get(name, name))
+    if spec is None:
+        raise ValueError(
+            f"task={name!r}: expected one of {', '.join(map(repr, (*_rows, *_ALIASES)))}. If it is "
+            "a task of your own, import the file that registers it (albert predict: --task_module)"
+        )
+    return spec
+
+
+def import_tasks(module: str) -> None:
+    """Imports a module that registers tasks.
+
+    Args:
+        module: path of a Python file, whose folder is added to `sys.path` as for a script; or the
+            dotted name of an installed module.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the module cannot be imported, or another one of the same name has been.
+    """
+    name = module
+    path = None
+    if module.endswith(".py"):
+        path = os.path.realpath(module)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(f"{module}: no such file. Expected one that registers a task")
+        folder = os.path.dirname(path)
+        name = os.path.basename(path).removesuffix(".py")
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    elif name.startswith("."):
+        raise ValueError(f"{module}: expected the path of a .py file, or the full name of a module")
+    before = rows() if name not in sys.modules else None
+    try:
+        imported = importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(f"{module}: cannot be imported: {error}") from error
+    source = os.path.realpath(imported.__file__ or "")
+    if path is not None and source != path:
+        raise ValueError(f"{module}: {source} has the same module name, {name!r}. Rename the file")
+    if rows() == before:
+        logging.warning(
+            "%s: registers no task. Call albert_tf.finetuning.registry.register in it", module
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningResult:
+    """The result of a fine-tuning program; its `str` is the text that the program prints.
+
+    Attributes:
+        output_dir: folder of the run; in a sweep, of the best run.
+        step: step of the best checkpoint; 0 if none was evaluated.
+        metrics: metrics of the best checkpoint on the dev set; empty if none was evaluated.
+        text: the metrics, and the answers to single questions, as text.
+        has_files: whether this process trained or evaluated, and wrote the files of the run; with
+            several workers, only the first does.
+    """
+
+    output_dir: str
+    step: int
+    metrics: Mapping[str, float]
+    text: str
+    has_files: bool = True
+
+    def __str__(self) -> str:
+        return self.text

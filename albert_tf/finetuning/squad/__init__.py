@@ -1,0 +1,187 @@
+r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD; answers questions.
+
+    python run_squad.py --init_checkpoint=albert_base_v2 --output_dir=squad_model \
+        --train_file=train-v1.1.json --predict_file=dev-v1.1.json --do_train --do_predict
+
+The flags are those of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best,
+eval_results.txt, predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots
+are written to --output_dir. If --predict_file has no answers, the best checkpoint predicts them;
+--question and --context ask a single question. With --num_runs or several learning rates, each run
+has a subfolder, next to sweep_results.txt. Run the same command again to resume a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from albert_tf import data, files
+from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.settings import (
+    DataSettings,
+    FineTuningSettings,
+    QuestionSettings,
+    TFLiteSettings,
+)
+from albert_tf.settings import TRAINING, redefined, setting
+
+if TYPE_CHECKING:
+    from albert_tf.training.hooks import Hook
+
+
+__all__ = ["Settings", "run"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
+    """Settings of run_squad.py, with the names of Google's flags for both versions of SQuAD."""
+
+    GROUP = "data"
+    ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
+    PHASES = (*FineTuningSettings.PHASES, "question", "context")
+
+    train_file: str | None = setting(
+        None, "JSON file with the questions to train on; required by do_train."
+    )
+    predict_file: str | None = setting(
+        None,
+        "JSON file with the questions to answer, and to evaluate on if it has the answers; "
+        "required by do_eval and do_predict.",
+    )
+    tflite_quantization: str = redefined(
+        TFLiteSettings,
+        "tflite_quantization",
+        "none",
+        "Data type of the weights in the exported albert_model.tflite: float32 (none), float16 or "
+        "int8 (dynamic range).",
+    )
+    version_2_with_negative: bool | None = setting(
+        None,
+        "Allow questions without an answer, as in SQuAD 2.0; if not given, the model or the data "
+        "decide.",
+    )
+    doc_stride: int = setting(
+        128,
+        "Distance between the starts of two windows of a long context, in tokens.",
+        minimum=1,
+        affects=TRAINING,
+    )
+    max_query_length: int = setting(
+        64,
+        "Maximum length of a question, in tokens; longer ones are truncated.",
+        minimum=1,
+        affects=TRAINING,
+    )
+    n_best_size: int = setting(
+        20,
+        "Length of the n-best list of answers, and for SQuAD 1.1 the number of start and end "
+        "positions considered.",
+        minimum=1,
+        group="prediction and export",
+    )
+    max_answer_length: int = setting(
+        30, "Maximum length of an answer, in tokens.", minimum=1, group="prediction and export"
+    )
+    start_n_top: int = setting(
+        5, "Beam size of start positions for SQuAD 2.0.", minimum=1, group="prediction and export"
+    )
+    end_n_top: int = setting(
+        5,
+        "Beam size of end positions per start position for SQuAD 2.0.",
+        minimum=1,
+        group="prediction and export",
+    )
+    official_threshold: bool = setting(
+        False,
+        "Treat the threshold of SQuAD 2.0's metrics exactly as Google's program does.",
+        group="evaluation",
+    )
+    null_score_diff_threshold: float | None = setting(
+        None,
+        "Null odds above which a question of SQuAD 2.0 is left unanswered; if not given, the "
+        "threshold with the best F1 on the dev set.",
+        group="prediction and export",
+    )
+    mixed_segmentation: bool | None = setting(
+        None,
+        "Compute the metrics of CMRC 2018; if not given, for Chinese data in which every "
+        "question has an answer.",
+        group="evaluation",
+    )
+    question: str = setting(
+        "",
+        "Question to answer from context, instead of those of a file.",
+        group="prediction and export",
+    )
+    context: str = setting(
+        "", "Text to answer question from; required by question.", group="prediction and export"
+    )
+    num_workers: int | None = redefined(
+        data.Settings,
+        "num_workers",
+        None,
+        "Number of processes that create features; if not given, one per core.",
+    )
+    do_eval: bool = redefined(
+        FineTuningSettings,
+        "do_eval",
+        False,
+        "Evaluate every checkpoint on predict_file and keep the best one; do_predict does this "
+        "as well.",
+    )
+    do_predict: bool = redefined(
+        FineTuningSettings,
+        "do_predict",
+        False,
+        "Answer the questions of predict_file with the best checkpoint.",
+    )
+    eval_batch_size: int | None = redefined(
+        FineTuningSettings,
+        "eval_batch_size",
+        None,
+        "Evaluation batch size, in examples; if not given, predict_batch_size.",
+        is_optional=True,
+    )
+    max_seq_length: int = redefined(DataSettings, "max_seq_length", 384)
+    num_train_epochs: float = redefined(FineTuningSettings, "num_train_epochs", 3.0)
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits to use: those of all tasks, and "question" for a single question."""
+        return super().splits + (["question"] if self.question or self.context else [])
+
+    def check_paths(self) -> None:
+        """Checks all paths, including the question files."""
+        super().check_paths()
+        used = {"train": self.do_train, "predict": self.do_eval or self.do_predict}
+        for split in (name for name, is_used in used.items() if is_used):
+            path = getattr(self, f"{split}_file")
+            if path:
+                files.check_file(path, f"--{split}_file")
+
+
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+    """Trains, evaluates, answers questions and exports, as `run_squad.py` does.
+
+    Args:
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict`,
+            `question` and `export_dir` is set, it trains on `train_file` and evaluates on
+            `predict_file`. Config and vocabulary can be omitted if they are beside
+            `init_checkpoint`.
+        hooks: called in training; see `albert_tf.training.hooks`.
+
+    Returns:
+        The folder, step and metrics of the best checkpoint on `predict_file`; its text includes the
+        answer to `question`.
+
+    Raises:
+        ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
+            which.
+    """
+    settings = settings.completed()
+    from albert_tf.finetuning.squad import (
+        task,  # imported late: needs TensorFlow, unlike the settings
+    )
+
+    return task.run(settings, hooks)

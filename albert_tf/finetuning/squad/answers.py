@@ -1,0 +1,587 @@
+"""Decodes model outputs to answers: candidate spans, n-best lists and null odds.
+
+    answers = decode(examples, features, candidates_v1(start_logits, end_logits, n), n, max_length)
+
+The head of SQuAD 1.1 scores every position as the start and as the end of the answer; candidates
+are all pairs of the best starts and ends. The head of SQuAD 2.0 runs a beam search: it scores ends
+for each of its best starts, and whether the question has an answer at all. `decode` drops invalid
+spans, converts the others from tokens to text, and ranks the texts of all windows of a question.
+
+Source: `accumulate_predictions_*` and `write_predictions_*` in `squad_utils.py` of
+google-research/albert. Spans, their order (including ties) and the files' bytes are identical.
+
+Shapes: N features, S sequence length, C candidate spans of a feature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import json
+import math
+import operator
+import os
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from official.nlp.tools import squad_evaluate_v2_0 as script_v2
+
+from albert_tf import files
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, heading
+from albert_tf.finetuning import results
+from albert_tf.finetuning.squad.features import SquadFeatures
+from albert_tf.finetuning.squad.reading import SquadExample
+
+PREDICTIONS = "predictions.json"
+NBEST = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
+NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
+NO_FEATURES_NULL_ODDS = 1_000_000.0
+NO_CANDIDATE_SCORE = -1e6
+ROWS_AT_ONCE = 512  # features decoded at a time; each typically has 400 candidates
+
+Span = tuple[float, float, str, int]  # start score, end score, text, offset in the context
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidate spans of N features and their scores. Ties are resolved in favor of the first.
+
+    Attributes:
+        starts, ends: int [N, C], first and last position of each span in the feature.
+        start_scores, end_scores: float32 [N, C], logits or log probabilities.
+        null_scores: float32 [N], larger if the feature is less likely to contain an answer; None in
+            SQuAD 1.1.
+    """
+
+    starts: NDArray[np.integer]
+    ends: NDArray[np.integer]
+    start_scores: NDArray[np.floating]
+    end_scores: NDArray[np.floating]
+    null_scores: NDArray[np.floating] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """The answers to all questions. Each dictionary maps question ids, in their order.
+
+    Attributes:
+        best: the best text; "empty" (SQuAD 1.1) or "" (2.0) if there is no valid span.
+        nbest: the n-best list, with `text`, `probability`, `start_log_prob` and `end_log_prob`.
+        null_odds: larger if the question is less likely to have an answer; None in SQuAD 1.1.
+        begins: the offset in the context, in characters, of each text in the n-best list; -1 if
+            there is no valid span.
+    """
+
+    best: dict[str, str]
+    nbest: dict[str, list[dict[str, Any]]]
+    null_odds: dict[str, float] | None = None
+    begins: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+
+    def predictions(self, threshold: float | None = None, strict: bool = False) -> dict[str, str]:
+        """Returns question id → answer, which is "" if the null odds exceed `threshold`.
+
+        Args:
+            threshold: maximum null odds of an answered question; None to answer all questions.
+            strict: whether questions with null odds equal to the threshold are unanswered, too, as
+                in Google's program.
+        """
+        odds = self.null_odds
+        if threshold is None or odds is None:
+            return dict(self.best)
+        answered = operator.lt if strict else operator.le
+        return {
+            qas_id: text if answered(odds[qas_id], threshold) else ""
+            for qas_id, text in self.best.items()
+        }
+
+
+def candidates_v1(
+    start_logits: NDArray[np.floating], end_logits: NDArray[np.floating], n_best_size: int
+) -> Candidates:
+    """Returns all pairs of the `n_best_size` best starts and the `n_best_size` best ends.
+
+    Args:
+        start_logits: float [N, S].
+        end_logits: float [N, S].
+        n_best_size: number of starts, and number of ends.
+    """
+    starts = _best_positions(start_logits, n_best_size)
+    ends = _best_positions(end_logits, n_best_size)
+    num_starts = starts.shape[1]
+    num_ends = ends.shape[1]
+    return Candidates(
+        starts=np.repeat(starts, num_ends, axis=1),
+        ends=np.tile(ends, num_starts),
+        start_scores=np.repeat(np.take_along_axis(start_logits, starts, 1), num_ends, axis=1),
+        end_scores=np.tile(np.take_along_axis(end_logits, ends, 1), num_starts),
+    )
+
+
+def _best_positions(logits: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+    """Returns the positions of the largest logits, int64 [N, count]; on ties, the first ones."""
+    return np.argsort(-logits, axis=1, kind="stable")[:, :count]
+
+
+def candidates_v2(
+    start_top_log_probs: NDArray[np.floating],
+    start_top_index: NDArray[np.integer],
+    end_top_log_probs: NDArray[np.floating],
+    end_top_index: NDArray[np.integer],
+    cls_logits: NDArray[np.floating],
+) -> Candidates:
+    """Returns the beam search results of the SQuAD 2.0 head as candidates.
+
+    Args:
+        start_top_log_probs: float [N, K], log probabilities of the K best starts.
+        start_top_index: int [N, K], their positions.
+        end_top_log_probs: float [N, K·E], log probabilities of the E best ends for each start.
+        end_top_index: int [N, K·E], their positions.
+        cls_logits: float [N], larger if an answer is less likely.
+    """
+    beams = end_top_index.shape[1] // start_top_index.shape[1]
+    return Candidates(
+        starts=np.repeat(start_top_index, beams, axis=1),
+        ends=end_top_index,
+        start_scores=np.repeat(start_top_log_probs, beams, axis=1),
+        end_scores=end_top_log_probs,
+        null_scores=cls_logits,
+    )
+
+
+def decode(
+    examples: Sequence[SquadExample],
+    features: SquadFeatures,
+    candidates: Candidates,
+    n_best_size: int,
+    max_answer_length: int,
+) -> Answers:
+    """Returns the answers to all questions.
+
+    Args:
+        examples: the questions.
+        features: the features of the questions; those of each question are adjacent.
+        candidates: the candidate spans of these features.
+        n_best_size: length of the n-best lists.
+        max_answer_length: maximum length of an answer, in tokens.
+
+    Raises:
+        ValueError: the numbers of features and candidates differ.
+    """
+    if len(features) != len(candidates.starts):
+        raise ValueError(f"{len(features)} features, but scores for {len(candidates.starts)}")
+    version_2 = candidates.null_scores is not None
+    spans_of: list[dict[tuple[int, int, int], list[tuple[float, float]]]] = [{} for _ in examples]
+    for number, key, scores in _valid_spans(features, candidates, max_answer_length):
+        spans_of[number].setdefault(key, []).append(scores)
+    nbest = {}
+    begins = {}
+    for example, spans in zip(examples, spans_of, strict=True):
+        texts = _rank(example.context, features, spans, n_best_size)
+        if not texts:
+            nothing = (NO_CANDIDATE_SCORE,) * 2 if version_2 else (0.0, 0.0)
+            texts = [(*nothing, "" if version_2 else NOTHING_FOUND_V1, -1)]
+        nbest[example.qas_id] = _with_probabilities(texts)
+        begins[example.qas_id] = [begin for *_, begin in texts]
+    return Answers(
+        best={qas_id: entries[0]["text"] for qas_id, entries in nbest.items()},
+        nbest=nbest,
+        null_odds=_null_odds(examples, features, candidates.null_scores),
+        begins=begins,
+    )
+
+
+def _valid_spans(
+    features: SquadFeatures, candidates: Candidates, max_answer_length: int
+) -> Iterator[tuple[int, tuple[int, int, int], tuple[float, float]]]:
+    """Yields the valid candidate spans, each as (question index, span, scores).
+
+    A span is valid if it lies in the context, is not too long, and starts at a token that has its
+    maximum context in this window (so that overlapping windows do not yield it twice). It is given
+    as the index of its feature, and the indices of its first and last token in
+    `features.first_char`.
+    """
+    offsets = features.window_offsets[:-1, None]
+    sizes = features.window_lengths[:, None]
+    window_begins = features.query_lengths[:, None] + 2
+    for begin in range(0, len(features), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        first = candidates.starts[rows] - window_begins[rows]  # [rows, C], index in the window
+        last = candidates.ends[rows] - window_begins[rows]
+        lengths = last - first + 1
+        valid = (first >= 0) & (last < sizes[rows])
+        valid &= (lengths >= 1) & (lengths <= max_answer_length)
+        row, column = np.nonzero(valid)
+        place = offsets[begin + row, 0] + first[row, column]
+        # As in Google's programs, the end need not have its maximum context in this window.
+        keep = features.is_max_context[place]
+        row = row[keep]
+        column = column[keep]
+        place = place[keep]
+        scores = [
+            part[begin + row, column].astype(np.float64).tolist()
+            for part in (candidates.start_scores, candidates.end_scores)
+        ]
+        yield from zip(
+            features.example_index[begin + row].tolist(),
+            zip(
+                (begin + row).tolist(),
+                place.tolist(),
+                (place + lengths[row, column] - 1).tolist(),
+                strict=True,
+            ),
+            zip(*scores, strict=True),
+            strict=True,
+        )
+
+
+def _rank(
+    context: str,
+    features: SquadFeatures,
+    spans: dict[tuple[int, int, int], list[tuple[float, float]]],
+    n_best_size: int,
+) -> list[Span]:
+    """Returns the best distinct texts; each with the scores and offset of its best span."""
+    # A span has several scores only if several beams start at the same position.
+    means = [
+        (sum(start for start, _ in scores) / len(scores), sum(e for _, e in scores) / len(scores))
+        for scores in spans.values()
+    ]
+    ranked = sorted(zip(means, spans, strict=True), key=lambda item: -(item[0][0] + item[0][1]))
+    texts: dict[str, Span] = {}
+    for (start, end), (_, first, last) in ranked:
+        begin = int(features.first_char[first])
+        raw = context[begin : features.last_char[last] + 1]
+        text = raw.strip()
+        begin += len(raw) - len(raw.lstrip())
+        texts.setdefault(text, (start, end, text, begin))
+        if len(texts) == n_best_size:
+            break
+    return list(texts.values())
+
+
+def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
+    """Returns the entries of an n-best list, with the softmax of the scores as probabilities."""
+    scores = [start + end for start, end, *_ in texts]
+    weights = [math.exp(score - max(scores)) for score in scores]
+    total = sum(weights)
+    return [
+        {
+            "text": text,
+            "probability": weight / total,
+            "start_log_prob": start,
+            "end_log_prob": end,
+        }
+        for (start, end, text, _), weight in zip(texts, weights, strict=True)
+    ]
+
+
+def _null_odds(
+    examples: Sequence[SquadExample],
+    features: SquadFeatures,
+    null_scores: NDArray[np.floating] | None,
+) -> dict[str, float] | None:
+    """Returns question id → smallest null score of its windows; None in SQuAD 1.1."""
+    if null_scores is None:
+        return None
+    odds = np.full(len(examples), NO_FEATURES_NULL_ODDS)
+    np.minimum.at(odds, features.example_index, null_scores.astype(np.float64))
+    odds += 0.0  # converts -0.0 to 0.0, as in the file of Google's program
+    return {example.qas_id: odd for example, odd in zip(examples, odds.tolist(), strict=True)}
+
+
+def write_answers(directory: str, answers: Answers, predictions: dict[str, str]) -> None:
+    """Writes `predictions.json`, `nbest_predictions.json` and, in SQuAD 2.0, `null_odds.json`.
+
+    Args:
+        directory: an existing folder.
+        answers: the n-best lists and null odds.
+        predictions: question id → answer.
+    """
+    contents: dict[str, Any] = {PREDICTIONS: predictions, NBEST: answers.nbest}
+    if answers.null_odds is not None:
+        contents[NULL_ODDS] = answers.null_odds
+    for name, content in contents.items():
+        with files.write_atomically(os.path.join(directory, name)) as stream:
+            stream.write(json.dumps(content, indent=4) + "\n")
+
+
+def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> str:
+    """Returns the answer to one question as text for the terminal.
+
+    Args:
+        answers: the decoded answers.
+        qas_id: id of the question.
+        threshold: see `Answers.predictions`.
+
+    Returns:
+        The answer, the null odds in SQuAD 2.0, and the n-best list with probabilities, one per
+        line.
+    """
+    lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
+    if answers.null_odds is not None:
+        lines.append(f"null odds {answers.null_odds[qas_id]:.3f}, threshold {threshold or 0:.3f}")
+    lines += [f"{entry['probability']:.4f}  {entry['text']}" for entry in answers.nbest[qas_id]]
+    return "".join(line + "\n" for line in lines)
+
+
+# Computes the metrics of extractive question answering, as the official scripts do.
+#
+# * SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.
+# * SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total` over all questions, over answerable
+#   and over unanswerable questions; and the best threshold of the null odds.
+# * CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and F1 over single
+#   Chinese characters and whole words of other scripts ("mixed segmentation").
+#
+# SQuAD 2.0's script is that of the TensorFlow Model Garden, `official.nlp.tools`. It has no
+# function for the scores of single questions, which are computed here, as for SQuAD 1.1.
+#
+# Means are percentages. Gold answers and predictions are given by question id. Null odds are larger
+# if a question is less likely to have an answer.
+
+Golds = Mapping[str, Sequence[str]]
+Predictions = Mapping[str, str]
+NullOdds = Mapping[str, float]
+Metric = Callable[[str, str], float]
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+# The punctuation that the script of CMRC 2018 removes. It keeps "‘" and "…", because their entries
+# in its list are doubled ("……") and never equal a single character.
+_DROPPED_SIGNS = set("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+_HAN = re.compile("[\u4e00-\u9fa5]")
+# Emulates NLTK's word tokenizer, which the script applies between Chinese characters. It splits off
+# punctuation, commas unless a digit follows, periods at the end, quotes at either end of a word,
+# and the second half of English contractions.
+_SIGNS = r";@#$%&?!\[\](){}<>\"–—«»“”‘"
+_CONTRACTION = r"'(?:s|m|d|ll|re|ve)\b"
+_WORD = re.compile(
+    rf"[{_SIGNS}]|\.\.+|n't\b|{_CONTRACTION}"
+    rf"|(?:(?!n't\b)[^\s{_SIGNS}',.]|,(?=\d)|\.(?!\.|\W*$)|(?<=\w)(?!{_CONTRACTION})'(?=\w))+"
+    r"|[',.]"
+)
+
+
+def _mean_of_best(metric: Metric, golds: Golds, predictions: Predictions) -> float:
+    """Returns the mean over questions of the best score over their gold answers, in percent.
+
+    Questions without a prediction count as wrong.
+
+    Raises:
+        ValueError: there are no questions, or a question has no gold answer.
+    """
+    without = [qas_id for qas_id, answers in golds.items() if not answers]
+    if without or not golds:
+        raise ValueError(
+            f"{len(without)} of {len(golds)} questions have no gold answer"
+            + (f"; the first is {without[0]}" if without else "")
+        )
+    scores = [
+        max(metric(predictions[qas_id], answer) for answer in answers)
+        for qas_id, answers in golds.items()
+        if qas_id in predictions
+    ]
+    return 100.0 * sum(scores) / len(golds)
+
+
+def _words(text: str) -> list[str]:
+    """Returns the words that the scripts of SQuAD compare, without punctuation and articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """Returns 1.0 if two answers have the same words, else 0.0."""
+    return float(_words(prediction) == _words(gold))
+
+
+def word_f1(prediction: str, gold: str) -> float:
+    """Returns the F1 of the words that two answers have in common; 0.0 if both have none."""
+    predicted = _words(prediction)
+    wanted = _words(gold)
+    return _f1((Counter(predicted) & Counter(wanted)).total(), len(predicted), len(wanted))
+
+
+def _f1(num_common: int, num_predicted: int, num_gold: int) -> float:
+    if not num_common:
+        return 0.0
+    precision = num_common / num_predicted
+    recall = num_common / num_gold
+    return (2 * precision * recall) / (precision + recall)
+
+
+def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns the official metrics of SQuAD 1.1, `exact_match` and `f1`.
+
+    Raises:
+        ValueError: see `_mean_of_best`.
+    """
+    return {
+        "exact_match": _mean_of_best(exact_match, golds, predictions),
+        "f1": _mean_of_best(word_f1, golds, predictions),
+    }
+
+
+def evaluate_v2(
+    golds: Golds, predictions: Predictions, null_odds: NullOdds | None = None
+) -> dict[str, float]:
+    """Returns the official metrics of SQuAD 2.0: `exact`, `f1`, `total`, `HasAns_…`, `NoAns_…`.
+
+    Args:
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answers, "" for unanswered questions.
+        null_odds: if given, questions above 1.0 count as unanswered, and `final_exact`,
+            `final_exact_thresh`, `final_f1` and `final_f1_thresh` are the best means and thresholds
+            that the script finds. Its search may stop between questions with equal odds, and
+            returns 0 if it is best to answer nothing; `best_thresholds` corrects both.
+    """
+    measured = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
+    kinds = ("pr_",) if null_odds else ("pr_", "final_")
+    return {name: value for name, value in measured.items() if not name.startswith(kinds)}
+
+
+def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
+    """Returns gold answers in the data format of SQuAD."""
+    questions = [
+        {"id": qas_id, "answers": [{"text": text} for text in answers]}
+        for qas_id, answers in golds.items()
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]
+
+
+def best_thresholds(
+    golds: Golds, predictions: Predictions, null_odds: NullOdds
+) -> dict[str, float]:
+    """Returns the thresholds of the null odds that maximize the mean scores, and these means.
+
+    Questions with null odds up to the threshold count as answered.
+
+    Args:
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answer to each question, in case it is answered.
+        null_odds: the null odds of each question.
+
+    Returns:
+        `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`.
+    """
+    exact = _best_scores(exact_match, golds, predictions)
+    # If neither answer has words, they agree in SQuAD 2.0.
+    f1 = {
+        qas_id: max(score, exact[qas_id])
+        for qas_id, score in _best_scores(word_f1, golds, predictions).items()
+    }
+    best_exact, exact_threshold = _find_best_threshold(golds, exact, null_odds)
+    best_f1, f1_threshold = _find_best_threshold(golds, f1, null_odds)
+    return {
+        "best_exact": best_exact,
+        "best_exact_thresh": exact_threshold,
+        "best_f1": best_f1,
+        "best_f1_thresh": f1_threshold,
+    }
+
+
+def _best_scores(metric: Metric, golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns question id → best score over the gold answers that have words, or else over ""."""
+    scores = {}
+    for qas_id, answers in golds.items():
+        if qas_id in predictions:
+            compared = list(filter(_words, answers)) or [""]
+            scores[qas_id] = max(metric(predictions[qas_id], gold) for gold in compared)
+    return scores
+
+
+def _find_best_threshold(
+    golds: Golds, scores: Mapping[str, float], null_odds: NullOdds
+) -> tuple[float, float]:
+    """Returns the best mean score in percent, and the threshold that attains it."""
+    ordered = sorted(scores, key=null_odds.__getitem__)
+    best = current = float(sum(not golds[qas_id] for qas_id in scores))
+    threshold = null_odds[ordered[0]] - 1.0  # nothing is answered
+    for odds, group in itertools.groupby(ordered, null_odds.__getitem__):
+        for qas_id in group:
+            current += scores[qas_id] - (0 if golds[qas_id] else 1)
+        if current > best:
+            best = current
+            threshold = odds
+    return 100.0 * best / len(scores), threshold
+
+
+def mixed_segmentation(text: str) -> list[str]:
+    """Splits text into Chinese characters and other words, without punctuation, as CMRC 2018."""
+    text = text.lower().strip()
+    kept = "".join(char for char in text if char not in _DROPPED_SIGNS)
+    spaced = re.split(f"({_HAN.pattern})", kept)
+    words: list[str] = []
+    for part in spaced:
+        words += [part] if _HAN.match(part) else _WORD.findall(part)
+    return words
+
+
+def cmrc_exact_match(prediction: str, gold: str) -> float:
+    """Returns 1.0 if both texts are equal in lower case without punctuation, else 0.0."""
+    predicted, wanted = (
+        [char for char in text.lower().strip() if char not in _DROPPED_SIGNS]
+        for text in (prediction, gold)
+    )
+    return float(predicted == wanted)
+
+
+def cmrc_f1(prediction: str, gold: str) -> float:
+    """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
+    predicted = mixed_segmentation(prediction)
+    wanted = mixed_segmentation(gold)
+    matcher = difflib.SequenceMatcher(None, predicted, wanted, autojunk=False)
+    return _f1(matcher.find_longest_match().size, len(predicted), len(wanted))
+
+
+def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns the metrics of CMRC 2018: `exact_match`, `f1` and their mean, `average`.
+
+    Raises:
+        ValueError: see `_mean_of_best`.
+    """
+    exact = _mean_of_best(cmrc_exact_match, golds, predictions)
+    f1 = _mean_of_best(cmrc_f1, golds, predictions)
+    return {"exact_match": exact, "f1": f1, "average": (exact + f1) * 0.5}
+
+
+def write_squad_results(
+    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+) -> str:
+    """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
+
+    The file has a block for each checkpoint: the metrics, the files that were copied if it is the
+    best checkpoint so far, the best value up to this checkpoint, and a line of "=". At the end are
+    the metrics and the step of the best checkpoint.
+
+    Args:
+        folder: folder of the run, which exists.
+        evaluations: the evaluations, sorted by step.
+        metric: the selection metric.
+        official_order: as in `best_of`.
+    """
+    text = ""
+    best = None
+    for number, evaluation in enumerate(evaluations, 1):
+        text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+        if best_of(evaluations[:number], metric, official_order) is evaluation:
+            best = evaluation
+            text += results.format_copies(folder, evaluation)
+        text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
+        text += results.SEPARATOR + "\n"
+    if best is not None:
+        text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
+    with files.write_atomically(folder.file(results.RESULTS_FILE)) as stream:
+        stream.write(heading(evaluations) + text)
+    return text
+
+
+def format_exactly(metrics: results.Metrics) -> str:
+    """Returns lines `key = value`, sorted by key, with all digits, like Google's SQuAD programs."""
+    return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

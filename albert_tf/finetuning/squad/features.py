@@ -1,0 +1,727 @@
+"""Creates the features of questions: sliding windows over the context, each with the question.
+
+The features are identical to those of `convert_examples_to_features` in `squad_utils.py` of
+google-research/albert. They are created by several processes, and each context is tokenized once
+for all its questions.
+
+The main function, `make_features`, is at the end. Shapes: T tokens of a context.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from albert_tf.data import workers
+from albert_tf.finetuning.rows import abbreviate
+from albert_tf.finetuning.squad.reading import MAX_NAMED, SquadExample
+from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer
+from albert_tf.model.tokenization import (
+    SPIECE_UNDERLINE,
+    UNKNOWN_TOKEN,
+    BasicTokenizer,
+    Tokenizer,
+    WordpieceTokenizer,
+    preprocess_text,
+)
+
+CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
+TASK_CHARS = 50_000  # characters of context in one task of a process
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSettings:
+    """How contexts are split into windows.
+
+    Attributes:
+        max_seq_length: S, maximum length of a feature, in tokens.
+        doc_stride: number of tokens between the starts of consecutive windows.
+        max_query_length: maximum number of tokens of a question; longer ones are truncated.
+    """
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self) -> None:
+        least = self.max_query_length + SPECIAL_TOKENS + 1
+        if self.max_seq_length < least:
+            raise ValueError(
+                f"--max_seq_length={self.max_seq_length} leaves no room for the context after a "
+                f"question of --max_query_length={self.max_query_length} and three special "
+                f"tokens; expected {least} or more"
+            )
+
+
+class NoFeaturesError(ValueError):
+    """No question has features."""
+
+
+class _Question(NamedTuple):
+    """A question for a worker: index, text, and first and last character of the answer."""
+
+    number: int
+    text: str
+    answer: tuple[int, int] | None
+
+
+_Task = list[tuple[str, list[_Question]]]
+
+
+def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
+    """Yields the questions grouped by context, with several contexts per task."""
+    by_context: dict[str, list[_Question]] = collections.defaultdict(list)
+    for number, example in enumerate(examples):
+        answer = None
+        if example.answers and not example.is_impossible:
+            end = example.answer_start + len(example.answers[0])
+            answer = (example.answer_start, end - 1)
+        by_context[example.context].append(_Question(number, example.question, answer))
+    task: _Task = []
+    size = 0
+    for context, questions in by_context.items():
+        task.append((context, questions))
+        size += len(context)
+        if size >= TASK_CHARS:
+            yield task
+            task = []
+            size = 0
+    if task:
+        yield task
+
+
+def _answer_span(context: TokenizedText, answer: tuple[int, int]) -> tuple[int, int] | None:
+    """Returns the first and last token of an answer, given its first and last character.
+
+    Returns None if the answer is not aligned with any token.
+    """
+    start = int(context.first_token[answer[0]])
+    end = int(context.last_token[answer[1]])
+    return (start, end) if start <= end else None
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
+    """Returns the windows over T tokens: start, end, and `is_max_context`, bool [end - start].
+
+    The context of a token in a window is the smaller of the numbers of tokens to its left and to
+    its right, plus CONTEXT_WEIGHT times the window's length. A token has its maximum context in the
+    window where this is largest; on ties, in the first one.
+    """
+    spans = []
+    begin = end = 0
+    while end < num_pieces:
+        end = min(begin + capacity, num_pieces)
+        spans.append((begin, end))
+        begin += min(end - begin, stride)
+    best = np.full(num_pieces, -1.0)
+    owner = np.zeros(num_pieces, np.int32)
+    for number, (begin, end) in enumerate(spans):
+        left = np.arange(end - begin)
+        score = np.minimum(left, left[::-1]) + CONTEXT_WEIGHT * (end - begin)
+        better = score > best[begin:end]
+        best[begin:end][better] = score[better]
+        owner[begin:end][better] = number
+    return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
+
+
+class _Builder:
+    """Collects windows and returns them as columns."""
+
+    def __init__(self, tokenizer: Tokenizer, settings: WindowSettings):
+        self._settings = settings
+        self._cls_id = tokenizer.cls_id
+        self._sep_id = tokenizer.sep_id
+        self._end = np.array([self._sep_id], np.int32)
+        self._has_segments = tokenizer.has_segments
+        self._numbers: list[tuple[int, ...]] = []
+        self._input_ids: list[NDArray[np.int32]] = []
+        self._windows: list[tuple[NDArray[Any], ...]] = []
+
+    def add(
+        self,
+        number: int,
+        query: list[int],
+        context: TokenizedText,
+        span: tuple[int, int] | None,
+        is_training: bool,
+    ) -> None:
+        """Adds the windows of a question.
+
+        Args:
+            number: index of the question.
+            query: token ids of the question.
+            context: the tokenized context.
+            span: first and last token of the answer; None if there is none.
+            is_training: whether to label windows.
+        """
+        query = query[: self._settings.max_query_length]
+        prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
+        capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
+        cuts = _cut(len(context.token_ids), capacity, self._settings.doc_stride)
+        for window, (begin, end, is_max_context) in enumerate(cuts):
+            start = stop = 0
+            holds_answer = span is not None and begin <= span[0] and span[1] < end
+            if span is not None and holds_answer:
+                start, stop = (piece - begin + len(prefix) for piece in span)
+            # As in Google's programs, windows without the answer are used for training, even in
+            # SQuAD 1.1, with the answer at [CLS].
+            is_impossible = is_training and not holds_answer
+            length = len(prefix) + end - begin + 1
+            first_length = len(prefix) if self._has_segments else length
+            place = (number, window, length, len(query), first_length)
+            self._numbers.append((*place, start, stop, int(is_impossible)))
+            self._input_ids += [prefix, context.token_ids[begin:end], self._end]
+            pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
+            self._windows.append(pieces)
+
+    def finish(self) -> SquadFeatures:
+        """Returns the features of all added windows."""
+        numbers = np.array(self._numbers, np.int32).reshape(-1, 8).T
+        empty = np.zeros(0, np.int32)
+        first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
+        return SquadFeatures(
+            example_index=numbers[0],
+            doc_span_index=numbers[1],
+            lengths=numbers[2],
+            query_lengths=numbers[3],
+            input_ids=np.concatenate([empty, *self._input_ids]),
+            first_char=np.concatenate([empty, *first]),
+            last_char=np.concatenate([empty, *last]),
+            is_max_context=np.concatenate([empty.astype(bool), *is_max]),
+            first_lengths=numbers[4],
+            start_positions=numbers[5],
+            end_positions=numbers[6],
+            is_impossible=numbers[7],
+        )
+
+
+def _make_work(
+    tokenizer: Tokenizer, settings: WindowSettings, is_training: bool
+) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
+    """Returns the work of a process: task → features, skipped questions, number of questions."""
+
+    def work(task: _Task) -> Iterator[tuple[SquadFeatures, list[int], int]]:
+        builder = _Builder(tokenizer, settings)
+        skipped: list[int] = []
+        for context, questions in task:
+            tokenized = tokenize(tokenizer, context)
+            queries = tokenizer.encode_batch([question.text for question in questions])
+            for question, query in zip(questions, queries, strict=True):
+                answer = question.answer if is_training else None
+                span = _answer_span(tokenized, answer) if tokenized and answer else None
+                if tokenized is None or (answer and not span):
+                    skipped.append(question.number)
+                else:
+                    builder.add(question.number, query, tokenized, span, is_training)
+        yield builder.finish(), skipped, sum(len(questions) for _, questions in task)
+
+    return work
+
+
+def make_features(
+    examples: Sequence[SquadExample],
+    tokenizer: Tokenizer,
+    settings: WindowSettings,
+    is_training: bool,
+    num_workers: int | None = 1,
+    shows_progress: bool = True,
+) -> SquadFeatures:
+    """Returns the features of all questions, in their order.
+
+    Questions without features are skipped with a warning: those whose context is empty or cannot be
+    aligned (see `alignment`), and in training those whose answer is not aligned with any token.
+
+    Args:
+        examples: the questions; in training, each is impossible or has its answer at its offset.
+        tokenizer: the tokenizer of the model.
+        settings: how contexts are split.
+        is_training: whether to compute the positions of answers.
+        num_workers: number of processes; None for one per core.
+        shows_progress: whether to show a progress bar, if standard error is a terminal.
+
+    Raises:
+        NoFeaturesError: no question has features.
+    """
+    tasks = list(_tasks(examples))
+    processes = min(num_workers or workers.available_cores(), len(tasks))
+    made: list[SquadFeatures] = []
+    skipped: list[int] = []
+    args = (tokenizer, settings, is_training)
+    hidden = None if shows_progress else True  # None hides the bar unless on a terminal
+    with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
+        for features, without, count in workers.run(_make_work, args, tasks, processes):
+            made.append(features)
+            skipped += without
+            bar.update(count)
+    if skipped:
+        logging.warning(
+            "%d of %d questions are skipped, because normalization removes their context or "
+            "answer: %s",
+            len(skipped),
+            len(examples),
+            abbreviate([examples[number].qas_id for number in sorted(skipped)], MAX_NAMED),
+        )
+    if len(skipped) == len(examples):
+        raise NoFeaturesError(
+            f"none of {len(examples)} questions has features: their contexts are empty, or the "
+            "vocabulary belongs to another language"
+        )
+    features = concatenate(made)
+    return features.take(np.argsort(features.example_index, kind="stable"))
+
+
+# Stores the features of questions as columns, and batches them.
+#
+#     [CLS] question [SEP] window of the context [SEP] padding
+#
+# A context that is too long for the model is split into overlapping windows. Each window is one
+# feature. `windows` creates the features.
+#
+# Shapes: B batch size, N features, S sequence length.
+
+FIRST_UNIQUE_ID = 1_000_000_000
+SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
+_LABELS = ("start_positions", "end_positions", "is_impossible")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SquadFeatures:
+    """N features, stored as columns. Sequences are concatenated without padding.
+
+    Attributes:
+        example_index: int32 [N], index of the question.
+        doc_span_index: int32 [N], index of the window within its question.
+        lengths: int32 [N], number of tokens in the feature, including special tokens.
+        query_lengths: int32 [N], number of tokens in the question.
+        first_lengths: int32 [N], number of tokens in segment 0.
+        input_ids: int32 [sum of lengths].
+        first_char, last_char: int32 [sum of window lengths], offsets in the context of the first
+            and the last character (inclusive) of each token in the window.
+        is_max_context: bool [sum of window lengths], whether this window has more context around
+            the token than any other window.
+        start_positions, end_positions: int32 [N], positions of the answer's first and last token;
+            both 0 if the window does not contain the whole answer. All 0 for prediction.
+        is_impossible: int32 [N], 1 if the window does not contain the answer. All 0 for prediction.
+    """
+
+    example_index: NDArray[np.int32]
+    doc_span_index: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    query_lengths: NDArray[np.int32]
+    first_lengths: NDArray[np.int32]
+    input_ids: NDArray[np.int32]
+    first_char: NDArray[np.int32]
+    last_char: NDArray[np.int32]
+    is_max_context: NDArray[np.bool_]
+    start_positions: NDArray[np.int32]
+    end_positions: NDArray[np.int32]
+    is_impossible: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the features have labels for training: an answer or `is_impossible`."""
+        return bool(len(self) and (self.start_positions[0] or self.is_impossible[0]))
+
+    @property
+    def window_lengths(self) -> NDArray[np.int32]:
+        """Number of context tokens in each feature, int32 [N]."""
+        return self.lengths - self.query_lengths - np.int32(SPECIAL_TOKENS)
+
+    @property
+    def window_offsets(self) -> NDArray[np.int64]:
+        """Index in `first_char` at which each window starts, and its size; int64 [N + 1]."""
+        return _offsets(self.window_lengths)
+
+    @property
+    def unique_ids(self) -> NDArray[np.int64]:
+        """The `unique_ids` of Google's programs, int64 [N]."""
+        return FIRST_UNIQUE_ID + np.arange(len(self))
+
+    def take(self, rows: NDArray[np.integer]) -> SquadFeatures:
+        """Returns the features with the given indices, in this order."""
+        ids = _positions(_offsets(self.lengths), rows)
+        pieces = _positions(self.window_offsets, rows)
+        place = {"input_ids": ids, "first_char": pieces, "last_char": pieces}
+        place["is_max_context"] = pieces
+        return SquadFeatures(
+            **{name: column[place.get(name, rows)] for name, column in vars(self).items()}
+        )
+
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """Returns a batch of features.
+
+        Args:
+            rows: int [B], indices of the features.
+            seq_length: S, at least the length of the longest of these features.
+
+        Returns:
+            `input_ids`, `input_mask`, `segment_ids` and `p_mask` (1 at positions where no answer
+            can start or end), int32 [B, S]; `unique_ids`, int64 [B]; and for training
+            `start_positions`, `end_positions` and `is_impossible`, int32 [B].
+        """
+        lengths = self.lengths[rows, None]
+        begin = self.query_lengths[rows, None] + 2
+        places = np.arange(seq_length)
+        input_mask = places < lengths  # [B, S]
+        input_ids = np.zeros(input_mask.shape, np.int32)
+        input_ids[input_mask] = self.input_ids[_positions(_offsets(self.lengths), rows)]
+        in_second = input_mask & (places >= self.first_lengths[rows, None])
+        in_window = (places >= begin) & (places < lengths - 1)
+        labels = {name: getattr(self, name)[rows] for name in _LABELS if self.has_labels}
+        return labels | {
+            "unique_ids": self.unique_ids[rows],
+            "input_ids": input_ids,
+            "input_mask": input_mask.astype(np.int32),
+            "segment_ids": in_second.astype(np.int32),
+            "p_mask": (~in_window & (places > 0)).astype(np.int32),
+        }
+
+
+def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+
+
+def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Returns the indices of the elements of `rows` in a column of concatenated sequences."""
+    begins = offsets[rows]
+    sizes = np.diff(offsets)[rows]
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
+
+
+def concatenate(parts: list[SquadFeatures]) -> SquadFeatures:
+    """Concatenates features; `parts` must not be empty."""
+    names = [field.name for field in dataclasses.fields(SquadFeatures)]
+    return SquadFeatures(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
+
+
+# Aligns the pieces of a tokenized text with the characters of the original text.
+#
+# Extractive question answering needs this alignment, because data sets give answers as character
+# offsets, while models predict positions of pieces.
+#
+# SentencePiece tokenizes normalized text, and its pieces have no offsets into the original text.
+# Google's program (`convert_examples_to_features` in `squad_utils.py`) aligns the text with the
+# joined pieces by computing a longest common subsequence (LCS) cell by cell. The result here is
+# identical, including ties, but computed faster:
+#
+# * If both strings agree character by character, as they nearly always do, no LCS table is needed.
+# * Otherwise each row of the table is a single integer, with a bit for each column that is larger
+#   than its left neighbor (Allison and Dix, 1986), so that a row takes only five operations.
+#
+# WordPiece vocabularies, which Google's program does not support, preserve the order of characters,
+# so that counting characters is sufficient.
+#
+# Shapes: n characters of the text, m characters of the joined pieces, T pieces.
+
+MIN_MATCHED = 0.8  # fraction of the characters; with fewer, Google's program skips the question
+BAND_MARGIN = 5
+BLOCK_ROWS = 256  # rows of the table in memory at a time
+# About a minute of computation: a megabyte of text whose pieces are 3% longer or shorter. The
+# table of Google's program would exhaust the memory long before.
+MAX_TABLE_BITS = 1 << 37
+UNKNOWN = -1  # marks a character without a counterpart
+# Stands for a character that normalizes to none or to several. No piece contains it, because
+# SentencePiece does not accept lone surrogates.
+_NO_CHARACTER = "\udfff"
+
+Index = NDArray[np.int32]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TokenizedText:
+    """The pieces of a text and their alignment with its characters.
+
+    Attributes:
+        token_ids: int32 [T].
+        first_char, last_char: int32 [T], offsets of the first and the last character (inclusive) of
+            each piece; Google's `tok_start_to_orig_index` and `tok_end_to_orig_index`.
+        first_token, last_token: int32 [n], for each character, the first piece of an answer that
+            starts there and the last piece of an answer that ends there.
+    """
+
+    token_ids: Index
+    first_char: Index
+    last_char: Index
+    first_token: Index
+    last_token: Index
+
+
+def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
+    """Tokenizes a text and aligns the pieces with its characters.
+
+    Args:
+        tokenizer: the tokenizer of the model.
+        text: the original text, not normalized and without lone surrogates.
+
+    Returns:
+        The alignment, or None if the text has no pieces, or if the fraction of characters found in
+        the pieces is below MIN_MATCHED (SentencePiece only).
+    """
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        return _tokenize_hugging_face(tokenizer, text)
+    if tokenizer.is_sentencepiece:
+        return _tokenize_sentencepiece(tokenizer, text)
+    return _wordpiece_aligner(tokenizer)(text)
+
+
+def _tokenize_hugging_face(tokenizer: HuggingFaceTokenizer, text: str) -> TokenizedText | None:
+    ids, begins, ends = tokenizer.encode_with_offsets(text)
+    if not ids:
+        return None
+    first_char = np.minimum(begins, len(text) - 1)
+    last_char = np.maximum(ends - 1, first_char)
+    chars = np.arange(len(text))
+    # A character can be normalized to several, which may be in several pieces and in another order.
+    starts, stops = map(np.maximum.accumulate, (first_char, last_char))
+    last_token = np.searchsorted(starts, chars, "right") - 1
+    return TokenizedText(
+        token_ids=np.array(ids, np.int32),
+        first_char=first_char,
+        last_char=last_char,
+        first_token=np.minimum(np.searchsorted(stops, chars), len(ids) - 1).astype(np.int32),
+        last_token=np.maximum(last_token, 0).astype(np.int32),
+    )
+
+
+def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
+    """Fills in the unknown entries of an index; Google's `_convert_index`, vectorized.
+
+    An unknown entry is set to the first (for starts) or last (for ends) position strictly between
+    the positions of its known neighbors. If there is none, it is set to the position of the next
+    (for starts) or previous (for ends) known neighbor.
+
+    Args:
+        index: int32 [n], position → position in the other string, or UNKNOWN. At least one entry
+            must be known.
+        limit: length of the other string, if its positions after the last known entry may be used;
+            None to repeat the last known entry.
+        is_start: whether the entries are starts or ends.
+
+    Returns:
+        int32 [n], without unknown entries.
+    """
+    places = np.arange(len(index), dtype=np.int32)
+    known = index != UNKNOWN
+    if known.all():
+        return index
+    before = np.maximum.accumulate(np.where(known, places, -1))  # the nearest known place, or -1
+    after = np.minimum.accumulate(np.where(known, places, len(index))[::-1])[::-1]
+    front = index[np.maximum(before, 0)]
+    rear = index[np.minimum(after, len(index) - 1)]
+    if is_start:
+        result = np.where(rear > front + 1, front + 1, rear)
+        at_begin = np.zeros_like(index)
+        at_end = front + 1
+    else:
+        result = np.where(rear > front + 1, rear - 1, front)
+        at_begin = np.maximum(rear - 1, 0)
+        at_end = np.full_like(index, (limit or 0) - 1)
+    has_room = front < (limit or 0) - 1
+    result = np.where(after == len(index), np.where(has_room, at_end, front), result)
+    result = np.where(before == -1, at_begin, result)
+    return np.where(known, index, result).astype(np.int32)
+
+
+def _tokenize_sentencepiece(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
+    pieces = tokenizer.tokenize(text)
+    joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
+    normal_forms = text.translate(_normal_forms(tokenizer.do_lower_case))
+    text_to_joined = align_characters(normal_forms, joined)
+    if text_to_joined is None:
+        return None
+    joined_to_text = np.full(len(joined), UNKNOWN, np.int32)
+    matched = np.flatnonzero(text_to_joined != UNKNOWN)
+    joined_to_text[text_to_joined[matched]] = matched
+    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
+    token_of_char = np.repeat(np.arange(len(pieces), dtype=np.int32), lengths)
+    last = np.cumsum(lengths) - 1
+    return TokenizedText(
+        token_ids=np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
+        first_char=convert_index(joined_to_text, len(text), True)[last - lengths + 1],
+        last_char=convert_index(joined_to_text, len(text), False)[last],
+        first_token=token_of_char[convert_index(text_to_joined, None, True)],
+        last_token=token_of_char[convert_index(text_to_joined, None, False)],
+    )
+
+
+class _NormalForms(dict[int, str]):
+    """A table for `str.translate` that normalizes each character separately."""
+
+    def __init__(self, lower: bool):
+        super().__init__()
+        self._lower = lower
+
+    def __missing__(self, code: int) -> str:
+        form = preprocess_text(chr(code), remove_space=False, lower=self._lower)
+        self[code] = form if len(form) == 1 else _NO_CHARACTER
+        return self[code]
+
+
+_normal_forms = functools.lru_cache(maxsize=2)(_NormalForms)
+
+
+def align_characters(text: str, joined: str) -> Index | None:
+    """Aligns the characters of two strings by a longest common subsequence.
+
+    If there are several, the result is that of Google's program: from the last pair backwards, each
+    pair has the earliest possible character of `text`, and then of `joined`. As in that program,
+    only a band of the table is computed, and a second one of twice the width if too few characters
+    are aligned.
+
+    Args:
+        text: n characters, each normalized separately.
+        joined: m characters, the joined pieces with spaces in place of "▁".
+
+    Returns:
+        int32 [n], position in `text` → position in `joined` or UNKNOWN. None if the aligned
+        fraction of `text` is below MIN_MATCHED, or if nothing is aligned.
+    """
+    if text and joined == " " + text and not text.startswith(" "):
+        return np.arange(1, len(text) + 1, dtype=np.int32)  # the only alignment of this length
+    common = collections.Counter(text) & collections.Counter(joined)
+    if not common or common.total() < MIN_MATCHED * len(text):
+        return None  # a common subsequence cannot be longer than this
+    half_width = abs(len(text) - len(joined)) + BAND_MARGIN
+    if 2 * half_width * len(text) > MAX_TABLE_BITS:
+        return None
+    table = _Table(text, joined, half_width)
+    if not table.length > MIN_MATCHED * len(text):
+        table = _Table(text, joined, 2 * half_width)
+    if table.length < MIN_MATCHED * len(text) or not table.length:
+        return None
+    index = np.full(len(text), UNKNOWN, np.int32)
+    for row, column in table.pairs():
+        index[row] = column
+    return index
+
+
+class _Table:
+    """The table of a banded longest common subsequence; few rows are in memory at a time.
+
+    A row is an integer with a bit for each column, which is 1 if the entry is larger (by one) than
+    the entry to its left. Outside the band nothing matches, which has the same effect as the zeros
+    there in Google's program.
+
+    Args:
+        rows, columns: the two strings.
+        half_width: row i covers the columns from i - half_width to i + half_width - 1.
+
+    Attributes:
+        length: length of the subsequence.
+    """
+
+    def __init__(self, rows: str, columns: str, half_width: int):
+        self._rows, self._columns, self._half_width = rows, columns, half_width
+        self._states: list[int] = []  # the row above each block, in the columns of the block
+        self.length = state = 0
+        for first_row in range(0, len(rows), BLOCK_ROWS):
+            self._states.append(state)
+            state = self._block(first_row)[-1]
+            self.length += (state & ((1 << BLOCK_ROWS) - 1)).bit_count()
+            state >>= BLOCK_ROWS
+        self.length += state.bit_count()
+
+    def _block(self, first_row: int) -> list[int]:
+        """Returns the row above a block and its rows; bit 0 is column `first_row - half_width`."""
+        last_row = min(first_row + BLOCK_ROWS, len(self._rows))
+        low, high = first_row - self._half_width, last_row + self._half_width
+        matches: dict[str, int] = collections.defaultdict(int)
+        for column in range(max(low, 0), min(high, len(self._columns))):
+            matches[self._columns[column]] |= 1 << (column - low)
+        row = self._states[first_row // BLOCK_ROWS]
+        band = (1 << 2 * self._half_width) - 1
+        result = [row]
+        for char in self._rows[first_row:last_row]:
+            either = row | matches.get(char, 0) & band
+            row = either & ((either - (row << 1 | 1)) ^ either)
+            result.append(row)
+            band <<= 1
+        return result
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yields the aligned pairs (row, column), from last to first."""
+        column = len(self._columns) - 1
+        for block in range(len(self._states) - 1, -1, -1):
+            first_row = block * BLOCK_ROWS
+            low = first_row - self._half_width
+            rows = self._block(first_row)
+            for number in range(len(rows) - 1, 0, -1):
+                above, row = rows[number - 1], rows[number]
+                changed = above ^ row
+                # Columns whose entry is larger than the one above: the ranges from each bit that
+                # this row sets to the next bit that it clears (or to the end).
+                gains = (above & changed) - (row & changed)
+                if gains >> (column - low) & 1:
+                    column = low + (row & ((2 << (column - low)) - 1)).bit_length() - 1
+                    yield first_row + number - 1, column
+                    column -= 1
+                    if column < 0:
+                        return
+
+
+@functools.lru_cache(maxsize=2)
+def _wordpiece_aligner(tokenizer: Tokenizer) -> Callable[[str], TokenizedText | None]:
+    """Returns a function that tokenizes and aligns texts with WordPiece, with a cache of words."""
+    basic = BasicTokenizer(tokenizer.do_lower_case)
+    wordpiece = WordpieceTokenizer(tokenizer.vocab)
+
+    @functools.lru_cache(maxsize=100_000)
+    def cut(word: str) -> tuple[list[int], list[int], list[int]]:
+        """Returns the ids of the pieces of a word, and the first and last character of each."""
+        # Normalization drops some characters (combining accents) and splits others (Hangul).
+        origin = [at for at, char in enumerate(word) for _ in "".join(basic.split_word(char))]
+        pieces: list[str] = []
+        ends = [0]
+        for part in basic.split_word(word):
+            cut_part = wordpiece.split_word(part)
+            pieces += cut_part
+            lengths = [len(piece) - 2 * (at > 0) for at, piece in enumerate(cut_part)]
+            for length in [len(part)] if cut_part == [UNKNOWN_TOKEN] else lengths:
+                ends.append(ends[-1] + length)
+        first = [origin[at] for at in ends[:-1]]
+        last = [origin[at - 1] for at in ends[1:]]
+        return tokenizer.convert_tokens_to_ids(pieces), first, last
+
+    def align(text: str) -> TokenizedText | None:
+        words = basic.words(text)
+        # Whether the tokenizer keeps a character depends only on the character itself.
+        kept = set("".join(words))
+        places = [at for at, char in enumerate(text) if char in kept]
+        ids: list[int] = []
+        first: list[int] = []
+        last: list[int] = []
+        begin = 0
+        for word in words:
+            word_ids, word_first, word_last = cut(word)
+            ids += word_ids
+            first += [places[begin + at] for at in word_first]
+            last += [places[begin + at] for at in word_last]
+            begin += len(word)
+        if not ids:
+            return None
+        chars = np.arange(len(text))
+        first_char, last_char = np.array(first, np.int32), np.array(last, np.int32)
+        return TokenizedText(
+            token_ids=np.array(ids, np.int32),
+            first_char=first_char,
+            last_char=last_char,
+            first_token=np.searchsorted(last_char, chars).astype(np.int32),
+            last_token=(np.searchsorted(first_char, chars, "right") - 1).astype(np.int32),
+        )
+
+    return align

@@ -1,0 +1,291 @@
+"""Reads question-answering data in SQuAD's format: SQuAD 1.1 and 2.0, CMRC 2018, DRCD.
+
+    {"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …,
+               "answers": [{"text": …, "answer_start": …}], "is_impossible": …}]}]}]}
+
+Other keys are ignored. Offsets are in characters (code points), starting at 0.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from albert_tf import files
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.rows import (
+    BadRowError,
+    Row,
+    RowReports,
+    abbreviate,
+    named_text,
+    unnamed_texts,
+)
+
+SHUFFLE_SEED = 12345  # as in Google's programs
+MAX_NAMED = 5  # question ids in a warning
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+_HAN = re.compile("[\u4e00-\u9fff]")
+_KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadExample:
+    """A question about a context.
+
+    Attributes:
+        qas_id: id of the question.
+        question, context: the texts in the file, with lone surrogates replaced by U+FFFD.
+        answers: the texts of the answers; empty if the question is unanswerable or its answers are
+            unknown.
+        answer_start: offset of the first answer in `context`; -1 without answers.
+        is_impossible: whether the question is marked as unanswerable.
+    """
+
+    qas_id: str
+    question: str
+    context: str
+    answers: tuple[str, ...] = ()
+    answer_start: int = -1
+    is_impossible: bool = False
+
+    @property
+    def is_answer_in_place(self) -> bool:
+        """Whether the first answer occurs in the context at `answer_start`."""
+        return (
+            bool(self.answers and self.answers[0])
+            and self.answer_start >= 0
+            and self.context.startswith(self.answers[0], self.answer_start)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadData:
+    """The questions of a file.
+
+    Attributes:
+        path: the file.
+        checksum: SHA-256 of the file, in hexadecimal.
+        examples: the questions, in file order.
+        version_2: whether there are unanswerable questions, or the file declares version v2.
+        has_answers: whether every question has answers or is marked as unanswerable, so that
+            predictions can be evaluated.
+        is_chinese: whether most answers contain Chinese characters, or most questions if there are
+            no answers.
+    """
+
+    path: str
+    checksum: str
+    examples: tuple[SquadExample, ...]
+    version_2: bool
+    has_answers: bool
+    is_chinese: bool
+
+
+def read_squad(path: str, is_training: bool) -> SquadData:
+    """Reads a file of questions.
+
+    Args:
+        path: JSON file in SQuAD's format.
+        is_training: whether every question must have an answer or be marked as `is_impossible`. The
+            first answer is used, and questions whose answer is not at its offset are skipped with a
+            warning. If False, answers may be missing, and all questions are kept.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not JSON or not in SQuAD's format (the message says what was
+            expected where), or has no question. For training, it has no usable question; otherwise,
+            it has duplicate ids.
+    """
+    text = files.read_text(path)
+    reports = RowReports(path)
+    with reports.row():
+        root = _parse_json(text)
+        questions = list(_questions(root, is_training))
+    reports.check()
+    if not questions:
+        raise ValueError(f"{path}: contains no question")
+    examples = [example for example, _ in questions]
+    if "\\ud" in text.lower():  # surrogates can only be JSON escapes: they are not valid UTF-8
+        examples = _replace_surrogates(path, examples)
+    _check_ids(path, examples, is_training)
+    version_2 = any(e.is_impossible for e in examples) or (
+        str(root.get("version")).lower().startswith("v2")
+    )
+    texts = [answer for e in examples for answer in e.answers] or [e.question for e in examples]
+    return SquadData(
+        path=path,
+        checksum=hashlib.sha256(text.encode("utf-8")).hexdigest(),
+        examples=tuple(_keep_usable(path, examples) if is_training else examples),
+        version_2=version_2,
+        # In SQuAD 1.1, either all questions have answers or the answers are unknown.
+        has_answers=all(is_known and bool(e.answers or version_2) for e, is_known in questions),
+        is_chinese=2 * sum(bool(_HAN.search(text)) for text in texts) > len(texts),
+    )
+
+
+def one_question(question: str, context: str) -> SquadData:
+    """Returns data with a single question from the command line; its id is "question".
+
+    Raises:
+        ValueError: the question or the context is empty.
+    """
+    for name, text in (("question", question), ("context", context)):
+        if not text.strip():
+            raise ValueError(f"--{name} is empty: --question and --context require each other")
+    example = SquadExample("question", question, context)
+    if _LONE_SURROGATES.search(question + context):
+        (example,) = _replace_surrogates("--question", [example])
+    return SquadData("--question", "", (example,), False, False, False)
+
+
+def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
+    """Returns the questions in the order in which Google's programs train on them."""
+    result = list(examples)
+    random.Random(SHUFFLE_SEED).shuffle(result)
+    return result
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadRowError(f"not JSON: {error}") from None
+
+
+def _questions(root: Any, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
+    """Yields each question, and whether its answers are known."""
+    for place, article in _items(root, "data"):
+        for inner, paragraph in _items(article, "paragraphs", place):
+            context = _value(paragraph, "context", inner, str)
+            for innermost, qa in _items(paragraph, "qas", inner):
+                yield _question(qa, context, innermost, is_training)
+
+
+def _question(qa: Any, context: str, path: str, is_training: bool) -> tuple[SquadExample, bool]:
+    qas_id = str(_value(qa, "id", path, str, int))
+    if _LONE_SURROGATES.search(qas_id):
+        raise _unexpected(qas_id, f"{path}: id", "an id without lone surrogates")
+    question = _value(qa, "question", path, str)
+    is_impossible = qa.get("is_impossible") is not None and _value(qa, "is_impossible", path, bool)
+    has_answers = qa.get("answers") is not None
+    answers = list(_items(qa, "answers", path)) if has_answers else []
+    texts = tuple(_value(answer, "text", place, str) for place, answer in answers)
+    start = -1
+    for place, answer in answers[:1]:
+        needs_start = is_training and not is_impossible
+        if needs_start or answer.get("answer_start") is not None:
+            start = _value(answer, "answer_start", place, int)
+    if is_training and not is_impossible and not texts:
+        raise _unexpected(qa, path, 'an answer or "is_impossible": true for training')
+    example = SquadExample(qas_id, question, context, texts, start, is_impossible)
+    return example, is_impossible or has_answers
+
+
+def _items(value: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (path in the JSON text, entry) of the list `key`."""
+    for number, item in enumerate(_value(value, key, path, list)):
+        yield _join(path, f"{key}[{number}]"), item
+
+
+def _value(value: Any, key: str, path: str, *kinds: type) -> Any:
+    """Returns the value of `key`, which must exist and have one of the given types.
+
+    Raises:
+        BadRowError: it does not; the message starts with the path of the value.
+    """
+    if not isinstance(value, dict):
+        raise _unexpected(value, path, f'an object with "{key}"')
+    if key not in value:
+        keys = ", ".join(map(str, value)) or "nothing"
+        raise BadRowError(_join(path, f'"{key}" is missing; found {keys}'))
+    # Not isinstance, because bool is a subclass of int.
+    if type(value[key]) not in kinds:
+        expected = " or ".join(_KINDS[kind] for kind in kinds)
+        raise _unexpected(value[key], _join(path, key), expected)
+    return value[key]
+
+
+def _unexpected(value: Any, path: str, expected: str) -> BadRowError:
+    got = json.dumps(value)
+    shown = got if len(got) <= 40 else f"{got[:40]} …"
+    return BadRowError(_join(path, f"expected {expected}, got {shown}"))
+
+
+def _join(*parts: str) -> str:
+    return ": ".join(filter(None, parts))
+
+
+def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
+    """Replaces lone surrogates by U+FFFD, because they cannot be encoded as UTF-8."""
+
+    def repair(text: str) -> str:
+        return _LONE_SURROGATES.sub("\ufffd", text)
+
+    repaired = [
+        dataclasses.replace(
+            example,
+            question=repair(example.question),
+            context=repair(example.context),
+            answers=tuple(map(repair, example.answers)),
+        )
+        for example in examples
+    ]
+    changed = [old.qas_id for old, new in zip(examples, repaired, strict=True) if old != new]
+    if changed:
+        logging.warning("%s: lone surrogates replaced in %s", path, _name(changed))
+    return repaired
+
+
+def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> None:
+    counts = collections.Counter(example.qas_id for example in examples)
+    twice = [qas_id for qas_id, count in counts.items() if count > 1]
+    if twice and not is_training:
+        raise ValueError(
+            f"{path}: predictions are stored by id, but {_name(twice)} have duplicate ids. Give "
+            "each question a unique id."
+        )
+    if twice:
+        logging.warning("%s: duplicate ids: %s", path, _name(twice))
+
+
+def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
+    usable: list[SquadExample] = []
+    lost = []
+    for example in examples:
+        if example.is_impossible or example.is_answer_in_place:
+            usable.append(example)
+        else:
+            lost.append(example.qas_id)
+    if lost:
+        logging.warning("%s: skipped, answer not at answer_start: %s", path, _name(lost))
+    if not usable:
+        raise ValueError(
+            f"{path}: no answer occurs at its answer_start (in characters, starting at 0)"
+        )
+    return usable
+
+
+def _name(ids: list[str]) -> str:
+    return f"{len(ids)} question{'s' * (len(ids) > 1)} ({abbreviate(ids, MAX_NAMED)})"
+
+
+def parse_question(row: Row) -> tuple[str, str]:
+    """Returns the question and the context of a row."""
+    if isinstance(row, dict):
+        found = named_text(row, ("question",)), named_text(row, ("context", "passage"))
+    else:
+        cells = unnamed_texts(row, 2)
+        found = rows.text_cell(cells, 0), rows.text_cell(cells, 1)
+    for name, text in zip(("question", "context"), found, strict=True):
+        if not text.strip():
+            raise BadRowError(f"the {name} is empty")
+    return found

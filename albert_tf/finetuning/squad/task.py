@@ -1,0 +1,596 @@
+"""Extractive question answering as a fine-tuning task: features, losses, answers and metrics.
+
+The data sets are SQuAD 1.1 and 2.0, and the Chinese CMRC 2018 and DRCD. `reading` reads the data,
+`features` creates features, `answers` converts outputs to answers, and `metrics` evaluates them.
+Source: `run_squad_v1.py`, `run_squad_v2.py` and `squad_utils.py` of google-research/albert.
+
+Shapes: B batch size, N features, S sequence length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.checkpoints import containers, finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
+from albert_tf.checkpoints.store import evaluation_of_best
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.run import fine_tune
+from albert_tf.finetuning.squad import Settings
+from albert_tf.finetuning.squad import answers as span_metrics
+from albert_tf.finetuning.squad.answers import (
+    NBEST,
+    NULL_ODDS,
+    PREDICTIONS,
+    Answers,
+    Candidates,
+    candidates_v1,
+    candidates_v2,
+    decode,
+    describe_answer,
+    format_exactly,
+    write_answers,
+    write_squad_results,
+)
+from albert_tf.finetuning.squad.features import (
+    NoFeaturesError,
+    SquadFeatures,
+    WindowSettings,
+    make_features,
+)
+from albert_tf.finetuning.squad.reading import (
+    SquadData,
+    SquadExample,
+    one_question,
+    parse_question,
+    read_squad,
+    shuffled,
+)
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import (
+    AlbertForAnswerableSpans,
+    AlbertForSpans,
+    answerable_span_losses,
+    span_losses,
+)
+from albert_tf.model.tokenization import Tokenizer
+from albert_tf.training.hooks import Hook
+
+NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
+# The outputs to collect, and their padding values for batches of shorter sequences.
+OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
+OUTPUTS_V2 = dict.fromkeys(
+    ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
+    0.0,
+)
+
+HEAD_V1, HEAD_V2 = (
+    registry.get(name).head_variable for name in (run_record.SPANS, registry.ANSWERABLE_SPANS)
+)
+
+THRESHOLD = "null_score_diff_threshold"
+THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
+
+
+def read_data(settings: Settings) -> dict[str, SquadData]:
+    """Returns the questions of each split; "dev" and "test" are both `predict_file`.
+
+    Raises:
+        ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
+    """
+    data = {}
+    if settings.do_train:
+        if not settings.train_file:
+            raise ValueError("--do_train requires --train_file, a file of questions")
+        data["train"] = read_squad(settings.train_file, is_training=True)
+    if settings.do_eval or settings.do_predict:
+        if not settings.predict_file:
+            phase = "predict" if settings.do_predict else "eval"
+            raise ValueError(f"--do_{phase} requires --predict_file, a file of questions")
+        questions = read_squad(settings.predict_file, is_training=False)
+        if settings.do_eval and not questions.has_answers:
+            raise ValueError(f"--do_eval: {settings.predict_file} has no answers to evaluate on")
+        if settings.mixed_segmentation is not None:
+            questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
+        data["dev"] = data["test"] = questions
+    if "question" in settings.splits:
+        data["question"] = one_question(settings.question, settings.context)
+    return data
+
+
+class QuestionAnswering(FineTuningTask):
+    """Question answering as a fine-tuning task.
+
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+
+    Contexts may exceed the sequence length. The result of a prediction is a dict of the best
+    `answer`, its `score` (probability among the answers found), its `begin` and `end` (character
+    offsets in the context), and `answers`, a list of the best answers as such dicts. SQuAD 2.0
+    models add `null_odds`. If they exceed the threshold, or if a SQuAD 1.1 model finds no answer,
+    `answer` is "", and `begin` and `end` are -1.
+
+    Args:
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
+        version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
+        data: split → questions. The split "question" has a single question, whose answer is
+            printed.
+
+    Attributes:
+        null_threshold: the null odds above which a trained model does not answer a question; None
+            in SQuAD 1.1.
+        top_k: maximum number of answers in a result.
+    """
+
+    selection_metric = "f1"
+    percentages = ("exact", "exact_match", "f1", "average")
+    null_threshold: float | None = None
+    top_k: int
+    demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
+    marks_spans = True
+
+    def __init__(
+        self,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        version_2: bool,
+        data: Mapping[str, SquadData],
+    ) -> None:
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
+        self.version_2 = version_2
+        self._data = data
+        self.name = registry.ANSWERABLE_SPANS if version_2 else run_record.SPANS
+        self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
+        self.windows = WindowSettings(
+            settings.max_seq_length, settings.doc_stride, settings.max_query_length
+        )
+
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+        data: Mapping[str, SquadData] | None = None,
+    ) -> QuestionAnswering:
+        """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it.
+
+        Args:
+            settings: the settings of the program.
+            config: the model's config.
+            tokenizer: the tokenizer.
+            trained: the folder of a trained model; None if there is none.
+            data: the questions; None reads them, see `read_data`.
+        """
+        data = read_data(settings) if data is None else data
+        checkpoint = None if trained is None else trained.trained
+        if checkpoint is None and settings.init_checkpoint:
+            checkpoint = containers.find_checkpoint(settings.init_checkpoint)
+        version_2 = choose_version(
+            settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
+        )
+        return cls(settings, config, tokenizer, version_2, data)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
+        """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
+        version_2 = trained.task == registry.ANSWERABLE_SPANS
+        task = cls(trained.settings, trained.config, trained.tokenizer, version_2, {})
+        task.null_threshold = task.threshold(trained.run)
+        task.top_k = trained.top_k
+        return task
+
+    def read(self, split: str) -> SquadData:
+        """Returns the questions of a split."""
+        return self._data[split]
+
+    def make_features(self, data: SquadData, split: str) -> SquadFeatures:
+        """Returns the features of a split.
+
+        Training questions are shuffled as in Google's programs.
+
+        Raises:
+            ValueError: no question has features.
+        """
+        settings = self.settings
+        is_training = split == "train"
+        examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
+        features = make_features(
+            examples, self.tokenizer, self.windows, is_training, settings.num_workers
+        )
+        logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
+        is_full = features.query_lengths == settings.max_query_length
+        if is_full.any():
+            logging.info(
+                "%d questions have --max_query_length=%d or more tokens; longer ones are truncated",
+                len(np.unique(features.example_index[is_full])),
+                settings.max_query_length,
+            )
+        return features
+
+    def checksum(self, data: SquadData) -> str:
+        """Returns the SHA-256 of the file of questions."""
+        return data.checksum
+
+    def num_examples(self, train: Split) -> int:
+        """Returns the number of questions: an epoch is counted in questions, not features."""
+        return len(train.data.examples)
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded: to at least as many positions as the beam size.
+
+        Raises:
+            ValueError: `max_seq_length` is smaller than the beam size.
+        """
+        settings = self.settings
+        least = max(settings.start_n_top, settings.end_n_top) if self.version_2 else 1
+        if least > padding.max_seq_length:
+            raise ValueError(
+                f"--start_n_top={settings.start_n_top}, --end_n_top={settings.end_n_top}: expected "
+                f"at most --max_seq_length={padding.max_seq_length}"
+            )
+        multiple = -(-least // padding.multiple) * padding.multiple
+        return Padding(padding.max_seq_length, multiple)
+
+    def build_model(self) -> AlbertForSpans | AlbertForAnswerableSpans:
+        """Returns the model with random weights."""
+        if not self.version_2:
+            return AlbertForSpans(self.config)
+        settings = self.settings
+        return AlbertForAnswerableSpans(
+            self.config, settings.start_n_top, settings.end_n_top, settings.dropout_prob
+        )
+
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the losses, and whether start, end and (in SQuAD 2.0) answerability are correct.
+
+        Args:
+            outputs: the model's outputs, computed with `start_positions`.
+            batch: has `start_positions`, `end_positions` and `is_impossible`, int32 [B].
+
+        Returns:
+            Losses, float32 [B], and metric name → bool [B].
+        """
+        start = batch["start_positions"]
+        end = batch["end_positions"]
+        hits = {}
+        if self.version_2:
+            none = batch["is_impossible"]
+            losses = answerable_span_losses(outputs, start, end, none)
+            kind = "log_probs"
+            hits["answerable_accuracy"] = (outputs["cls_logits"] > 0) == (none > 0)
+        else:
+            losses = span_losses(outputs, start, end)
+            kind = "logits"
+        for name, position in (("start", start), ("end", end)):
+            best = tf.argmax(outputs[f"{name}_{kind}"], axis=-1, output_type=tf.int32)
+            hits[f"{name}_accuracy"] = best == position
+        return losses, hits
+
+    def answer(self, split: Split, outputs: Outputs) -> Answers:
+        """Returns the answers to the questions of a split, decoded from the model's outputs."""
+        settings = self.settings
+        features = cast(SquadFeatures, split.features)
+        if not self.version_2:
+            outputs = _without_padding(outputs, features.lengths)
+        candidates = self.candidates(outputs, settings.n_best_size)
+        return decode(
+            split.data.examples,
+            features,
+            candidates,
+            settings.n_best_size,
+            settings.max_answer_length,
+        )
+
+    def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
+        """Returns the candidate spans in the collected outputs, [N, …] each."""
+        if self.version_2:
+            return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
+        return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
+
+    def _evaluate(
+        self, data: SquadData, answers: Answers
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        settings = self.settings
+        return evaluate(
+            data, answers, settings.official_threshold, settings.null_score_diff_threshold
+        )
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns exact match and F1; see `evaluate`."""
+        return self._evaluate(split.data, self.answer(split, outputs))[0]
+
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the head, and the settings of the answers and of the metrics."""
+        settings = self.settings
+        return (
+            *(self.version_2, split.data.is_chinese),
+            *(settings.start_n_top, settings.end_n_top, padding),
+            *(settings.n_best_size, settings.max_answer_length),
+            *(settings.null_score_diff_threshold, settings.official_threshold),
+        )
+
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""
+        return write_squad_results(
+            folder, evaluations, self.selection_metric, self.settings.official_order
+        )
+
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint as text."""
+        best = self.best_of(evaluations)
+        return format_exactly(best.metrics) if best else ""
+
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
+        """Writes the prediction files, or returns the answer to a single question as text."""
+        answers = self.answer(split, outputs)
+        if split.name == "question":
+            qas_id = split.data.examples[0].qas_id
+            return describe_answer(answers, qas_id, self.threshold(folder))
+        if split.data.has_answers:
+            predictions = self._evaluate(split.data, answers)[1]
+        else:
+            predictions = answers.predictions(self.threshold(folder))
+        write_answers(folder.path, answers, predictions)
+        return ""
+
+    def threshold(self, folder: RunFolder) -> float | None:
+        """Returns the null odds above which a question counts as unanswerable.
+
+        This is the threshold of the settings, or else the one found when the best checkpoint was
+        evaluated; None in SQuAD 1.1. It is used where gold answers are unknown.
+        """
+        threshold = self.settings.null_score_diff_threshold
+        if threshold is not None or not self.version_2:
+            return threshold
+        exported = finding.read_json_if_there(folder.path, THRESHOLD_FILE)
+        if THRESHOLD in exported:
+            return float(exported[THRESHOLD])
+        best = evaluation_of_best(folder)
+        evaluated = None if best is None else best.metrics.get(THRESHOLD)
+        if evaluated is None:
+            logging.warning("The threshold of the null odds is unknown; using 0")
+        return evaluated or 0.0
+
+    # Prediction from texts.
+
+    parse_row = staticmethod(parse_question)
+
+    def parse_call(
+        self,
+        questions: str | Sequence[str] | Sequence[Sequence[str]],
+        contexts: str | Sequence[str] | None = None,
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """Returns the pairs (question, context) of a call, and whether it is for a single one.
+
+        Args:
+            questions: a question, a list of questions, or a list of pairs (question, context).
+            contexts: the context, or one for each of `questions`.
+
+        Raises:
+            ValueError: an input is not a string, or there is no context.
+        """
+        pairs, is_single = super().parse_call(questions, contexts)
+        if contexts is None and not all(context for _, context in pairs):
+            raise ValueError("expected a context for each question, got none")
+        return pairs, is_single
+
+    def features_of(self, examples: Sequence[tuple[str, str]]) -> SquadFeatures | None:
+        """Returns the features of questions; None if normalization removes all their contexts."""
+        questions = _as_questions(examples)
+        try:
+            return make_features(
+                questions, self.tokenizer, self.windows, False, shows_progress=False
+            )
+        except NoFeaturesError:
+            return None
+
+    def results(
+        self, examples: Sequence[tuple[str, str]], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
+        """Returns the answer to each question."""
+        data = SquadData("questions", "", _as_questions(examples), False, False, False)
+        answers = self.answer(Split("test", data, features), outputs)
+        found = []
+        for name, text in answers.predictions(self.null_threshold).items():
+            possible = [
+                _answer(entry["text"], entry["probability"], begin)
+                for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
+                if begin >= 0
+            ]
+            is_answered = possible and text == answers.best[name]
+            best = possible[0] if is_answered else _answer("", 0.0, -1)
+            if answers.null_odds is not None:
+                best = best | {"null_odds": answers.null_odds[name]}
+            found.append(best | {"answers": possible[: self.top_k]})
+        return found
+
+    def unanswered(self, examples: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Returns the results of questions without an answer."""
+        return [_answer("", 0.0, -1) | {"answers": []} for _ in examples]
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the context with the answer in it, for the web page."""
+        return mark(row["context"], [{"type": "answer", **result}])
+
+    # Export.
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns the outputs of the exported model, under the names of Google's program.
+
+        As in that program, the outputs of SQuAD 1.1 are logits, although they are named "log_prob".
+        """
+        if self.version_2:
+            return {name: outputs[name] for name in self.outputs}
+        return {
+            "start_log_prob": outputs["start_logits"],
+            "end_log_prob": outputs["end_logits"],
+        }
+
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns a SavedModel for tensors and a TFLite file, in the folders of Google's program.
+
+        In SQuAD 1.1, the TFLite file returns `start_logits` and `end_logits`. In SQuAD 2.0, which
+        Google's program does not export, both models return `OUTPUTS_V2` and have `p_mask` as an
+        additional input.
+        """
+        inputs = token_inputs(max_seq_length, *(("p_mask",) if self.version_2 else ()))
+        contents = {}
+        if self.version_2:
+            threshold = json.dumps({THRESHOLD: self.threshold(folder)}) + "\n"
+            contents[THRESHOLD_FILE] = threshold.encode()
+
+        def logits(batch: Batch) -> dict[str, tf.Tensor]:
+            outputs = model(batch, training=False)
+            return {name: outputs[name] for name in self.outputs}
+
+        return Export(
+            token_signatures(inputs, functools.partial(self.serve, model), takes_examples=False),
+            contents,
+            Signature(inputs, logits),
+            self.settings.tflite_quantization,
+            finding.SPAN_EXPORTS,
+        )
+
+
+def choose_version(
+    wanted: bool | None, checkpoint: str | None, train: SquadData | None, test: SquadData | None
+) -> bool:
+    """Returns whether to use the head of SQuAD 2.0. The first argument that tells decides.
+
+    Args:
+        wanted: the setting; None if not set.
+        checkpoint: a trained model, whose head decides if it has one.
+        train: the training questions; the head is used if they are SQuAD 2.0.
+        test: the questions to predict; likewise.
+
+    Raises:
+        ValueError: no argument tells, or unanswerable questions are to be evaluated without the
+            head of SQuAD 2.0.
+    """
+    version_2 = wanted
+    if version_2 is None and checkpoint is not None:
+        names = containers.open_weights(checkpoint).shapes
+        if HEAD_V1 in names or HEAD_V2 in names:
+            version_2 = HEAD_V2 in names
+    if version_2 is None:
+        versions = [data.version_2 for data in (train, test) if data is not None]
+        if not versions:
+            raise ValueError(
+                "neither a trained model nor a file of questions tells whether questions may be "
+                "unanswerable: set --init_checkpoint or --version_2_with_negative"
+            )
+        version_2 = any(versions)
+    if test is not None and test.version_2 and test.has_answers and not version_2:
+        raise ValueError(
+            f"{test.path} has unanswerable questions, but the model has the head of SQuAD 1.1. "
+            "Train a model with --version_2_with_negative in another --output_dir, or choose other "
+            "questions"
+        )
+    return version_2
+
+
+def evaluate(
+    data: SquadData,
+    answers: Answers,
+    official_threshold: bool = False,
+    threshold: float | None = None,
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Returns the metrics of answers, and the predictions that they are computed from.
+
+    * SQuAD 1.1: `exact_match` and `f1`; for Chinese data the metrics of CMRC 2018, which add
+      `average`.
+    * SQuAD 2.0 (if answers have null odds): `exact`, `f1` and `total`; the same for answerable
+      (`HasAns_…`) and unanswerable (`NoAns_…`) questions; `best_exact` and `best_f1` with their
+      thresholds; and `null_score_diff_threshold`, the threshold that was used.
+
+    Args:
+        data: the questions with their gold answers.
+        answers: the model's answers.
+        official_threshold: whether to reproduce run_squad_v2.py. A question exactly at the
+            threshold is then unanswered, although the search counted it as answered; and metrics
+            are computed with the threshold 1.0 instead of the best one, so that they are not those
+            of the predictions.
+        threshold: threshold of the null odds; None for the one with the best `f1`.
+
+    Raises:
+        ValueError: a question has no gold answer, in SQuAD 1.1.
+    """
+    golds = {example.qas_id: example.answers for example in data.examples}
+    if answers.null_odds is None:
+        evaluate_v1 = span_metrics.evaluate_cmrc if data.is_chinese else span_metrics.evaluate_v1
+        return evaluate_v1(golds, answers.best), answers.best
+    if official_threshold:
+        if threshold is None:
+            measured = span_metrics.evaluate_v2(golds, answers.best, answers.null_odds)
+            threshold = measured["final_f1_thresh"]
+        predictions = answers.predictions(threshold, strict=True)
+        summary = span_metrics.evaluate_v2(golds, predictions, answers.null_odds)
+        chosen = {key: summary[key] for key in ("exact", "f1", "total")}
+        return chosen | {THRESHOLD: threshold}, predictions
+    best = span_metrics.best_thresholds(golds, answers.best, answers.null_odds)
+    if threshold is None:
+        threshold = best["best_f1_thresh"]
+    predictions = answers.predictions(threshold)
+    summary = span_metrics.evaluate_v2(golds, predictions)
+    return summary | best | {THRESHOLD: threshold}, predictions
+
+
+def _as_questions(pairs: Sequence[tuple[str, str]]) -> tuple[SquadExample, ...]:
+    """Returns pairs (question, context) as questions whose ids are their numbers."""
+    return tuple(
+        SquadExample(str(number), question, context)
+        for number, (question, context) in enumerate(pairs)
+    )
+
+
+def _answer(text: str, score: float, begin: int) -> dict[str, Any]:
+    end = begin + len(text) if begin >= 0 else -1
+    return {"answer": text, "score": score, "begin": begin, "end": end}
+
+
+def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:
+    """Returns logits [N, S] with `NOWHERE` at padding positions.
+
+    Unlike Google's program, where padding competes for the `n_best_size` starts and ends, so that
+    answers would depend on the length that a batch is padded to.
+    """
+    return {
+        name: np.where(np.arange(logits[name].shape[1]) < lengths[:, None], logits[name], NOWHERE)
+        for name in OUTPUTS_V1
+    }
+
+
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+    """Trains, evaluates, answers questions and exports; see `fine_tune`."""
+    outputs = [os.path.join(settings.output_dir, name) for name in (PREDICTIONS, NBEST, NULL_ODDS)]
+    inputs = {"--train_file": settings.train_file, "--predict_file": settings.predict_file}
+    files.check_outputs({"--output_dir": outputs}, inputs)
+    data = read_data(settings)
+    if "test" in data and data["test"].has_answers:
+        settings = dataclasses.replace(settings, do_eval=True)
+    return fine_tune(settings, functools.partial(QuestionAnswering.make, data=data), hooks=hooks)

@@ -1,0 +1,498 @@
+"""Token classification as a fine-tuning task, such as named entity recognition (NER).
+
+`reading` reads sentences, and `tags` knows tagging schemes and the metrics of spans. Here are the
+features, and `TokenClassifier`, which the fine-tuning engine calls. A custom task needs such files,
+a settings class and a script of ten lines.
+
+Shapes: B batch size, N windows, S sequence length, K labels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.checkpoints.signatures import Export
+from albert_tf.finetuning import results
+from albert_tf.finetuning.batching import Features, Padding, TokenSequences
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
+from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
+from albert_tf.finetuning.token_classification.tags import (
+    CHARACTERS,
+    LETTERS,
+    OUTSIDE,
+    WORDS,
+    Sentence,
+    Tags,
+    cut,
+    find_spans,
+    guess_tags,
+    join_tokens,
+    parse_words,
+    read_sentences,
+    recognize_tags,
+    span_metrics,
+)
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.model.tokenization import Tokenizer
+
+DEV_PREDICTIONS = "dev_predictions.tsv"
+TEST_PREDICTIONS = "test_predictions.tsv"
+MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
+LOGGED_SENTENCES = 1
+SELECTION_METRIC = "f1"
+OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
+NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
+
+
+def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
+    """Returns the tags that a trained model has, or else those of the train file.
+
+    Args:
+        settings: the settings of the program.
+        trained: the folder of the trained model; None if there is none.
+
+    Raises:
+        FileNotFoundError: there is no train file.
+        ValueError: the train file is invalid, or its label column does not contain labels.
+    """
+    tags = None if trained is None else recorded_tags(trained)
+    if tags is None:
+        try:  # Not logged, because training reads the file again.
+            train = read_sentences(settings, "train", is_logged=False)
+        except FileNotFoundError as error:
+            place = "" if trained is None else f", nor labels in {trained.path}"
+            raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
+        return recognize_tags(train, settings.tag_scheme)
+    if settings.tag_scheme != AUTO:
+        tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
+    return tags
+
+
+def recorded_tags(folder: RunFolder) -> Tags | None:
+    """Returns the tags that the record of a run has; None if it is not one of this task.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    task = folder.record.task
+    if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
+        return None
+    scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
+    units = task.get("token_units", WORDS)
+    if scheme not in (*LETTERS, RAW) or units not in (WORDS, CHARACTERS):
+        raise ValueError(
+            f"{folder.path}: unknown tag_scheme {scheme!r} or token_units {units!r} in its record"
+        )
+    return Tags(folder.record.labels, scheme, units)
+
+
+def details_of(tags: Tags) -> dict[str, Any]:
+    """Returns what is recorded of the tags besides their names."""
+    return {"tag_scheme": tags.scheme, "token_units": tags.units}
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """The features of sentences: `[CLS] pieces [SEP]`, with long sentences split into windows.
+
+    Attributes:
+        sequences: the token ids of N windows.
+        label_ids: for each window, int32 [length of the window]: the label of a token at its first
+            piece (0 if it is unknown), and NO_LABEL elsewhere.
+    """
+
+    sequences: TokenSequences
+    label_ids: list[NDArray[np.int32]]
+
+    def __len__(self) -> int:
+        return len(self.label_ids)
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Number of pieces in each window, int32 [N]."""
+        return self.sequences.lengths
+
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """Returns `input_ids`, `input_mask`, `segment_ids` and `label_ids`, int32 [B, S]."""
+        batch = self.sequences.batch(rows, seq_length)
+        label_ids = np.full_like(batch["input_ids"], NO_LABEL)
+        label_ids[batch["input_mask"] == 1] = np.concatenate([self.label_ids[n] for n in rows])
+        return batch | {"label_ids": label_ids}
+
+    def at_tokens(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Returns the elements of `values` [N, S] at the first piece of each token: [tokens]."""
+        rows = zip(self.label_ids, values, strict=True)
+        return np.concatenate([row[: len(ids)][ids != NO_LABEL] for ids, row in rows])
+
+
+def make_features(
+    data: Examples[Sentence],
+    labels: Sequence[str],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    is_logged: bool = True,
+) -> Windows:
+    """Returns the windows of sentences, in their order. Each token is in exactly one window.
+
+    Tokens are encoded separately. A token without pieces, such as a lone accent, becomes [UNK].
+
+    Args:
+        data: the sentences.
+        labels: the labels, in the order of their ids.
+        tokenizer: the tokenizer.
+        max_seq_length: S; longer sentences are split between tokens.
+        is_logged: whether to log the first sentences, and the number of split sentences.
+
+    Raises:
+        ValueError: `max_seq_length` leaves no room for a token.
+    """
+    if max_seq_length < MIN_SEQ_LENGTH:
+        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
+    id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
+    id_of[None] = 0
+    room = max_seq_length - 2
+    sequences = []
+    label_ids = []
+    num_split = num_parts = 0
+    for number, sentence in enumerate(data.examples):
+        pieces = [
+            (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
+        ]
+        windows = list(_windows([len(ids) for ids in pieces], room))
+        if len(windows) > 1:
+            num_split += 1
+            num_parts += len(windows)
+        for begin, end in windows:
+            ids = [tokenizer.cls_id]
+            row = [NO_LABEL]
+            for token in range(begin, end):
+                ids += pieces[token]
+                row += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
+            sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
+            label_ids.append(np.array([*row, NO_LABEL], np.int32))
+        if is_logged and number < LOGGED_SENTENCES:
+            first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
+            logging.info("%s, line %d: %s", data.path, sentence.line, first)
+    if is_logged and num_split:
+        logging.info(
+            "%s: %d of %d sentences are longer than max_seq_length=%d; split into %d windows",
+            data.path,
+            num_split,
+            len(data),
+            max_seq_length,
+            num_parts,
+        )
+    return Windows(TokenSequences.pack(sequences, {}), label_ids)
+
+
+def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Yields (first token, last token + 1) of each window, which has at most `room` pieces."""
+    begin = size = 0
+    for token, length in enumerate(lengths):
+        if size + length > room:
+            yield begin, token
+            begin = token
+            size = 0
+        size += length
+    yield begin, len(lengths)
+
+
+class TokenClassifier(FineTuningTask):
+    """Token classification as a fine-tuning task.
+
+        tag = albert_tf.load_predictor("ner_model/")
+        tag("U.N. official Ekeus heads for Baghdad.")
+
+    The tokens of a string are its words, where Chinese characters and punctuation around words are
+    separate tokens. For a model that was trained with characters as tokens, they are its characters
+    without spaces. A list of strings is used as the tokens of one text. The result of a prediction
+    is a dict of `tokens`, `labels`, `scores` (the probabilities of the labels) and `spans`. A span
+    is a dict of `type`, `text` and, for strings, `begin` and `end` (character offsets).
+
+    Args:
+        tags: the labels and their scheme.
+        settings: the settings of the program.
+        config: the model's config.
+        tokenizer: the tokenizer.
+    """
+
+    selection_metric = SELECTION_METRIC
+    outputs = OUTPUTS
+    demos = (
+        {"text": "Anna lives in Rome and sells bread."},
+        {"text": "王小明住在北京。"},
+    )
+    marks_spans = True
+
+    def __init__(
+        self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer
+    ) -> None:
+        self.tags = tags
+        self.labels = tags.labels
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def make(
+        cls,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None = None,
+    ) -> TokenClassifier:
+        """Returns the task, with the labels of the trained model or else of the training data."""
+        tags = find_tags(settings, None if settings.do_train else trained)
+        return cls(tags, settings, config, tokenizer)
+
+    @classmethod
+    def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
+        """Returns the task with the recorded labels, which also collects their probabilities.
+
+        Raises:
+            ValueError: the labels were not recorded, or are those of another head.
+        """
+        tags = recorded_tags(trained.run)
+        if tags is None:
+            raise ValueError(
+                f"{trained.run.path} has no {run_record.FILE} or config.json with labels of tokens"
+            )
+        trained.check_labels(tags.labels)
+        task = cls(tags, trained.settings, trained.config, trained.tokenizer)
+        task.outputs = {**cls.outputs, "scores": 0.0}
+        return task
+
+    # Data.
+
+    def read(self, split: str) -> Examples[Sentence]:
+        """Returns the sentences of a split; see `read_sentences`."""
+        return read_sentences(self.settings, split, self.tags.labels)
+
+    def make_features(self, data: Examples[Sentence], split: str) -> Windows:
+        """Returns the windows of sentences."""
+        length = self.settings.max_seq_length
+        return make_features(data, self.tags.labels, self.tokenizer, length)
+
+    # Training.
+
+    def build_model(self) -> AlbertForTokenClassification:
+        """Returns the model with random weights."""
+        return AlbertForTokenClassification(
+            self.config, len(self.tags.labels), self.settings.dropout_prob
+        )
+
+    def sample_weights(self, batch: Batch) -> tf.Tensor:
+        """Returns 1 for the first piece of each token and 0 for the others, float32 [B, S]."""
+        return tf.cast(batch["label_ids"] != NO_LABEL, tf.float32)
+
+    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the cross-entropies, [B, S], and whether labels are correct, bool [B, S].
+
+        Args:
+            outputs: logits, float32 [B, S, K].
+            batch: has `label_ids`, int32 [B, S].
+        """
+        labels = batch["label_ids"]  # [B, S]
+        hits = self.predictions(outputs)["predictions"] == labels  # [B, S]
+        return classification_losses(outputs, tf.maximum(labels, 0)), {"accuracy": hits}
+
+    # Evaluation and prediction.
+
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `predictions`, int32 [B, S], the label id of each piece."""
+        return {"predictions": tf.argmax(outputs, -1, tf.int32)}
+
+    def predicted_labels(self, split: Split, outputs: Outputs) -> list[tuple[str, ...]]:
+        """Returns the predicted labels of each sentence."""
+        windows = cast(Windows, split.features)
+        ids = iter(windows.at_tokens(outputs["predictions"]))
+        names = self.tags.labels
+        return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
+
+    parse_row = staticmethod(parse_words)
+
+    def parse_call(  # type: ignore[override]
+        self, texts: str | Sequence[str | Sequence[str]]
+    ) -> tuple[list[Any], bool]:
+        """Returns the texts in the argument of a call, and whether it is a single one.
+
+        Args:
+            texts: a text, or a list of texts or of lists of tokens.
+        """
+        return [texts] if isinstance(texts, str) else list(texts), isinstance(texts, str)
+
+    def features_of(self, examples: Sequence[str | Sequence[str]]) -> Windows:
+        """Returns the windows of texts."""
+        data = self._sentences(examples)
+        return make_features(
+            data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
+        )
+
+    def _words(self, text: str | Sequence[str]) -> list[tuple[str, int]]:
+        """Returns the tokens of a text with their character offsets, -1 if they are given."""
+        if isinstance(text, str):
+            return cut(text, self.tags.units)
+        return [(word, -1) for word in text]
+
+    def _sentences(self, texts: Sequence[str | Sequence[str]]) -> Examples[Sentence]:
+        """Returns texts as sentences without labels."""
+        sentences = []
+        for number, text in enumerate(texts, 1):
+            tokens = tuple(word for word, _ in self._words(text))
+            sentences.append(Sentence(number, tokens, (None,) * len(tokens)))
+        return Examples("texts", "test", sentences)
+
+    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        """Returns the label ids and their probabilities, [B, S] each."""
+        logits = model(batch, training=False)
+        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
+        return {**self.predictions(logits), "scores": scores}
+
+    def results(
+        self, examples: Sequence[Any], features: Features, outputs: Outputs
+    ) -> list[dict[str, Any]]:
+        """Returns the tokens of each text with their labels, and the spans that these mark."""
+        windows = cast(Windows, features)
+        labels = self.predicted_labels(Split("test", self._sentences(examples), windows), outputs)
+        scores = iter(results.as_json(windows.at_tokens(outputs["scores"])))
+        return [
+            {
+                "tokens": [word for word, _ in self._words(text)],
+                "labels": list(names),
+                "scores": [next(scores) for _ in names],
+                "spans": self._spans(text, names),
+            }
+            for text, names in zip(examples, labels, strict=True)
+        ]
+
+    def _spans(self, text: str | Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
+        """Returns the spans that the labels of a text's tokens mark."""
+        words = self._words(text)
+        spans = []
+        for kind, first, end in find_spans(labels, self.tags.scheme):
+            if isinstance(text, str):
+                begin = words[first][1]
+                stop = words[end - 1][1] + len(words[end - 1][0])
+                place = {"text": text[begin:stop], "begin": begin, "end": stop}
+            else:
+                place = {"text": join_tokens(text[first:end], self.tags.units)}
+            spans.append({"type": kind, **place})
+        return spans
+
+    @staticmethod
+    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the text with its spans, for the web page."""
+        return mark(row["text"], result["spans"])
+
+    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+        """Returns the metrics of `span_metrics`."""
+        gold = [sentence.labels for sentence in split.data.examples]
+        return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
+
+    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
+        """Returns the labels and the tagging scheme, by which spans are measured."""
+        return (self.tags,)
+
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the metrics of the best checkpoint as text."""
+        best = self.best_of(evaluations) or evaluations[-1]
+        metrics = best.metrics | {"global_step": best.step}
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
+
+    def write_dev_predictions(
+        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
+    ) -> None:
+        """Writes `dev_predictions.tsv`; see `write_predictions`."""
+        labels = self.predicted_labels(split, predict())
+        write_predictions(folder.file(DEV_PREDICTIONS), split.data, labels)
+
+    def write_predictions(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
+        """Writes `test_predictions.tsv` and, if labels are known, `predict_results.txt`.
+
+        Returns:
+            The text of `predict_results.txt`, or "" without labels.
+        """
+        path = folder.file(TEST_PREDICTIONS)
+        write_predictions(path, split.data, self.predicted_labels(split, outputs))
+        logging.info("Predictions of %d sentences: %s", len(split.data), path)
+        if not split.data.has_labels:
+            return ""
+        metrics: dict[str, float] = self.measure(split, outputs, 1) | {"global_step": step}
+        return results.write_test_results(folder, metrics, self.selection_metric)
+
+    # The folder of a run, and its export.
+
+    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
+        """Compares the labels with those that the model in a folder was trained with.
+
+        Raises:
+            ValueError: they differ.
+        """
+        recorded = recorded_tags(folder)
+        if recorded is not None and recorded.labels != self.labels:
+            raise ValueError(
+                f"{folder.path} contains a model with the labels {', '.join(recorded.labels)}, "
+                f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
+                "to start from this model, pass it as --init_checkpoint."
+            )
+
+    def details(self) -> dict[str, Any]:
+        """Returns the tagging scheme, and whether tokens are words or characters."""
+        return details_of(self.tags)
+
+    @staticmethod
+    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
+        """Returns the tagging scheme that labels look like, for tokens that are words."""
+        return details_of(guess_tags(labels))
+
+    @staticmethod
+    def recognizes(labels: Sequence[str]) -> bool:
+        """Returns whether labels are those of a tagging scheme."""
+        return OUTSIDE in labels and guess_tags(labels).scheme != RAW
+
+    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
+        return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
+
+    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
+        """Returns the usual export, with `labels.txt`."""
+        exported = super().make_export(model, max_seq_length, folder)
+        labels = "".join(f"{label}\n" for label in self.labels).encode()
+        return dataclasses.replace(exported, files={finding.LABELS_FILE: labels})
+
+
+def write_predictions(
+    path: str, data: Examples[Sentence], predicted: Sequence[Sequence[str]]
+) -> None:
+    r"""Writes one token per line and blank lines between sentences, for `conlleval -d '\t'`.
+
+    A line contains the token, its label if all labels are known, and the predicted label, separated
+    by tabs.
+
+    Args:
+        path: the file.
+        data: the sentences.
+        predicted: the predicted labels of each sentence.
+    """
+    has_labels = data.has_labels
+    with files.write_atomically(path) as stream:
+        for sentence, guesses in zip(data.examples, predicted, strict=True):
+            for cells in zip(sentence.tokens, sentence.labels, guesses, strict=True):
+                shown = cells if has_labels else (cells[0], cells[2])
+                stream.write("\t".join(map(str, shown)) + "\n")
+            stream.write("\n")

@@ -1,0 +1,517 @@
+"""Models for fine-tuning: an ALBERT encoder with a task-specific head.
+
+    AlbertForClassification       classification or regression of texts and text pairs
+    AlbertForMultipleChoice       multiple-choice questions (RACE)
+    AlbertForTokenClassification  a label for each token, as in named entity recognition
+    AlbertForSpans                extractive question answering (SQuAD 1.1)
+    AlbertForAnswerableSpans      the same with unanswerable questions (SQuAD 2.0)
+
+These are Keras models with the encoder's inputs. Most return logits, so `compile`, `fit`,
+`evaluate` and `predict` work with Keras' built-in losses (`from_logits=True`). The weights have the
+names used in Google's fine-tuned checkpoints, so these can be loaded. The loss functions in this
+module are those of Google's programs and return one value for each example.
+
+Dimensions: B batch size, S sequence length, H hidden size, K labels, C choices; N starts and M ends
+in the beam.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import (
+    AlbertLayer,
+    LayerNorm,
+    Linear,
+    OutputLayer,
+    call_layer,
+    one_of,
+    read_inputs,
+    register,
+)
+from albert_tf.model.modeling import AlbertModel, add_layer_outputs
+from albert_tf.model.ops import MASKED_SCORE, dropout, dropout_seeds
+
+# Standard deviation of new output weights. As in Google's code, the config does not change it.
+HEAD_STDDEV = 0.02
+FORBIDDEN_SCORE = -1e30  # at positions where no answer may start or end, as in Google's code
+CLASSIFICATION_DROPOUT = 0.1  # on the pooled output, as in Google's and albert_zh's programs
+
+
+def _check_dropout(dropout_prob: float) -> None:
+    if not 0 <= dropout_prob < 1:
+        raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
+
+
+def _no_positions(tokens: tf.Tensor) -> tf.Tensor:
+    """Returns empty positions, int32 [B, 0], for heads that use only [CLS] of the last layer."""
+    return tf.zeros((tf.shape(tokens)[0], 0), tf.int32)
+
+
+class _Head(AlbertModel):
+    """Base class of models whose `answer` computes the output from the encoder's outputs.
+
+    Call arguments: as in `AlbertEncoder`.
+    Returns: the output of `answer`. With `output_hidden_states` or `output_attentions`, a dict of
+        that (logits are `logits`) and the encoder's `hidden_states` or `attentions`, as in all
+        models of this module.
+    """
+
+    num_dropouts = 1  # in `answer`, which receives a seed for each
+    reads_sequence = True  # whether `answer` needs more of the last layer than [CLS]
+
+    @abc.abstractmethod
+    def answer(self, encoded, *seeds):
+        """Returns the model's output for a dict of the encoder's outputs."""
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
+        encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
+        reads_all = self.reads_sequence or output_attentions
+        positions = None if reads_all else _no_positions(inputs.tokens)  # [B, 0]
+        encoded = self.encoder(
+            inputs.to_dict(),
+            training=training,
+            dropout_seed=encoder_seed,
+            output_positions=positions,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        return add_layer_outputs(self.answer(encoded, *seeds), encoded)
+
+
+@register
+class AlbertForClassification(_Head):
+    """ALBERT with a linear layer on the pooled output, for classification or regression.
+
+    Args:
+        config: the model configuration.
+        num_labels: K.
+        is_regression: whether the single output is a score; requires K = 1.
+        is_multi_label: whether any number of labels can be true of a text, so that the probability
+            of each is the sigmoid of its logit; excludes `is_regression`.
+        use_pooled_output: whether to use the pooled output. False uses the mean of the last layer
+            over all S positions. As with albert_zh's flag of this name, the mean includes padding,
+            so the output depends on the length that inputs are padded to.
+
+    Call arguments: as in `AlbertEncoder`.
+    Returns: logits, float32 [B, K].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForClassification(config, num_labels=3)(tf.ones((5, 11), tf.int32)).shape
+    TensorShape([5, 3])
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        num_labels: int,
+        is_regression: bool = False,
+        use_pooled_output: bool = True,
+        is_multi_label: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if num_labels < 1 or (is_regression and num_labels != 1):
+            expected = "1 for regression" if is_regression else "1 or more"
+            raise ValueError(f"num_labels={num_labels}: expected {expected}")
+        if is_regression and is_multi_label:
+            raise ValueError("a model predicts a number or labels: is_regression or is_multi_label")
+        self.num_labels, self.is_regression = num_labels, is_regression
+        self.is_multi_label = is_multi_label
+        self.use_pooled_output = self.uses_pooler = use_pooled_output
+        self.reads_sequence = not use_pooled_output
+        # albert_zh's pre-LN encoder does not normalize its output; its fine-tuning programs do.
+        self.norm = None
+        if config.ln_type == "preln":
+            self.norm = LayerNorm(config, "loss/LayerNorm", config.hidden_size, name="norm")
+        self.classifier = OutputLayer(
+            config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
+
+    def answer(self, encoded, seed):
+        if self.use_pooled_output:
+            x = encoded["pooled_output"]  # [B, H]
+        else:
+            x = tf.reduce_mean(encoded["sequence_output"], axis=1)  # [B, H]
+        x = x if self.norm is None else self.norm(x)  # [B, H]
+        return self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
+
+
+@register
+class AlbertForMultipleChoice(AlbertModel):
+    """ALBERT with a logit for each option of a multiple-choice question (RACE).
+
+    Args:
+        config: the model configuration.
+        dropout_prob: dropout rate for the pooled output, in [0, 1).
+
+    Call arguments: as in `AlbertEncoder`, with inputs of the shape [B, C, S]. If questions differ
+        in their number of options, C is the largest; missing options consist of padding only.
+    Returns: logits, float32 [B, C]; the softmax of missing options is 0.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForMultipleChoice(config)(tf.ones((5, 4, 11), tf.int32)).shape
+    TensorShape([5, 4])
+    """
+
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        _check_dropout(dropout_prob)
+        self.dropout_prob = dropout_prob
+        self.classifier = OutputLayer(
+            config, "", 1, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        flat = {name: _join_first_axes(x) for name, x in inputs.to_dict().items()}  # [B·C, …] each
+        tokens = _join_first_axes(inputs.tokens)  # [B·C, S] or [B·C, S, E]
+        positions = None if output_attentions else _no_positions(tokens)  # [B·C, 0]
+        outputs = self.encoder(
+            flat,
+            training=training,
+            dropout_seed=encoder_seed,
+            output_positions=positions,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
+        logits = tf.reshape(self.classifier(x), tf.shape(inputs.tokens)[:2])  # [B, C]
+        if inputs.input_mask is not None:
+            exists = tf.reduce_any(inputs.input_mask > 0, axis=-1)  # [B, C]
+            logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
+        return add_layer_outputs(logits, outputs)
+
+
+def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
+    """Returns `x`, [B, C, …], as [B·C, …]."""
+    sizes = [size or tf.shape(x)[axis] for axis, size in enumerate(x.shape) if axis > 1]
+    return tf.reshape(x, (-1, *sizes))
+
+
+@register
+class AlbertForTokenClassification(_Head):
+    """ALBERT with a linear layer on every token, as for named entity recognition.
+
+    Args:
+        config: the model configuration.
+        num_labels: K.
+        dropout_prob: dropout rate for the output of the last layer, in [0, 1).
+
+    Call arguments: as in `AlbertEncoder`.
+    Returns: logits, float32 [B, S, K].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForTokenClassification(config, num_labels=3)(tf.ones((5, 11), tf.int32)).shape
+    TensorShape([5, 11, 3])
+    """
+
+    uses_pooler = False
+
+    def __init__(
+        self, config: AlbertConfig, num_labels: int, dropout_prob: float = 0.1, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if num_labels < 1:
+            raise ValueError(f"num_labels={num_labels}: expected 1 or more")
+        _check_dropout(dropout_prob)
+        self.classifier = OutputLayer(
+            config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
+        )
+        self.num_labels, self.dropout_prob = num_labels, dropout_prob
+
+    def answer(self, encoded, seed):
+        x = dropout(encoded["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
+        return self.classifier(x)  # [B, S, K]
+
+
+def classification_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
+    """Returns each example's cross-entropy, float32 [B], for logits [B, K] and label ids [B]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label_ids, logits=logits)
+
+
+def multi_label_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Returns each example's mean binary cross-entropy, float32 [B]; PyTorch's BCEWithLogitsLoss.
+
+    Args:
+        logits: [B, K].
+        labels: [B, K], 1 for labels that are true of the example and 0 for the others.
+    """
+    targets = tf.cast(labels, logits.dtype)  # [B, K]
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=logits)  # [B, K]
+    return tf.reduce_mean(losses, axis=-1)  # [B]
+
+
+def regression_losses(scores: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:
+    """Returns each example's squared error, float32 [B], for scores [B] and labels [B]."""
+    return tf.square(scores - tf.cast(label_ids, scores.dtype))
+
+
+@register
+class AlbertForSpans(_Head):
+    """ALBERT with a start and an end logit for each position (SQuAD 1.1).
+
+    As in Google's program the softmax covers all positions, including the question and padding.
+
+    Args:
+        config: the model configuration.
+
+    Call arguments: as in `AlbertEncoder`.
+    Returns: dict of `start_logits` and `end_logits`, float32 [B, S].
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> AlbertForSpans(config)(tf.ones((5, 11), tf.int32))["start_logits"].shape
+    TensorShape([5, 11])
+    """
+
+    num_dropouts = 0
+    uses_pooler = False
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.spans = OutputLayer(
+            config, "cls/squad/", 2, HEAD_STDDEV, name="spans", dtype=self.dtype_policy
+        )
+
+    def answer(self, encoded):
+        start, end = tf.unstack(self.spans(encoded["sequence_output"]), axis=-1)  # [B, S] each
+        return {"start_logits": start, "end_logits": end}
+
+
+@register
+class AlbertForAnswerableSpans(AlbertModel):
+    """ALBERT with XLNet's question answering head, for unanswerable questions too (SQuAD 2.0).
+
+    The head predicts the start of the answer, and then its end given the start. It also predicts
+    whether the question is unanswerable, from [CLS] and from the mean of all positions, weighted by
+    their start probabilities.
+
+    Args:
+        config: the model configuration.
+        start_n_top: N, number of starts in the beam; at most S.
+        end_n_top: M, number of ends for each start; at most S.
+        dropout_prob: dropout rate for the hidden layer of the answerability classifier, in [0, 1).
+
+    Call arguments: as in `AlbertEncoder`, and, as arguments or in the dict,
+        p_mask: [B, S], 1 where no answer may start or end; zeros by default.
+        start_positions: int32 [B], the true starts; required in training.
+
+    Returns: dict of
+        cls_logits: float32 [B], the logits for unanswerable.
+        start_log_probs: float32 [B, S].
+        end_log_probs: float32 [B, S], given the true starts; only with `start_positions`.
+        start_top_log_probs, start_top_index: float32 and int32 [B, N], the best starts. These two
+            and the next two are absent in training.
+        end_top_log_probs, end_top_index: float32 and int32 [B, N·M], the best ends for each start.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> outputs = AlbertForAnswerableSpans(config)(tf.ones((5, 11), tf.int32))
+    >>> outputs["cls_logits"].shape, outputs["end_top_index"].shape
+    (TensorShape([5]), TensorShape([5, 25]))
+    """
+
+    uses_pooler = False
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        start_n_top: int = 5,
+        end_n_top: int = 5,
+        dropout_prob: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        if start_n_top < 1 or end_n_top < 1:
+            raise ValueError(
+                f"start_n_top={start_n_top}, end_n_top={end_n_top}: expected 1 or more"
+            )
+        _check_dropout(dropout_prob)
+        self.start_n_top, self.end_n_top = start_n_top, end_n_top
+        self.dropout_prob, dtype = dropout_prob, self.dtype_policy
+        self.start = Linear(
+            config, "start_logits/dense", config.hidden_size, 1, name="start", dtype=dtype
+        )
+        self.end = SpanEnd(config, name="end", dtype=dtype)
+        self.answerability = Answerability(config, dropout_prob, name="answerability", dtype=dtype)
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        p_mask=None,
+        start_positions=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        p_mask = one_of(input_ids, "p_mask", p_mask)
+        start_positions = one_of(input_ids, "start_positions", start_positions)
+        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=encoder_seed,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        x = encoded["sequence_output"]  # [B, S, H]
+        if p_mask is None:
+            p_mask = tf.zeros(tf.shape(x)[:2])  # [B, S]
+        p_mask = tf.cast(p_mask, tf.float32)  # [B, S]
+        start_logits = _forbid(tf.cast(self.start(x)[:, :, 0], tf.float32), p_mask)  # [B, S]
+        start_log_probs = tf.nn.log_softmax(start_logits)  # [B, S]
+        outputs = {
+            "start_log_probs": start_log_probs,
+            "cls_logits": self.answerability(x, tf.nn.softmax(start_logits), training, seed),
+        }
+        if start_positions is not None:
+            starts = tf.cast(start_positions, tf.int32)[:, None]  # [B, 1]
+            outputs["end_log_probs"] = self.end(x, starts, p_mask)[:, 0]  # [B, S]
+        if not training:
+            outputs |= self._best_spans(x, start_log_probs, p_mask)
+        return add_layer_outputs(outputs, encoded)
+
+    def _best_spans(self, x, start_log_probs, p_mask):
+        """Returns the beam: the best starts, and the best ends for each."""
+        log_probs, starts = tf.math.top_k(start_log_probs, self.start_n_top)  # [B, N]
+        ends = tf.math.top_k(self.end(x, starts, p_mask), self.end_n_top)  # [B, N, M]
+        count = self.start_n_top * self.end_n_top
+        return {
+            "start_top_log_probs": log_probs,
+            "start_top_index": starts,
+            "end_top_log_probs": tf.reshape(ends.values, (-1, count)),  # [B, N·M]
+            "end_top_index": tf.reshape(ends.indices, (-1, count)),  # [B, N·M]
+        }
+
+
+@register
+class SpanEnd(AlbertLayer):
+    """Predicts the end of the answer given its start.
+
+    Call arguments: `x` float [B, S, H]; `starts` int32 [B, N]; `p_mask` float32 [B, S].
+    Returns: log-probabilities, float32 [B, N, S].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        size, dtype = config.hidden_size, self.dtype_policy
+        self.hidden = Linear(
+            config, "end_logits/dense_0", 2 * size, size, name="hidden", dtype=dtype
+        )
+        self.norm = LayerNorm(config, "end_logits/LayerNorm", size, name="norm")
+        self.output_layer = Linear(
+            config, "end_logits/dense_1", size, 1, name="output_layer", dtype=dtype
+        )
+
+    def call(self, x, starts, p_mask):
+        hidden = self.norm(tf.math.tanh(self.join(x, starts)))  # [B, N, S, H]
+        # 3-D because TensorFlow 2.20's matmul of [B, 1, S, H] and [H, 1] writes out of bounds.
+        joined = tf.reshape(hidden, (tf.shape(x)[0], -1, x.shape[-1]))  # [B, N·S, H]
+        logits = tf.reshape(self.output_layer(joined), tf.shape(hidden)[:-1])  # [B, N, S]
+        logits = _forbid(tf.cast(logits, tf.float32), p_mask[:, None])  # [B, N, S]
+        return tf.nn.log_softmax(logits)  # [B, N, S]
+
+    def join(self, x, starts):
+        """Returns `hidden` of [end ; start] for every pair of positions, float [B, N, S, H].
+
+        Splitting the kernel of a `Linear` layer gives the same with far fewer operations.
+        """
+        start = tf.gather(x, starts, batch_dims=1)  # [B, N, H]
+        if type(self.hidden) is not Linear:
+            shape = tf.concat((tf.shape(starts), tf.shape(x)[1:]), axis=0)
+            pair = [tf.broadcast_to(y, shape) for y in (x[:, None], start[:, :, None])]
+            return call_layer(self.hidden, tf.concat(pair, -1), x.shape[-1])  # [B, N, S, H]
+        for_end, for_start = tf.split(self.hidden.kernel, 2)  # [H, H] each
+        ends = tf.matmul(x, for_end) + tf.cast(self.hidden.bias, x.dtype)  # [B, S, H]
+        return ends[:, None] + tf.matmul(start, for_start)[:, :, None]  # [B, N, S, H]
+
+
+@register
+class Answerability(AlbertLayer):
+    """Predicts whether a question is unanswerable, from the expected start and [CLS].
+
+    Call arguments: `x` float [B, S, H]; `start_probs` float32 [B, S]; `training` and `dropout_seed`
+        as in `AlbertEncoder`.
+    Returns: logits, float32 [B].
+    """
+
+    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        size, self.dropout_prob = config.hidden_size, dropout_prob
+        self.hidden = Linear(
+            config,
+            "answer_class/dense_0",
+            2 * size,
+            size,
+            name="hidden",
+            dtype=self.dtype_policy,
+        )
+        self.kernel = self.add_kernel("answer_class/dense_1/kernel", size, 1)  # there is no bias
+
+    def call(self, x, start_probs, training=False, dropout_seed=None):
+        weights = tf.cast(start_probs, x.dtype)[:, None]  # [B, 1, S]
+        expected = tf.matmul(weights, x)[:, 0]  # [B, H]
+        hidden = tf.math.tanh(self.hidden(tf.concat((expected, x[:, 0]), axis=-1)))  # [B, H]
+        (seed,) = dropout_seeds(training, dropout_seed, 1)  # [2]
+        hidden = dropout(hidden, self.dropout_prob, seed)  # [B, H]
+        return tf.cast(tf.matmul(hidden, self.kernel)[:, 0], tf.float32)  # [B]
+
+
+def _forbid(logits: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:
+    return logits * (1 - p_mask) + FORBIDDEN_SCORE * p_mask
+
+
+def span_losses(
+    outputs: dict[str, tf.Tensor], start_positions: tf.Tensor, end_positions: tf.Tensor
+) -> tf.Tensor:
+    """Returns the mean cross-entropy of start and end, float32 [B], for `AlbertForSpans`."""
+    start = classification_losses(outputs["start_logits"], start_positions)  # [B]
+    return (start + classification_losses(outputs["end_logits"], end_positions)) / 2
+
+
+def answerable_span_losses(
+    outputs: dict[str, tf.Tensor],
+    start_positions: tf.Tensor,
+    end_positions: tf.Tensor,
+    is_impossible: tf.Tensor,
+) -> tf.Tensor:
+    """Returns each example's loss, float32 [B], for `AlbertForAnswerableSpans`.
+
+    The loss is half the sum of the cross-entropies of start, end and answerability. The outputs
+    must have been computed with `start_positions`. The answer to an unanswerable question starts
+    and ends at [CLS].
+    """
+    start = tf.gather(outputs["start_log_probs"], start_positions, batch_dims=1)  # [B]
+    end = tf.gather(outputs["end_log_probs"], end_positions, batch_dims=1)  # [B]
+    none = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(is_impossible, tf.float32), logits=outputs["cls_logits"]
+    )  # [B]
+    return 0.5 * (none - start - end)

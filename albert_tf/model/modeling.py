@@ -1,0 +1,604 @@
+"""The ALBERT model: the encoder with cross-layer parameter sharing, and the pre-training heads.
+
+Start reading at the bottom of the file. `AlbertForPretraining` is an `AlbertEncoder` with two
+heads. The encoder embeds the tokens and applies the same `TransformerBlock` repeatedly; a block
+consists of `SelfAttention` and a `FeedForward` network. ALBERT differs from BERT in three ways
+(arXiv 1909.11942, section 3.1):
+
+* **Factorized embedding parameterization.** Telling words apart takes fewer dimensions than
+  representing them in context. Word embeddings therefore have size E, and one matrix projects them
+  to the hidden size H: V·E + E·H weights instead of V·H. With V = 30,000, E = 128 and H = 4096
+  (xxlarge), that is 4.4 million weights instead of 123 million. See `Embeddings` and
+  `AlbertEncoder.embedding_projection`.
+* **Cross-layer parameter sharing.** A layer is a pair of an attention module and a feed-forward
+  module, which other layers use as well. Nearly every model has one of each: twelve layers with
+  the parameters of one. See `AlbertEncoder.make_blocks`.
+* **Sentence-order prediction (SOP).** In BERT's next-sentence prediction, the second segment either
+  follows the first or comes from another document. The topics of the segments reveal which, and
+  masked language modeling already teaches topics. ALBERT predicts whether two consecutive segments
+  are in order or swapped: the topic is the same either way, so the model has to learn coherence.
+  See `AlbertForPretraining`.
+
+Everything here is a Keras layer or model, whose weights have the names used in Google's
+checkpoints. The arithmetic is in `ops.py`, the layers that it is wrapped in are in `layers.py`,
+and which layers share which modules is in `sharing.py`.
+
+brightmart's variant of ALBERT (https://github.com/brightmart/albert_zh), the layout "albert_zh" of
+the config, differs in three places, each marked here by that name: word embeddings are projected to
+H before the others are added, weights have BERT's names, and models may be pre-LN.
+
+Dimensions: B batch size, S sequence length, V vocabulary size, E embedding size, H hidden size,
+A attention heads, D = H/A head size, I intermediate size, Q queries, P masked positions, L layers,
+N blocks per layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.model import objectives, ops
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.layers import (
+    AddAndNorm,
+    AlbertLayer,
+    Configured,
+    LayerNorm,
+    Linear,
+    OutputLayer,
+    apply_repeatedly,
+    call_layer,
+    one_of,
+    read_inputs,
+    register,
+)
+
+DROPOUTS = 3  # per block
+
+
+@register
+class Embeddings(AlbertLayer):
+    """Normalized sum of word, segment and position embeddings (section 3.1 of the paper).
+
+    All three have the embedding size E. The word embeddings are the first factor of the factorized
+    embedding, with V·E weights. In albert_zh's layout, the second factor, `projection`, is applied
+    to the words before the other embeddings are added, which then have the size H.
+
+    Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
+        `inputs_embeds` float [B, S, E], used instead of the word embeddings of `input_ids`;
+        `training` and `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, S, E].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        scope, E, H = "bert/embeddings", config.embedding_size, config.hidden_size
+        self.word_table = self.add_kernel(f"{scope}/word_embeddings", config.vocab_size, E)
+        self.projection, self.size = None, E
+        if config.layout == "albert_zh":
+            self.projection, self.size = self.add_kernel(f"{scope}/word_embeddings_2", E, H), H
+        self.segment_table = self.add_kernel(
+            f"{scope}/token_type_embeddings", config.type_vocab_size, self.size
+        )
+        self.position_table = self.add_kernel(
+            f"{scope}/position_embeddings", config.max_position_embeddings, self.size
+        )
+        self.norm = LayerNorm(config, f"{scope}/LayerNorm", self.size, name="norm")
+
+    def call(
+        self, input_ids, segment_ids=None, inputs_embeds=None, training=False, dropout_seed=None
+    ):
+        x = tf.gather(self.word_table, input_ids) if inputs_embeds is None else inputs_embeds
+        shape = tf.shape(x)[:2]
+        if self.projection is not None:
+            x = ops.matmul(x, self.projection)  # [B, S, H]
+        x += self.embed_segments(tf.zeros(shape, tf.int32) if segment_ids is None else segment_ids)
+        x += self.position_table[: shape[1]]  # [S, E], broadcast over the batch
+        (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
+        return ops.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
+
+    def embed_segments(self, segment_ids):
+        """Returns the segment embeddings, float [B, S, E].
+
+        In albert_zh's layout, the gradient of the table is dense, as in albert_zh, which multiplies
+        one-hot rows by it. This affects clipping by the global norm: the gradients of a segment's
+        tokens are added up before they are squared. With `tf.IndexedSlices`, they would be squared
+        one by one.
+        """
+        if self.config.layout == "google":
+            return tf.gather(self.segment_table, segment_ids)  # [B, S, E]
+        # The gradient of a reshape is dense. It is added up in float32.
+        table = tf.cast(self.segment_table, tf.float32)  # [types, H]
+        table = tf.reshape(table, table.shape)
+        return tf.cast(tf.gather(table, segment_ids), self.compute_dtype)  # [B, S, H]
+
+    def logits(self, x):
+        """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
+        if self.projection is not None:
+            x = ops.matmul(x, self.projection, transpose_b=True)  # [B, P, H] → [B, P, E]
+        return ops.matmul(x, self.word_table, transpose_b=True)  # [B, P, V]
+
+
+# Scopes of the weights of a block, and in it of both sublayers. albert_zh has BERT's names.
+BLOCK_SCOPES = {
+    "google": "bert/encoder/transformer/group_{group}/inner_group_{inner}",
+    "albert_zh": "bert/encoder/layer_shared",
+}
+ATTENTION_SCOPES = {
+    "google": ("attention_1/self", "attention_1/output/dense", "LayerNorm"),
+    "albert_zh": ("attention/self", "attention/output/dense", "attention/output/LayerNorm"),
+}
+FEED_FORWARD_SCOPES = {
+    "google": ("ffn_1/intermediate/dense", "ffn_1/intermediate/output/dense", "LayerNorm_1"),
+    "albert_zh": ("intermediate/dense", "output/dense", "output/LayerNorm"),
+}
+
+
+class Sublayer(AlbertLayer):
+    """Base class of the two sublayers of a block: dense layers, and a LayerNorm.
+
+    The LayerNorm follows the sum with the residual (post-LN). In albert_zh's pre-LN models, it
+    precedes the dense layers instead.
+
+    Args:
+        config: the model configuration.
+        group: number of this module in the variable scopes, Google's hidden group.
+        inner: index of the block within its layer.
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.group, self.inner = group, inner
+        self.block_scope = BLOCK_SCOPES[config.layout].format(group=group, inner=inner)
+        self.is_pre_ln = config.ln_type == "preln"
+
+    def make_linear(self, name: str, scope: str, input_size: int, output_size: int) -> Linear:
+        """Returns a new dense layer."""
+        scope = f"{self.block_scope}/{scope}"
+        options = {"name": name, "dtype": self.dtype_policy}
+        return Linear(self.config, scope, input_size, output_size, **options)
+
+    def make_norm(self, scope: str) -> LayerNorm:
+        """Returns a new LayerNorm."""
+        make, scope = LayerNorm if self.is_pre_ln else AddAndNorm, f"{self.block_scope}/{scope}"
+        return make(self.config, scope, self.config.hidden_size, name="norm")
+
+    def add(self, x, residual, seed):
+        """Returns residual + dropout(x), float [B, Q, H]."""
+        return residual + ops.dropout(x, self.config.hidden_dropout_prob, seed)  # [B, Q, H]
+
+
+@register
+class SelfAttention(Sublayer):
+    """LayerNorm(x + dropout(attention(x))), with multi-head scaled dot-product self-attention.
+
+    Args: as in `Sublayer`.
+
+    Call arguments:
+        x: float [B, S, H].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        output_positions: int32 [B, Q], positions to compute the output for; all by default.
+        training: whether to apply dropout.
+        dropout_seeds: two seeds, int32 [2] each: for the attention probabilities and the output.
+    Returns: float [B, Q, H].
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, group, inner, **kwargs)
+        H, (heads, output, norm) = config.hidden_size, ATTENTION_SCOPES[config.layout]
+        self.query = self.make_linear("query", f"{heads}/query", H, H)
+        self.key = self.make_linear("key", f"{heads}/key", H, H)
+        self.value = self.make_linear("value", f"{heads}/value", H, H)
+        self.projection = self.make_linear("projection", output, H, H)
+        self.norm = self.make_norm(norm)
+
+    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
+        attention_seed, seed = ops.dropout_seeds(training, dropout_seeds, 2)  # [2] each
+        rate = self.config.attention_probs_dropout_prob
+        queries = residual = ops.gather_positions(x, output_positions)  # [B, Q, H]
+        if self.is_pre_ln:
+            x = self.norm(x)  # [B, S, H]
+            queries = ops.gather_positions(x, output_positions)  # [B, Q, H]
+        # Queries [B, A, Q, D], keys and values [B, A, S, D].
+        query, key, value = self.project_heads(queries, x)
+        y = ops.attention(query, key, value, input_mask, rate, attention_seed)  # [B, Q, H]
+        y = call_layer(self.projection, y, self.config.hidden_size)  # [B, Q, H]
+        if self.is_pre_ln:
+            return self.add(y, residual, seed)  # [B, Q, H]
+        return self.norm(y, residual, training, seed)  # [B, Q, H]
+
+    def probs(self, x, input_mask=None, output_positions=None):
+        """Returns the attention probabilities before dropout, float32 [B, A, Q, S]."""
+        x = self.norm(x) if self.is_pre_ln else x  # [B, S, H]
+        query, key, _ = self.project_heads(ops.gather_positions(x, output_positions), x)
+        return ops.attention_probs(query, key, input_mask)
+
+    def project_heads(self, queries, x):
+        """Returns the heads of `queries`, and keys and values of `x`, by one matmul if possible."""
+        H, A = self.config.hidden_size, self.config.num_attention_heads
+        layers = self.query, self.key, self.value
+        if all(type(layer) is Linear for layer in layers):
+            kernels, biases = zip(*((layer.kernel, layer.bias) for layer in layers), strict=True)
+            return ops.project_heads(queries, x, kernels, biases, A)
+        inputs = zip(layers, (queries, x, x), strict=True)
+        return [ops.split_heads(call_layer(layer, y, H), A) for layer, y in inputs]
+
+
+@register
+class FeedForward(Sublayer):
+    """LayerNorm(x + dropout(projection(activation(intermediate(x))))).
+
+    Args: as in `Sublayer`.
+
+    Call arguments: `x` float [B, Q, H]; `training` and `dropout_seed` as in `AlbertEncoder`.
+    Returns: float [B, Q, H].
+    """
+
+    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+        super().__init__(config, group, inner, **kwargs)
+        H, I = config.hidden_size, config.intermediate_size  # noqa: E741
+        intermediate, output, norm = FEED_FORWARD_SCOPES[config.layout]
+        self.intermediate = self.make_linear("intermediate", intermediate, H, I)
+        self.projection = self.make_linear("projection", output, I, H)
+        self.norm = self.make_norm(norm)
+
+    def call(self, x, training=False, dropout_seed=None):
+        (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
+        if self.is_pre_ln:
+            return self.add(self.transform(self.norm(x)), x, seed)  # [B, Q, H]
+        return self.norm(self.transform(x), x, training, seed)  # [B, Q, H]
+
+    def transform(self, x):
+        """Returns projection(activation(intermediate(x))), float [B, Q, H]."""
+        first, second, name = self.intermediate, self.projection, self.config.hidden_act
+        if type(first) is type(second) is Linear:
+            weights = first.kernel, first.bias, name, second.kernel, second.bias
+            return ops.feed_forward(x, *weights)  # [B, Q, H]
+        x = call_layer(first, x, self.config.intermediate_size)  # [B, Q, I]
+        return call_layer(second, ops.ACTIVATIONS[name](x), self.config.hidden_size)  # [B, Q, H]
+
+
+@register
+class TransformerBlock(AlbertLayer):
+    """Self-attention followed by a feed-forward network.
+
+    Args:
+        config: the model configuration.
+        attention: the first sublayer; a new `SelfAttention` by default.
+        feed_forward: the second sublayer; a new `FeedForward` by default.
+
+    Call arguments:
+        x: float [B, S, H].
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        output_positions: int32 [B, Q], positions to compute the output for; all by default.
+        training: whether to apply dropout.
+        dropout_seeds: three seeds, int32 [2] each: for the attention probabilities, and for the
+            outputs of attention and feed-forward network. Drawn at random by default.
+    Returns: float [B, Q, H]; [B, S, H] without `output_positions`.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> TransformerBlock(config)(tf.zeros((5, 11, 12))).shape
+    TensorShape([5, 11, 12])
+    """
+
+    def __init__(
+        self, config: AlbertConfig, attention: Any = None, feed_forward: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        dtype = self.dtype_policy
+        self.attention = attention or SelfAttention(config, name="attention", dtype=dtype)
+        self.feed_forward = feed_forward or FeedForward(config, name="feed_forward", dtype=dtype)
+
+    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
+        *seeds, seed = ops.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
+        x = self.attention(
+            x,
+            input_mask=input_mask,
+            output_positions=output_positions,
+            training=training,
+            dropout_seeds=seeds,
+        )  # [B, Q, H]
+        return self.feed_forward(x, training=training, dropout_seed=seed)  # [B, Q, H]
+
+
+@register
+class AlbertEncoder(AlbertLayer):
+    """The ALBERT encoder: L layers that share the weights of one or a few modules.
+
+    Args:
+        config: the model configuration.
+        recompute: whether to use gradient checkpointing (rematerialization): store only the input
+            of each layer in the forward pass and recompute its activations in the backward pass.
+            This saves memory at the cost of time and does not change the result.
+        add_pooling_layer: whether to have the dense layer at [CLS]. Without it, there is no
+            `pooled_output`, and Keras has no weights to warn of that no loss depends on.
+
+    Call arguments:
+        input_ids: int32 [B, S]; or a dict of `input_ids`, `input_mask` and `segment_ids`. The dict
+            may use Hugging Face's names `attention_mask` and `token_type_ids`. Instead of
+            `input_ids`, it may contain `inputs_embeds`, float [B, S, E], which replace the word
+            embeddings. Other entries, such as labels, are ignored.
+        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; all tokens by default.
+        segment_ids: int32 [B, S]; zeros by default.
+        training: whether to apply dropout.
+        dropout_seed: int32 [2]; the same seed drops the same elements. Drawn at random by default.
+        output_positions: int32 [B, P]; computes the last layer only at these positions and at
+            [CLS].
+        output_hidden_states: whether to return the output of every layer.
+        output_attentions: whether to return the attention probabilities of every layer.
+
+    Returns: dict of
+        sequence_output: float [B, S, H], the output of the last layer; absent with
+            `output_positions`.
+        pooled_output: float [B, H], the output of a dense tanh layer at [CLS]; absent without
+            `add_pooling_layer`.
+        position_output: float [B, P, H], the output of the last layer at `output_positions`.
+        hidden_states: with `output_hidden_states`, a tuple of the input of the first layer and the
+            output of each of the L·N blocks, float [B, S, H] each.
+        attentions: with `output_attentions`, a tuple of the probabilities of each block, before
+            dropout, float32 [B, A, S, S] each; [B, A, 1+P, S] in the last one with
+            `output_positions`.
+
+    Raises:
+        ValueError: S exceeds `max_position_embeddings`; the inputs are not as described; or, in the
+            constructor, the weights do not fit into the machine's memory.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))
+    >>> {name: tuple(value.shape) for name, value in outputs.items()}
+    {'sequence_output': (2, 4, 12), 'pooled_output': (2, 12)}
+    """
+
+    def __init__(
+        self,
+        config: AlbertConfig,
+        recompute: bool = False,
+        add_pooling_layer: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.recompute, self.add_pooling_layer = recompute, add_pooling_layer
+        H, dtype = config.hidden_size, self.dtype_policy
+        # Factorized embedding: V·E weights in `embeddings` and E·H in `embedding_projection`,
+        # instead of V·H.
+        self.embeddings = Embeddings(config, name="embeddings", dtype=dtype)
+        E = self.embeddings.size
+        self.embedding_projection = None
+        if E != H:
+            scope = "bert/encoder/embedding_hidden_mapping_in"
+            self.embedding_projection = Linear(
+                config, scope, E, H, name="embedding_projection", dtype=dtype
+            )
+        self.blocks = self.make_blocks()
+        self.pooler: Any = None
+        if add_pooling_layer:
+            self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
+
+    def make_blocks(self) -> list[TransformerBlock]:
+        """Returns the blocks of all layers, [L·N].
+
+        Layers with the same module of attention or feed-forward network share its weights; layers
+        with the same pair of modules share the block.
+        """
+        config, options = self.config, {"dtype": self.dtype_policy}
+        attentions: dict[Any, SelfAttention] = {}  # by number of the module, and block in its layer
+        feed_forwards: dict[Any, FeedForward] = {}
+        blocks: dict[Any, TransformerBlock] = {}
+        used = []
+        for a, f in zip(*config.modules_of_layers(), strict=True):
+            for n in range(config.inner_group_num):
+                if (a, n) not in attentions:
+                    name = f"attention_{a}_{n}"
+                    attentions[a, n] = SelfAttention(config, a, n, name=name, **options)
+                if (f, n) not in feed_forwards:
+                    name = f"feed_forward_{f}_{n}"
+                    feed_forwards[f, n] = FeedForward(config, f, n, name=name, **options)
+                if (a, f, n) not in blocks:
+                    modules = attentions[a, n], feed_forwards[f, n]
+                    name = f"block_{a}_{f}_{n}"
+                    blocks[a, f, n] = TransformerBlock(config, *modules, name=name, **options)
+                used.append(blocks[a, f, n])
+        return used
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        training=False,
+        dropout_seed=None,
+        output_positions=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        inputs = read_inputs(input_ids, input_mask, segment_ids)
+        inputs.check_length(self.config.max_position_embeddings)
+        num_seeds = 1 + DROPOUTS * len(self.blocks)
+        seed, *seeds = ops.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
+        x = self.embeddings(
+            inputs.input_ids, inputs.segment_ids, inputs.inputs_embeds, training, seed
+        )  # [B, S, E]
+        if self.embedding_projection is not None:
+            x = self.embedding_projection(x)  # [B, S, H]
+        hidden_states, attentions = [x], []
+        # Equivalent to `block(x, ...)`, but casts each weight and traces each block only once.
+        apply = apply_repeatedly(self.blocks, self.recompute)
+        for number, block in enumerate(self.blocks):
+            positions = None
+            if output_positions is not None and number == len(self.blocks) - 1:
+                positions = tf.pad(output_positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
+            options = {"input_mask": inputs.input_mask, "output_positions": positions}
+            if output_attentions:
+                attentions.append(block.attention.probs(x, **options))  # [B, A, S or 1+P, S]
+            block_seeds = seeds[DROPOUTS * number :][:DROPOUTS]
+            x = apply(block, x, **options, training=training, dropout_seeds=block_seeds)
+            hidden_states.append(x)  # [B, S or 1+P, H]
+
+        outputs = {"sequence_output": x} if output_positions is None else {}  # [B, S, H]
+        if self.pooler is not None:
+            outputs["pooled_output"] = tf.math.tanh(self.pooler(x[:, 0]))  # [B, H]
+        if output_positions is not None:
+            outputs["position_output"] = x[:, 1:]  # [B, P, H]
+        if output_hidden_states:
+            outputs["hidden_states"] = tuple(hidden_states)
+        if output_attentions:
+            outputs["attentions"] = tuple(attentions)
+        return outputs
+
+
+@register
+class MaskedLMHead(AlbertLayer):
+    """Masked language modeling head; its output kernel is tied to the word embeddings.
+
+    Call arguments: `x` float [B, P, H], the encoder's output at the masked positions;
+        `embeddings`, the encoder's `Embeddings` layer.
+    Returns: logits, float32 [B, P, V].
+    """
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        scope, H, dtype = "cls/predictions/transform", config.hidden_size, self.dtype_policy
+        E = H if config.layout == "albert_zh" else config.embedding_size
+        self.transform = Linear(config, f"{scope}/dense", H, E, name="transform", dtype=dtype)
+        self.norm = LayerNorm(config, f"{scope}/LayerNorm", E, name="norm")
+        self.bias = self.add_bias("cls/predictions/output_bias", config.vocab_size)
+
+    def call(self, x, embeddings):
+        x = ops.ACTIVATIONS[self.config.hidden_act](self.transform(x))  # [B, P, E]
+        logits = tf.cast(embeddings.logits(self.norm(x)), tf.float32)  # [B, P, V]
+        return ops.add_bias(logits, self.bias)  # [B, P, V]
+
+
+def add_layer_outputs(answer: Any, encoded: Mapping[str, Any]) -> Any:
+    """Returns a model's answer, as a dict with `hidden_states` and `attentions` if there are any.
+
+    Args:
+        answer: the output of a head: logits, which the dict calls `logits`, or a dict.
+        encoded: the output of the encoder.
+    """
+    added = {name: encoded[name] for name in ("hidden_states", "attentions") if name in encoded}
+    if not added:
+        return answer
+    named = answer if isinstance(answer, Mapping) else {"logits": answer}
+    return {**named, **added}
+
+
+class AlbertModel(Configured, tf_keras.Model):
+    """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
+
+    Args:
+        config: the model configuration.
+        **kwargs: `name` and `dtype` of a Keras model.
+
+    Attributes:
+        encoder: the `AlbertEncoder`.
+        uses_pooler: whether an output depends on the encoder's pooler. If not, its weights are in
+            checkpoints, but not among the trainable ones, so that optimizers have no moments for
+            them, as in Google's programs, which skip weights without a gradient.
+    """
+
+    uses_pooler = True
+
+    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
+        self.built = True
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """The weights that are trained."""
+        unused = {id(weight) for weight in self._unused_weights()}
+        return [weight for weight in super().trainable_weights if id(weight) not in unused]
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """The weights that are not trained: frozen, or without an effect on the output."""
+        return [*super().non_trainable_weights, *self._unused_weights()]
+
+    def _unused_weights(self) -> list[tf.Variable]:
+        """Returns the trainable weights of the pooler if the output does not depend on it."""
+        if self.uses_pooler:
+            return []
+        return list(getattr(self.encoder.pooler, "trainable_weights", ()))  # () if it is replaced
+
+
+@register
+class AlbertForPretraining(AlbertModel):
+    """ALBERT with its pre-training heads: masked language modeling and a sentence objective.
+
+    Args:
+        config: the model configuration.
+        sentence_objective: abbreviation of a `SentenceObjective`: sop, nsp, none, or that of a
+            registered objective of your own.
+
+    Raises:
+        ValueError: there is no such sentence objective.
+
+    Call arguments: as in `AlbertEncoder`, and
+        masked_lm_positions: int32 [B, P], as an argument or in the dict; all positions by default.
+
+    Returns: dict of
+        masked_lm_logits: float32 [B, P, V].
+        <name>_logits: float32 [B, K], for the K classes of the sentence objective. The default is
+            `sentence_order_logits`, with class 0 for segments in order and class 1 for swapped
+            ones. Absent with "none".
+        hidden_states, attentions: as in `AlbertEncoder`, if asked for.
+
+    >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
+    >>> ids, positions = tf.ones((5, 11), tf.int32), tf.ones((5, 7), tf.int32)
+    >>> outputs = AlbertForPretraining(config)(ids, masked_lm_positions=positions)
+    >>> outputs["masked_lm_logits"].shape, outputs["sentence_order_logits"].shape
+    (TensorShape([5, 7, 97]), TensorShape([5, 2]))
+    """
+
+    def __init__(
+        self, config: AlbertConfig, sentence_objective: str = objectives.SOP, **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.sentence_objective = sentence_objective
+        dtype, scope, objective = self.dtype_policy, objectives.SCOPE, self.objective
+        self.uses_pooler = objective.has_head
+        self.masked_lm = MaskedLMHead(config, name="masked_lm", dtype=dtype)
+        self.sentence_head = None
+        if objective.has_head:
+            self.sentence_head = OutputLayer(
+                config, scope, objective.num_classes, name=objective.name, dtype=dtype
+            )
+
+    @property
+    def objective(self) -> objectives.SentenceObjective:
+        """The sentence objective."""
+        return objectives.find(self.sentence_objective)
+
+    def call(
+        self,
+        input_ids,
+        input_mask=None,
+        segment_ids=None,
+        masked_lm_positions=None,
+        training=False,
+        dropout_seed=None,
+        output_hidden_states=False,
+        output_attentions=False,
+    ):
+        masked_lm_positions = one_of(input_ids, "masked_lm_positions", masked_lm_positions)
+        encoded = self.encoder(
+            input_ids,
+            input_mask,
+            segment_ids,
+            training=training,
+            dropout_seed=dropout_seed,
+            output_positions=masked_lm_positions,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        x = encoded["sequence_output" if masked_lm_positions is None else "position_output"]
+        outputs = {"masked_lm_logits": self.masked_lm(x, self.encoder.embeddings)}  # [B, P, V]
+        if self.sentence_head is not None:
+            pooled = encoded["pooled_output"]
+            outputs[self.objective.logits_name] = self.sentence_head(pooled)  # [B, K]
+        return add_layer_outputs(outputs, encoded)

@@ -1,0 +1,213 @@
+"""SavedModels: their signatures, in a process that only imports TensorFlow, and their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.signatures import (
+    Export,
+    embeddings_export,
+    text_signatures,
+    token_inputs,
+    token_signatures,
+)
+from albert_tf.data.records import encode_examples
+from albert_tf.model.config import POOLINGS, AlbertConfig
+from albert_tf.model.heads import AlbertForClassification
+from tests.conftest import TINY_SHAPE
+from tests.inference.conftest import write_folder
+
+LENGTH, NUM_LABELS = 11, 3
+SHAPE = {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
+PAIRS = [("The river", "A boat at the landing, and the rain"), ("Crème \U0001f600", ""), ("", "")]
+# Neither this library nor Keras 2 is imported.
+SERVER = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+served = tf.saved_model.load(sys.argv[1]).signatures
+data = np.load(sys.argv[2])
+inputs = {
+    "serving_default": {"input": [bytes.fromhex(text) for text in data["examples"].tolist()]},
+    "tensors": {name: data[name] for name in ("input_ids", "input_mask", "segment_ids")},
+    "texts": {name: data[name].tolist() for name in ("text_a", "text_b")},
+}
+found = {
+    name: {
+        key: value.numpy().tolist()
+        for key, value in served[name](**{x: tf.constant(y) for x, y in columns.items()}).items()
+    }
+    for name, columns in inputs.items()
+}
+print(json.dumps([sorted({"albert_tf", "tf_keras"} & set(sys.modules)), sorted(served), found]))
+"""
+
+
+def outputs(found):
+    return {
+        "probabilities": tf.nn.softmax(found),
+        "predictions": tf.argmax(found, axis=-1, output_type=tf.int32),
+        "threshold": tf.constant(0.25),
+    }
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AlbertForClassification(AlbertConfig(**TINY_SHAPE | SHAPE), NUM_LABELS)
+
+
+@pytest.fixture(scope="module")
+def batch(toy_tokenizer):
+    """PAIRS as ids."""
+    return toy_tokenizer(PAIRS, max_length=LENGTH, padding="max_length")
+
+
+@pytest.fixture(scope="module")
+def folder(model, toy_tokenizer, tmp_path_factory):
+    """The folder of a classifier's export."""
+    tokens = token_signatures(token_inputs(LENGTH), lambda batch: outputs(model(batch)))
+    texts = text_signatures(toy_tokenizer, model, outputs, LENGTH)
+    exported = Export(tokens | texts, {"labels.txt": b"no\nyes\nmaybe\n"})
+    parent = tmp_path_factory.mktemp("export")
+    return saved_model.export(str(parent), model.variables, exported, {"run.json": b"{}"})
+
+
+class Embedding(tf.Module):
+    """The smallest model that can be exported."""
+
+    def __init__(self):
+        self.table = tf.Variable(tf.ones((97, NUM_LABELS)))
+
+    def __call__(self, batch):
+        return tf.reduce_sum(tf.gather(self.table, batch["input_ids"]), 1)
+
+
+def export_embedding(parent, extra=(), inputs=None, **options):
+    model = Embedding()
+    inputs = inputs or token_inputs(LENGTH)
+    signatures = token_signatures(inputs, lambda batch: outputs(model(batch)), **options)
+    return saved_model.export(str(parent), model.variables, Export(signatures, dict(extra)), {})
+
+
+@pytest.mark.ci
+def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
+    examples = [text.hex() for text in encode_examples(batch)]  # arrays of bytes lose zeros
+    text_a, text_b = zip(*PAIRS, strict=True)
+    np.savez(tmp_path / "data.npz", examples=examples, text_a=text_a, text_b=text_b, **batch)
+    left_out = ("PYTHONPATH", "TF_USE_LEGACY_KERAS")  # the latter makes TensorFlow load tf_keras
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SERVER, folder, str(tmp_path / "data.npz")],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in left_out},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    foreign, names, served = json.loads(done.stdout.splitlines()[-1])
+    assert foreign == []
+    assert names == ["serving_default", "tensors", "texts"]
+    wanted = outputs(model(batch, training=False))
+    for found in served.values():
+        np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-6)
+        np.testing.assert_array_equal(found["predictions"], wanted["predictions"])
+        assert found["threshold"] == 0.25
+
+
+@pytest.mark.ci
+def test_a_subfolder_with_the_same_weights_only_takes_tensors(model, batch, folder):
+    """OpenVINO and tf2onnx convert it."""
+    names = os.listdir(f"{folder}/variables")
+    assert names == os.listdir(f"{folder}/tensors/variables") != []
+    for name in names:
+        assert os.path.samefile(f"{folder}/variables/{name}", f"{folder}/tensors/variables/{name}")
+    signatures = tf.saved_model.load(f"{folder}/tensors").signatures
+    assert set(signatures) == {"serving_default"}
+    found = signatures["serving_default"](**{name: tf.constant(batch[name]) for name in batch})
+    wanted = outputs(model(batch, training=False))
+    np.testing.assert_allclose(found["probabilities"], wanted["probabilities"], atol=1e-6)
+
+
+@pytest.mark.ci
+def test_the_default_signature_is_the_official_one(folder):
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    ((), inputs) = serve.structured_input_signature
+    forms = {name: (spec.dtype, spec.shape.as_list()) for name, spec in inputs.items()}
+    assert forms == {"input": (tf.string, [None])}
+    forms = {name: (s.dtype, s.shape.as_list()) for name, s in serve.structured_outputs.items()}
+    assert forms == {
+        "probabilities": (tf.float32, [None, NUM_LABELS]),
+        "predictions": (tf.int32, [None]),
+        "threshold": (tf.float32, []),
+    }
+    for name, content in (("labels.txt", "no\nyes\nmaybe\n"), ("run.json", "{}")):
+        with open(f"{folder}/assets.extra/{name}", encoding="utf-8") as stream:
+            assert stream.read() == content
+
+
+def test_the_default_signature_may_take_tensors_of_a_fixed_length(tmp_path):
+    inputs = token_inputs(LENGTH, "p_mask")
+    path = export_embedding(tmp_path, inputs=inputs, takes_examples=False, any_length=False)
+    signatures = tf.saved_model.load(path).signatures
+    assert set(signatures) == {"serving_default", "examples"}
+    ((), inputs) = signatures["serving_default"].structured_input_signature
+    assert set(inputs) == {"input_ids", "input_mask", "segment_ids", "p_mask"}
+    assert {tuple(spec.shape) for spec in inputs.values()} == {(None, LENGTH)}
+
+
+@pytest.mark.ci
+def test_embeddings_of_texts_and_ids_match_the_predictor(tmp_path, config_file, toy_spm_model):
+    folder = str(write_folder(tmp_path, config_file, toy_spm_model))
+    signatures = tf.saved_model.load(
+        albert_tf.export_saved_model(folder, f"{folder}/export")
+    ).signatures
+    first, second = map(tf.constant, zip(*PAIRS, strict=True))
+    of_texts = signatures["texts"](text_a=first, text_b=second)
+    assert set(of_texts) == set(POOLINGS)
+    encoder, tokenizer = albert_tf.from_pretrained(folder)
+    batch = {name: tf.constant(x) for name, x in tokenizer(PAIRS).items()}
+    of_ids = signatures["serving_default"](**batch)
+    assert of_ids["sequence_output"].shape == (*batch["input_ids"].shape, 12)
+    for pooling in POOLINGS:
+        embed = albert_tf.load_predictor(folder, "embeddings", pooling=pooling, engine="tensorflow")
+        for found in (of_texts, of_ids):
+            np.testing.assert_allclose(found[pooling], embed(PAIRS), atol=1e-5, err_msg=pooling)
+    without = embeddings_export(encoder, None, 61).signatures
+    assert set(without) == {"serving_default", "examples"}
+
+
+def test_earlier_exports_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_model.time, "time", lambda: 1700000000.5)
+    paths = [export_embedding(tmp_path) for _ in range(2)]
+    assert paths == [str(tmp_path / "1700000000"), str(tmp_path / "1700000001")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
+
+
+def test_without_hard_links_the_weights_are_stored_twice(tmp_path, monkeypatch):
+    def refuse(*arguments, **more):
+        raise OSError("no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = export_embedding(tmp_path)
+    (values,) = tf.saved_model.load(f"{path}/tensors").variables
+    np.testing.assert_array_equal(values, np.ones((97, NUM_LABELS)))
+
+
+def test_a_failed_export_leaves_no_files(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="--export_dir: cannot write to"):
+        export_embedding(tmp_path / "file")
+    folder = tmp_path / "export"
+    with pytest.raises(FileNotFoundError, match="no_folder"):
+        export_embedding(folder, {"no_folder/labels.txt": b""})
+    assert not list(folder.iterdir())

@@ -1,0 +1,121 @@
+"""SavedModels in the format of TF-Hub: called, trained and loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertForPretraining
+from tests.checkpoints.checkpoint_samples import SHARED, random_weights
+
+pytestmark = pytest.mark.ci
+
+CONFIG = dataclasses.replace(SHARED, num_hidden_layers=2, hidden_dropout_prob=0.1)
+ENCODER_OUTPUTS = {"default", "encoder_outputs", "pooled_output", "sequence_output"}
+
+
+@pytest.fixture
+def inputs(tiny_batch):
+    """`tiny_batch` under the names of TF-Hub."""
+    return {
+        "input_word_ids": tf.constant(tiny_batch["input_ids"]),
+        "input_mask": tf.constant(tiny_batch["input_mask"]),
+        "input_type_ids": tf.constant(tiny_batch["segment_ids"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A small model with random weights."""
+    model = AlbertForPretraining(CONFIG)
+    weights = random_weights(CONFIG)
+    for variable in model.variables:
+        variable.assign(weights[variable_name(variable)])
+    return model
+
+
+@pytest.fixture(scope="module")
+def module(model, toy_spm_model, tmp_path_factory):
+    """The folder of the SavedModel of `model`."""
+    folder = str(tmp_path_factory.mktemp("hub") / "albert")
+    saved_model.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(module):
+    return tf.saved_model.load(module)
+
+
+def test_outputs_match_the_model(model, loaded, inputs, tiny_batch):
+    expected = model(tiny_batch)
+    encoded = model.encoder(tiny_batch)
+    served = loaded.signatures["serving_default"](**inputs)
+    assert set(served) == {"default", "pooled_output", "sequence_output"}
+    found = loaded(inputs)
+    assert set(found) == ENCODER_OUTPUTS
+    assert len(found["encoder_outputs"]) == 2
+    for outputs in (found, served):
+        for name in ("sequence_output", "pooled_output"):
+            np.testing.assert_allclose(outputs[name], encoded[name], rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(outputs["default"], outputs["pooled_output"])
+    words = loaded.mlm(inputs | {"masked_lm_positions": tiny_batch["masked_lm_positions"]})
+    assert set(words) == ENCODER_OUTPUTS | {"mlm_logits"}
+    np.testing.assert_allclose(words["mlm_logits"], expected["masked_lm_logits"], atol=1e-4)
+    order = loaded.sop(inputs)["sop_log_probs"]
+    logits = expected["sentence_order_logits"]
+    np.testing.assert_allclose(order, tf.nn.log_softmax(logits), atol=1e-5)
+
+
+def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, inputs, tiny_batch):
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
+    model = AlbertForPretraining(config, "nsp")
+    saved_model.save_hub_module(str(tmp_path / "hub"), model, config)
+    loaded = tf.saved_model.load(str(tmp_path / "hub"))
+    assert not hasattr(loaded, "sop")
+    found = loaded.nsp(inputs)["nsp_log_probs"]
+    expected = tf.nn.log_softmax(model(tiny_batch)["next_sentence_logits"])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_training_applies_dropout_and_reaches_every_weight(loaded, inputs):
+    first, second = (loaded(inputs, training=True)["sequence_output"] for _ in range(2))
+    assert abs(first - second).numpy().max() > 0.01
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(loaded(inputs)["pooled_output"] ** 2)
+    gradients = tape.gradient(loss, loaded.trainable_variables)
+    assert len(gradients) == 25
+    assert all(gradient is not None for gradient in gradients)
+
+
+def test_weights_config_and_vocabulary_are_included(module, loaded, toy_spm_model):
+    config_file = loaded.albert_config_file.asset_path.numpy().decode()
+    assert AlbertConfig.from_json_file(config_file) == CONFIG
+    with open(toy_spm_model, "rb") as stream:
+        assert tf.io.read_file(loaded.sp_model_file.asset_path).numpy() == stream.read()
+    model = AlbertForPretraining(CONFIG)
+    assert inspect_checkpoint(module, model).fits
+    read, weights = read_weights(module, model), random_weights(CONFIG)
+    assert set(read) == set(weights)
+    for name, value in weights.items():
+        np.testing.assert_array_equal(read[name], value, name)
+
+
+def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    folder, vocab_file = str(tmp_path / "hub"), str(tmp_path / "vocab.txt")
+    saved_model.save_hub_module(folder, model, CONFIG, False, False, vocab_file, None, False)
+    loaded = tf.saved_model.load(folder)
+    assert not hasattr(loaded, "mlm")
+    assert not hasattr(loaded, "sop")
+    assert loaded.vocab_file.asset_path.numpy().endswith(b"/vocab.txt")
+    assert not loaded.do_lower_case
+    report = inspect_checkpoint(folder)
+    assert not [name for name in report.found if name.startswith("cls/")]

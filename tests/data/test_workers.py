@@ -1,0 +1,173 @@
+"""Worker processes: results, errors and killed workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf import files
+from albert_tf.data import workers
+from tests.conftest import ROOT
+
+PROGRAM = """
+import sys; sys.path.insert(0, {tests!r})
+import test_workers; from albert_tf.data import workers
+{guard}
+    for pid in workers.run(test_workers.make_sleepers, (), range(9), 2):
+        print(pid, flush=True)
+"""
+
+
+def make_squares(offset):
+    def work(task):
+        for _ in range(task % 3):
+            yield task * task + offset
+
+    return work
+
+
+def make_failing(error, at_once=False):
+    def work(task):
+        yield task
+        if task == 3:
+            raise error
+
+    if at_once:
+        raise error
+    return work
+
+
+def make_killed():
+    def work(task):
+        yield os.getpid()
+        if task == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return work
+
+
+def make_sleepers():
+    def work(_):
+        yield os.getpid()
+        time.sleep(60)
+
+    return work
+
+
+def make_writers(folder):
+    def work(fails):
+        if fails:
+            while not os.listdir(folder):  # until the other process writes
+                time.sleep(0.01)
+            raise ValueError("no disk")
+        with files.write_atomically(os.path.join(folder, "text")):
+            yield from iter(lambda: time.sleep(0.01), 5)
+
+    return work
+
+
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.ci)])
+def test_all_messages_of_all_tasks_arrive_and_tasks_are_consumed_lazily(num_workers):
+    drawn = []
+    tasks = (drawn.append(task) or task for task in range(11))
+    messages = workers.run(make_squares, (7,), tasks, num_workers)
+    found = [next(messages)]
+    assert len(drawn) < 7
+    expected = [task * task + 7 for task in range(11) for _ in range(task % 3)]
+    assert sorted([*found, *messages]) == sorted(expected)
+
+
+@pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
+def test_users_errors_are_raised_unchanged(error, at_once, num_workers):
+    with pytest.raises(type(error), match=error.args[-1]):
+        list(workers.run(make_failing, (error, at_once), range(9), num_workers))
+
+
+@pytest.mark.ci
+def test_other_errors_are_raised_with_their_traceback():
+    with pytest.raises(RuntimeError, match=r"in work\n(.|\n)*KeyError: 'x'"):
+        list(workers.run(make_failing, (KeyError("x"),), range(9), 2))
+
+
+@pytest.mark.ci
+def test_after_an_error_the_other_processes_leave_no_half_written_files(tmp_path):
+    with pytest.raises(ValueError, match="no disk"):
+        list(workers.run(make_writers, (str(tmp_path),), [False, True], 2))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.ci
+def test_a_killed_worker_is_reported_and_the_others_are_ended():
+    seen = []
+    with pytest.raises(workers.WorkerDied, match="killed by signal 9"):
+        seen.extend(workers.run(make_killed, (), range(9), 2))
+    for process in set(seen):
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+@pytest.mark.ci
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM.format(tests=str(ROOT / "tests"), guard="if True:"))
+    command, path = [sys.executable, str(script)], {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "exited with code 1; its own message is above." in last
+    assert 'under if __name__ == "__main__"' in last
+
+
+@pytest.mark.ci
+def test_workers_end_with_their_parent():
+    program = PROGRAM.format(tests="tests", guard='if __name__ == "__main__":')
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    alive = {int(parent.stdout.readline()) for _ in range(2)}
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.05)
+        alive = set(filter(is_running, alive))
+    assert not alive
+
+
+def is_running(process):
+    """Returns whether a process is running; zombies are not."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("group", "quotas", "cores"),
+    [
+        ("0::/", {"cpu.max": "200000 100000"}, 2),  # docker run --cpus=2
+        ("0::/a/b", {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 2),
+        ("0::/a/b", {"cpu.max": "10000 100000"}, 1),  # as seen in a container
+        ("0::/", {}, 64),
+        ("4:file://a\n2:cpu,cpuacct:/a", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000"}, 3),
+        ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1"}, 64),
+    ],
+)
+def test_the_cpu_quota_of_a_container_limits_the_cores(monkeypatch, tmp_path, group, quotas, cores):
+    contents = {f"sys/fs/cgroup/{name}": text for name, text in quotas.items()}
+    contents |= {name.replace("quota", "period"): "100000" for name in contents if "cfs" in name}
+    for name, text in (contents | {"proc/self/cgroup": group}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(workers, "_ROOT", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert workers.available_cores() == cores

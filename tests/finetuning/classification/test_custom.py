@@ -1,0 +1,270 @@
+"""One's own data: where columns, labels and headers are found, and what is wrong in it."""
+
+import json
+
+import pytest
+
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning.classification import CustomDataSettings, reading
+from albert_tf.finetuning.classification.reading import Example, read_examples
+
+
+def record(folder, task):
+    """Writes the record of a model that was trained for a task, and returns its folder."""
+    trained = RunFolder(str(folder))
+    details = reading.details_of(task)
+    described = {"name": "classification", "labels": list(task.labels), **details}
+    trained.write_record(RunRecord(task=described))
+    return trained
+
+
+def read(folder, split="train", quoting=False, **settings):
+    task = reading.find_task("tsv", folder, CustomDataSettings(**settings), quoting=quoting)
+    return read_examples(task, folder, split, quoting=quoting)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("train.tsv", ["id\tsentence\tlabel", "7\tgood\tpos", "8\tbad\tneg"]),
+        ("train.csv", ["label,sentence,id", 'pos,"good",7', "neg,bad,8"]),
+        ("train.txt", ["Label\tText_A\tID", "pos\tgood\t7", "neg\tbad\t8"]),
+        (
+            "train.jsonl",
+            [{"id": 7, "text": "good", "label": "pos"}, {"id": 8, "text": "bad", "label": "neg"}],
+        ),
+    ],
+)
+def test_columns_are_found_by_name_in_all_formats(write, name, lines):
+    data = read(write(name, *lines))
+    assert data.task.labels == ("neg", "pos")
+    first = 1 if name.endswith("jsonl") else 2
+    assert data.examples == [
+        Example("7", "good", "", "pos", first),
+        Example("8", "bad", "", "neg", first + 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"text_a_column": "D", "text_b_column": "b", "label_column": "c"},
+        {"text_a_column": "3", "text_b_column": "1", "label_column": "2", "has_header": True},
+        {"text_a_column": "-1", "text_b_column": "b", "label_column": "c", "has_header": True},
+    ],
+)
+def test_columns_can_be_given_by_name_or_index(write, columns):
+    data = read(write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz"), **columns)
+    expected = [Example("train-1", "z", "y", "1", 2), Example("train-2", "z", "y", "0", 3)]
+    assert (data.examples, data.task.labels) == (expected, ("0", "1"))
+
+
+NO_HEADER = ["x\t1", "y\t0", "z\t1"]
+
+
+def test_files_without_a_header_are_read_by_indices(write):
+    folder = write("train.tsv", *NO_HEADER)
+    assert len(read(folder, text_a_column="0", label_column="1")) == 3
+
+
+def with_labels(*labels):
+    return ["text\tlabel", *(f"x\t{label}" for label in labels)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "expected"),
+    [
+        (["10", "9", "-1", "9"], {}, ("-1", "9", "10")),
+        (["b", "a", "10", "9"], {}, ("10", "9", "a", "b")),
+        (["1.0", "0.0", "1.0"], {}, ("0.0", "1.0")),
+        (["b", "a"], {"labels": ("b", "a")}, ("b", "a")),
+        (["10", "3.5", "4"], {"labels": ("3.5", "4", "10")}, ("3.5", "4", "10")),
+        (["Pos", "neg", "pos"], {"labels": ("Pos", "neg", "pos")}, ("Pos", "neg", "pos")),
+        (["1", "2.5", "2.5"], {"is_regression": True}, ()),
+    ],
+)
+def test_labels_are_those_of_the_training_data_in_order_or_those_that_are_set(
+    write, labels, settings, expected
+):
+    data = read(write("train.tsv", *with_labels(*labels)), **settings)
+    assert data.task.labels == expected
+    assert [example.label for example in data.examples] == labels
+    assert data.task.selection_metric == ("eval_accuracy" if expected else "pearson")
+
+
+def test_quoted_cells_are_parsed_with_quoting(write):
+    quoted = ["sentence\tlabel", '"He said ""hi"""\tpos', '"two\twords"\tneg', '"two\nlines"\tneg']
+    data = read(write("train.tsv", *quoted), quoting=True)
+    texts = [example.text_a for example in data.examples]
+    assert texts == ['He said "hi"', "two\twords", "two\nlines"]
+
+
+# Labels of a trained model
+
+
+def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
+    folder, options = write("train.tsv", *with_labels("b", "a")), CustomDataSettings()
+    (tmp_path / "model").mkdir()
+    trained = record(tmp_path / "model", reading.find_task("tsv", folder, options))
+    (tmp_path / "train.tsv").unlink()
+    write("test.tsv", "text", "z")
+    assert reading.find_task("tsv", folder, options, trained).labels == ("a", "b")
+    said = CustomDataSettings(labels=("c", "d"))
+    assert reading.find_task("tsv", folder, said, trained).labels == ("c", "d")
+    with pytest.raises(FileNotFoundError, match=r"no train data.* needed for the labels"):
+        reading.find_task("tsv", folder, options)
+
+
+def test_labels_without_names_are_their_numbers_too(tmp_path, write):
+    (tmp_path / "model").mkdir()
+    config = {"architectures": ["AlbertForSequenceClassification"], "num_labels": 3}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    folder = write("dev.tsv", *with_labels("2", "LABEL_0"))
+    trained = RunFolder(str(tmp_path / "model"))
+    task = reading.find_task("tsv", folder, CustomDataSettings(), trained)
+    assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    data = read_examples(task, folder, "dev")
+    assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
+
+
+def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
+    cola, mrpc, mnli, other = (
+        reading.find_task(name, "", CustomDataSettings()) for name in ("cola", "mrpc", "mnli", "ax")
+    )
+    reading.check_task(RunFolder(str(tmp_path)), cola, is_training=True)  # no task is recorded
+    trained = record(tmp_path, cola)
+    reading.check_task(trained, cola, is_training=True)
+    reading.check_task(trained, mrpc, is_training=False)  # the same labels
+    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, not "):
+        reading.check_task(trained, mrpc, is_training=True)
+    with pytest.raises(ValueError, match="not mnli with contradiction, entailment, neutral"):
+        reading.check_task(trained, mnli, is_training=False)
+    reading.check_task(record(tmp_path, mnli), other, is_training=False)
+
+
+# Several labels
+
+LISTS = [
+    {"text": "x", "labels": ["b", "a"]},
+    {"text": "y", "labels": []},
+    {"text": "z", "labels": ["c"]},
+]
+COLUMNS = ["a,B,c,text", "1,1.0,0,x", "0,0,False,y", "0,0,true,z"]
+OF_COLUMNS = {"is_multi_label": True, "label_column": "a, b,c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "settings", "labels"),
+    [("train.jsonl", LISTS, {}, ("b", "a")), ("train.csv", COLUMNS, OF_COLUMNS, ("a", "b"))],
+)
+def test_a_text_has_a_list_of_labels_or_columns_of_0_and_1(write, name, lines, settings, labels):
+    folder = write(name, *lines)
+    data = read(folder, **{"is_multi_label": True} | settings)
+    assert data.task.labels == ("a", "b", "c")
+    assert [example.label for example in data.examples] == [labels, (), ("c",)]
+    assert (data.task.num_labels, data.task.selection_metric) == (3, "micro_f1")
+    ordered = read(folder, **{"is_multi_label": True} | settings, labels=("c", "b", "a"))
+    assert (ordered.task.labels, ordered.examples) == (("c", "b", "a"), data.examples)
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings"),
+    [
+        (["text", "x"], {"labels": ("0", "1"), "label_column": "label"}),
+        (["text,a", "x,1"], OF_COLUMNS),
+        (["text,a,b,c", "x,1,0,-1"], OF_COLUMNS),
+    ],
+)
+def test_a_test_file_may_lack_labels(write, lines, settings):
+    data = read(write("test.csv", *lines), "test", **settings)
+    assert data.examples == [Example("test-1", "x", "", None, 2)]
+
+
+# What is wrong
+
+
+def changed(**changes):
+    row = {"text": "x", "label": "a", "id": "1"}
+    return [row, row | changes]
+
+
+def in_list(labels):
+    return [{"text": "x", "labels": labels}]
+
+
+WIDE = [["text", "label"], ["fine", "good"], ["poor", "bad", "good"], ["dull", "bad"]]
+GOOD_BAD = {"labels": ("good", "bad"), "label_column": "-1"}
+NO_BREAKS = ".*, expected text without tabs and line breaks"
+TWO_LISTS = {"is_multi_label": True, "label_column": "1,2"}
+
+# A file, its lines, settings, and what is said.
+REFUSED = [
+    ("train.tsv", NO_HEADER, {}, "'text_a' .*'x', '1'.*--text_a_column"),
+    ("train.tsv", NO_HEADER, {"text_a_column": "body", "label_column": "1"}, "line 1: .*'body' "),
+    ("train.tsv", ["text\tmark", "x\t1"], {}, "'label' .*'text', 'mark'.*--label_column"),
+    ("train.tsv", with_labels(*range(1001)), {}, "1001 different"),
+    ("train.tsv", with_labels("a", "a"), {}, r"1 different .*\(a\)"),
+    ("train.tsv", ["text\tlabel", "x\ta", "y", "z\tb"], {}, "line 3: expected 2 or more columns"),
+    ("train.tsv", ["text\tlabel", '"two\nlines"\tneg'], {}, "line 2: .*pass --quoting"),
+    (
+        "train.tsv",
+        with_labels("10", "3.5", "4"),
+        {},
+        r"line 3: label '3.5' is a fraction.*--is_regression.*--labels=3.5,4,10\.",
+    ),
+    ("train.tsv", with_labels("Pos", "pos"), {}, r"'Pos' \(line 2\) and 'pos' .*--labels"),
+    ("dev.tsv", with_labels("a", "c"), {"labels": ("a", "b")}, "line 3: unknown label 'c'"),
+    ("train.tsv", WIDE, GOOD_BAD, "line 3: expected 2 columns, as in the header, got 3"),
+    ("train.jsonl", changed(label="a\tb"), {}, "line 2: the label is 'a.*tb'" + NO_BREAKS),
+    ("train.jsonl", changed(label="\ud800"), {}, "line 2: the label contains a lone surrogate"),
+    ("train.jsonl", LISTS, {}, r"line 1: the label is \['b', 'a'\].* pass --is_multi_label"),
+    ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of labels"),
+    ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "one of them twice"),
+    (
+        "train.jsonl",
+        [{"text": "x", "a": 2, "b": 1, "c": 0}],
+        OF_COLUMNS,
+        "line 1: column 'a' is 2, expected 0 or 1",
+    ),
+    ("train.jsonl", [{"text": "x", "a": 1, "b": 0}], OF_COLUMNS, "line 1: no column 'c'"),
+    ("train.jsonl", LISTS, TWO_LISTS, "not by numbers"),
+    ("train.jsonl", LISTS, OF_COLUMNS | {"labels": ("a", "d")}, "expected the columns of .* a, d"),
+    ("train.jsonl", LISTS, {"is_multi_label": True, "is_regression": True}, "exclude each other"),
+    ("test.tsv", ["text", "x"], {"labels": ("c\td", "d")}, r"a label of --labels .* is 'c\\td'"),
+    ("other.tsv", [], {}, "contains no train, dev or test file with one of .tsv"),
+]
+
+
+@pytest.mark.parametrize(("name", "lines", "settings", "problem"), REFUSED)
+def test_what_is_wrong_in_ones_own_data_is_named(write, name, lines, settings, problem):
+    with pytest.raises((ValueError, FileNotFoundError), match=problem):
+        read(write(name, *lines), name.partition(".")[0], **settings)
+
+
+def test_a_split_has_one_file(write):
+    folder = write("train.tsv", *with_labels("1", "2"))
+    with pytest.raises(FileNotFoundError, match=r"dev\.tsv, .*dev\.csv, .*dev\.jsonl, .*dev\.txt"):
+        read(folder, "dev")
+    write("train.csv", "text,label", "x,1")
+    with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):
+        read(folder)
+    with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
+        reading.find_task("mrpc", folder, CustomDataSettings(is_multi_label=True))
+
+
+@pytest.mark.parametrize(
+    ("header", "second", "named"),
+    [
+        ("sentence,sentence_b,label", "It was cold.", "--text_b_column=sentence_b"),
+        ("text,title,label", "It was cold.", "--text_b_column=title"),
+        ("text,text_b,label", "It was cold.", ""),
+        ("text,source,label", "web", ""),
+    ],
+)
+def test_a_second_text_that_nobody_reads_is_named(write, caplog, header, second, named):
+    folder = write("train.csv", header, f"The rain fell.,{second},a", f"It was warm.,{second},b")
+    read(folder)
+    assert [named in text for text in caplog.messages] == ([True] if named else [])
+    read(folder, text_a_column=header.partition(",")[0])
+    assert len(caplog.messages) == bool(named)

@@ -1,0 +1,270 @@
+"""The files of the table of tasks: Google's columns, CLUE's JSON, and what is wrong in a file."""
+
+from itertools import product
+
+import pytest
+
+from albert_tf.finetuning.classification.reading import Example, parse_label, read_examples
+from albert_tf.finetuning.classification.tasks import TASKS, find_task
+from albert_tf.finetuning.rows import BadRowError
+
+# Task, split and file; header lines; cells c0, c1, … of a row, and those with other content; and
+# the example: id, texts and label. This is Google's table of columns; for the other files, see
+# `test_task.test_examples_and_features_match_googles_program`.
+COLUMNS = [
+    ("cola train CoLA/train.tsv", 0, 4, {1: "1"}, "train-0 c3 - 1"),
+    ("mnli train MNLI/train.tsv", 1, 12, {11: "neutral"}, "c0 c8 c9 neutral"),
+    ("mnli dev MNLI/dev_matched.tsv", 1, 16, {15: "entailment"}, "c0 c8 c9 entailment"),
+    ("mnli test MNLI/test_matched.tsv", 1, 10, {}, "c0 c8 c9 -"),
+    ("mismnli dev MNLI/dev_mismatched.tsv", 1, 16, {15: "neutral"}, "c0 c8 c9 neutral"),
+    ("mismnli test MNLI/test_mismatched.tsv", 1, 10, {}, "c0 c8 c9 -"),
+    ("sst-2 train SST-2/train.tsv", 1, 2, {1: "0"}, "train-1 c0 - 0"),
+    ("sts-b dev STS-B/dev.tsv", 1, 10, {9: "2.75"}, "c0 c7 c8 2.75"),
+    ("sts-b test STS-B/test.tsv", 1, 9, {}, "c0 c7 c8 -"),
+    ("qqp dev QQP/dev.tsv", 1, 6, {5: "1"}, "c0 c3 c4 1"),
+    ("qqp test QQP/test.tsv", 1, 3, {}, "c0 c1 c2 -"),
+    ("qnli train QNLI/train.tsv", 1, 4, {3: "not_entailment"}, "c0 c1 c2 not_entailment"),
+    ("wnli dev WNLI/dev.tsv", 1, 4, {3: "0"}, "c0 c1 c2 0"),
+    ("ax test diagnostic/diagnostic.tsv", 1, 3, {}, "c0 c1 c2 -"),
+    ("lcqmc train train.txt", 0, 3, {2: "1"}, "train-0 c0 c1 1"),
+    ("lcqmc test LCQMC/test.tsv", 1, 3, {2: "1"}, "test-1 c0 c1 1"),
+    ("sentence_pair dev dev_0827.tsv", 1, 3, {0: "1"}, "dev-1 c1 c2 1"),
+    (
+        "xnli train XNLI/multinli/multinli.train.zh.tsv",
+        1,
+        3,
+        {2: "contradictory"},
+        "train-1 c0 c1 contradiction",
+    ),
+    ("xnli dev xnli.dev.tsv", 1, 8, {0: "zh", 1: "neutral"}, "dev-1 c6 c7 neutral"),
+    ("chnsenticorp dev dev.tsv", 1, 2, {0: "1"}, "dev-1 c1 - 1"),
+]
+
+
+@pytest.mark.parametrize(("place", "header", "width", "filled", "expected"), COLUMNS)
+def test_each_task_reads_its_own_columns(write, place, header, width, filled, expected):
+    name, split, file = place.split()
+    guid, text_a, text_b, label = (cell.strip("-") for cell in expected.split())
+    row = [filled.get(number, f"c{number}") for number in range(width)]
+    head = [["label" if cell == label else "head" for cell in row]] * header
+    data = read_examples(TASKS[name], write(file, *head, row), split)
+    assert data.examples == [Example(guid, text_a, text_b, label or None, line=1 + header)]
+    assert data.has_labels == bool(label)
+
+
+NEUTRAL = {"sentence1": "一", "sentence2": "二", "label": "neutral"}
+KEYWORDS = {"id": 7, "keyword": ["甲", "乙"], "abst": "文", "label": "0"}
+EFFECT = {"premise": "p", "choice0": "a", "choice1": "b", "question": "effect", "label": 1}
+CAUSE = EFFECT | {"question": "cause"}
+
+
+def wsc(noun, noun_index, pronoun, pronoun_index):
+    target = {"span1_text": noun, "span1_index": noun_index}
+    target |= {"span2_text": pronoun, "span2_index": pronoun_index}
+    return {"text": "abcdef", "target": target, "label": "true"}
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "expected"),
+    [
+        ("cmnli/dev.json", [NEUTRAL, NEUTRAL | {"label": "-"}], ["dev-0|一|二|neutral"]),
+        ("csl/train.json", [KEYWORDS], ["7|甲 乙|文|0"]),
+        ("copa/dev.json", [EFFECT], ["dev-0|p|a|0", "dev-1|p|b|1"]),
+        ("copa/dev.json", [CAUSE], ["dev-0|a|p|0", "dev-1|b|p|1"]),  # a cause comes first
+        ("wsc/dev.json", [wsc("ab", 0, "e", 4)], ["dev-0|_ab_cd[e]f||true"]),
+        ("wsc/dev.json", [wsc("ef", 4, "b", 1)], ["dev-0|a[b]cd_ef_||true"]),
+        ("wsc/dev.json", [wsc("cd", 2, "b", 1)], ["dev-0|a[b]_cd_ef||true"]),
+    ],
+)
+def test_the_chinese_json_tasks_are_read(write, file, rows, expected):
+    name, split = file.removesuffix(".json").split("/")
+    data = read_examples(TASKS[name], write(file, *rows), split)
+    assert ["|".join((x.guid, x.text_a, x.text_b, x.label)) for x in data.examples] == expected
+
+
+def test_xnli_reads_only_chinese_rows_and_prefers_its_own_format(write):
+    write("train.json", {"premise": "a", "hypo": "b", "label": "neutral"})
+    rows = [[language, "neutral", *"cdefgh"] for language in ("en", "zh")]
+    folder = write("xnli.dev.tsv", ["head"] * 8, *rows)
+    (example,) = read_examples(TASKS["xnli"], folder, "dev").examples
+    assert (example.text_a, example.guid) == ("g", "dev-2")
+    assert read_examples(TASKS["xnli"], folder, "train").path.endswith("train.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row", "expected"),
+    [
+        ("lcqmc", "text_a\ttext_b\tlabel", "一\t二\t1", ("train-1", "一", "二", "1", 2)),
+        ("lcqmc", "Sentence1\tSentence2\tLabel", "一\t二\t1", ("train-1", "一", "二", "1", 2)),
+        ("chnsenticorp", "label\ttext_a", "1\t好", ("train-1", "好", "", "1", 2)),
+        ("chnsenticorp", "qid\tlabel\ttext_a", "7\t1\t好", ("train-1", "好", "", "1", 2)),
+        ("chnsenticorp", "text_a\tlabel", "好\t1", ("train-1", "好", "", "1", 2)),
+    ],
+)
+def test_columns_of_files_with_several_headers_are_found_by_their_names(
+    write, name, header, row, expected
+):
+    data = read_examples(TASKS[name], write("train.tsv", header, row), "train")
+    assert data.examples == [Example(*expected)]
+
+
+HEADER = "index\tsentence1\tsentence2\tlabel"
+GOOD = "5\tone\ttwo\tentailment"
+TEST_HEADER = "index\tsentence1\tsentence2"
+QQP_HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+NEWS = {"sentence": "新闻", "label": "100"}
+
+# A file, its lines, and what is said of it.
+REFUSED = [
+    *(
+        ("RTE/dev.tsv", [HEADER, GOOD, row, GOOD.replace("5", "7")], f"line 3: {problem}")
+        for row, problem in [
+            ("6\tone", "expected 3 or more columns, got 2"),
+            ("6\tone\ttwo\tyes", "unknown label 'yes'; expected entailment, not_entailment"),
+            ("6\tone\ttwo\t", "the label is ''"),
+            ("6\t \ttwo\tentailment", "the text in column 1 is empty"),
+            ("6\tone\t\tentailment", "the text in column 2 is empty"),
+        ]
+    ),
+    ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
+    ("RTE/dev.tsv", [row.replace("\t", ",") for row in (HEADER, GOOD)], "line 2: .* got 1 "),
+    ("RTE/dev.tsv", [GOOD, GOOD], "line 1: expected a header"),
+    ("RTE/dev.tsv", [""], "empty"),
+    ("RTE/dev.tsv", [HEADER], "no usable example"),
+    ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
+    (
+        "RTE/test.tsv",
+        [TEST_HEADER, "0\ta\tb", "1\ta\tb", "0\tc\td"],
+        "line 4: the id '0' also occurs in line 2",
+    ),
+    ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
+    ("QQP/train.tsv", [QQP_HEADER, "1\t2\t3\thow\twhy\tmaybe"], "line 2: unknown label 'maybe'"),
+    ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
+    (
+        "LCQMC/train.txt",
+        ["label\tquery\ttitle", "1\t一\t二"],
+        "line 1: the header 'label', 'query', 'title' does not tell",
+    ),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": "105"}], "line 2: .*'105'"),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": None}], "line 2: the label is None"),
+    ("tnews/dev.json", [NEWS, NEWS | {"sentence": 5}], "line 2: 'sentence' is 5"),
+    ("wsc/dev.json", [wsc("x", 0, "b", 1)], "line 1: the text does not have 'x' at char"),
+    ("wsc/dev.json", [{"text": "abc", "label": "true"}], "line 1: no key 'target'"),
+]
+
+
+@pytest.mark.parametrize(("file", "lines", "problem"), REFUSED)
+def test_what_is_wrong_in_a_file_is_named(write, file, lines, problem):
+    task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
+    with pytest.raises(ValueError, match=f"{file}.*{problem}"):
+        read_examples(TASKS[task], write(file, *lines), split)
+
+
+# A file, its lines, the ids and labels that are read, and what is said of the others.
+REPORTED = [
+    ("RTE/test.tsv", [TEST_HEADER, "0\tone\t"], {"0": None}, "2 is empty, kept (1: line 2)"),
+    ("RTE/dev.tsv", [HEADER, GOOD, GOOD], {"5": "entailment"}, "duplicate id (1: line 3)"),
+    ("LCQMC/test.txt", ["一\t二\t1", "三\t四\t0"], {"test-0": "1", "test-1": "0"}, ""),
+    (
+        "LCQMC/test.txt",
+        ["一\t二\t1", "三\t四\t-1"],
+        {"test-0": "1", "test-1": None},
+        "not evaluated (1: line 2)",
+    ),
+    (  # Short rows are skipped, and empty texts and wide rows kept, as in Google's program.
+        "QQP/train.tsv",
+        [QQP_HEADER, "1\t2\t3\tso\ty", "2\t3\t4\tso\t\t0", "3\t4\t5\tso\ty\t1\tmore"],
+        {"2": "0", "3": "1"},
+        "too few columns, skipped as in Google's program (1: line 2)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "lines", "expected", "said"), REPORTED)
+def test_what_is_strange_in_a_file_is_reported(write, caplog, file, lines, expected, said):
+    task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
+    data = read_examples(TASKS[task], write(file, *lines), split)
+    assert {example.guid: example.label for example in data.examples} == expected
+    assert data.has_labels == (None not in expected.values())
+    assert said in caplog.text
+    assert bool(said) == bool(caplog.messages)
+
+
+def test_missing_data_is_an_error_that_says_where_it_was_looked_for(write, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no dev data of rte: none of .*RTE/dev.tsv"):
+        read_examples(TASKS["rte"], str(tmp_path), "dev")
+    with pytest.raises(ValueError, match="task ax has no train data, only test"):
+        read_examples(TASKS["ax"], str(tmp_path), "train")
+    folder = write("RTE/dev.tsv", HEADER, GOOD)
+    first, second = (
+        read_examples(TASKS["rte"], data_dir, "dev") for data_dir in (folder, folder + "/RTE")
+    )
+    assert first.examples == second.examples
+
+
+def test_the_checksum_depends_on_ids_texts_and_labels(write):
+    def checksum(row):
+        return read_examples(TASKS["rte"], write("RTE/dev.tsv", HEADER, row), "dev").checksum()
+
+    rows = [list(row) for row in product("56", "ab", "cd", ("entailment", "not_entailment"))]
+    assert len({checksum(row) for row in rows}) == len(rows)
+    assert checksum(rows[0]) == checksum(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [("1", "1"), (" 1 ", "1"), (1, "1"), ("Entailment", "entailment"), (True, "true")],
+)
+def test_labels_may_be_text_numbers_or_json_booleans(value, label):
+    task = next(task for task in TASKS.values() if label in task.labels)
+    assert parse_label(value, task) == label
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "inf", "", None])
+def test_scores_are_finite_numbers(value):
+    with pytest.raises(BadRowError, match=r"expected a number|the label is"):
+        parse_label(value, TASKS["sts-b"])
+    assert parse_label("3.20", TASKS["sts-b"]) == "3.20"
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 6000), ("dev", 2802), ("test", 500)])
+def test_real_lcqmc_is_read_to_the_last_row(shared, split, count):
+    data = read_examples(TASKS["lcqmc"], str(shared / "data" / "lcqmc"), split)
+    assert (len(data), data.has_labels) == (count, True)
+
+
+# The table
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("mnli", ("contradiction", "entailment", "neutral")),
+        ("sts-b", ()),
+        ("wsc", ("true", "false")),
+        ("tnews", tuple("100 101 102 103 104 106 107 108 109 110 112 113 114 115 116".split())),
+        ("iflytek", tuple(map(str, range(119)))),
+    ],
+)
+def test_labels_have_the_ids_of_googles_checkpoints(name, labels):
+    assert TASKS[name].labels == labels
+    assert TASKS[name].num_labels == max(len(labels), 1)
+
+
+def test_each_glue_task_has_the_leaderboards_file_name():
+    assert {
+        name: task.leaderboard_file for name, task in TASKS.items() if task.leaderboard_file
+    } == {
+        **{"cola": "CoLA.tsv", "mnli": "MNLI-m.tsv", "mismnli": "MNLI-mm.tsv", "mrpc": "MRPC.tsv"},
+        **{"rte": "RTE.tsv", "sst-2": "SST-2.tsv", "sts-b": "STS-B.tsv", "qqp": "QQP.tsv"},
+        **{"qnli": "QNLI.tsv", "wnli": "WNLI.tsv", "ax": "AX.tsv"},
+    }
+
+
+def test_names_are_found_in_any_case_and_under_their_aliases():
+    assert find_task("CoLA") is TASKS["cola"]
+    assert find_task("LCQMC_pair") is TASKS["lcqmc"]
+    with pytest.raises(
+        ValueError, match=r"Task not found: colla\. .*'cola'.*afqmc, ax, .*tsv for a custom"
+    ):
+        find_task("colla")

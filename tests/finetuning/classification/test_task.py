@@ -1,0 +1,196 @@
+"""Classification as a task: features, losses, metrics, and the files of predictions."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification import task as classification
+from albert_tf.finetuning.classification.reading import Example, read_examples
+from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.finetuning.rows import Examples
+from albert_tf.model.tokenization import FullTokenizer
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f p q r s".split()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    return FullTokenizer(vocab_file=str(path))
+
+
+def make_set(*examples, task="rte", split="train"):
+    return Examples("memory", split, [Example(*example) for example in examples], TASKS[task])
+
+
+def ids(text):
+    return [WORDS.index(word) for word in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("text_a", "text_b", "length", "tokens", "first_length"),
+    [
+        ("a b c d e f", "p q r s", 10, "[CLS] a b c d [SEP] p q r [SEP]", 6),
+        ("a b c d e", "", 6, "[CLS] a b c d [SEP]", 6),
+        ("a b", "p", 10, "[CLS] a b [SEP] p [SEP]", 4),
+        ("a b", " ", 10, "[CLS] a b [SEP]", 4),
+        ("a", "p q r s", 6, "[CLS] a [SEP] p q [SEP]", 3),
+        (" ", "p q", 10, "[CLS] [SEP] p q [SEP]", 2),
+    ],
+)
+def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first_length):
+    data = make_set(("0", text_a, text_b, "entailment"))
+    features = classification.make_features(data, tokenizer, length)
+    assert features.input_ids.tolist() == ids(tokens)
+    assert features.first_lengths.tolist() == [first_length]
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "expected"),
+    [
+        ("rte", ("not_entailment", "entailment"), np.array([1, 0], np.int32)),
+        ("rte", (None, None), np.array([0, 0], np.int32)),  # Google's dummy label
+        ("sts-b", ("3.25", "5.000"), np.array([3.25, 5.0], np.float32)),
+        ("sts-b", (None, None), np.array([0, 0], np.float32)),
+    ],
+)
+def test_labels_are_ids_in_the_order_of_the_table_or_scores(tokenizer, task, labels, expected):
+    data = make_set(*(("0", "a", "b", label) for label in labels), task=task)
+    label_ids = classification.make_features(data, tokenizer, 9).columns["label_ids"]
+    np.testing.assert_array_equal(label_ids, expected, strict=True)
+
+
+def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, monkeypatch):
+    monkeypatch.setattr(classification, "EXAMPLES_AT_ONCE", 3)
+    letters = "a b c d e f p q".split()
+    data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)), task="sst-2")
+    features = classification.make_features(data, tokenizer, 9)
+    assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids("a b c d e f p q")
+
+
+@pytest.mark.parametrize("name", ["cola", "mrpc", "rte", "sst-2"])
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_examples_and_features_match_googles_program(shared, name, split):
+    golden = np.load(shared / "golden" / "tasks" / "glue" / f"{name}_{split}.npz")
+    tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
+    data = read_examples(TASKS[name], str(shared / "data" / "glue"), split)
+    count, length = golden["input_ids"].shape
+    data = dataclasses.replace(data, examples=data.examples[:count])
+    assert [example.guid for example in data.examples] == golden["guid"].tolist()
+    assert data.task.labels == tuple(golden["labels"].tolist())
+    features = classification.make_features(data, tokenizer, length)
+    batch = features.batch(np.arange(count), length)
+    for key in ("input_ids", "input_mask", "segment_ids", "label_ids"):
+        np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
+
+
+# Training and evaluation
+
+
+def make_classifier(task, config, tokenizer=None, **settings):
+    values = Settings(task_name=task, data_dir="none", output_dir="none", **settings)
+    return classification.Classifier(TASKS[task], values, config, tokenizer)
+
+
+def test_a_checkpoint_is_evaluated_again_if_the_head_or_the_order_of_labels_changed(tiny_config):
+    def measured_with(labels=("a", "b"), batch_size=8, **settings):
+        classifier = make_classifier("rte", tiny_config, **settings)
+        classifier.task = dataclasses.replace(classifier.task, labels=labels)
+        return classifier.measured_with(None, batch_size, None)
+
+    others = {
+        measured_with(("b", "a")),
+        measured_with(use_pooled_output=False),
+        measured_with((), 9),
+    }
+    assert len({*others, measured_with()}) == 4
+
+
+LOGITS = np.array([[2, 0], [0, 1], [3, 0], [0, 0.5], [0, 4]], np.float32)
+LABELS = np.array([0, 1, 1, 0, 1])
+LOSSES = np.log(1 + np.exp([-2.0, -1.0, 3.0, 0.5, -4.0]))
+
+
+@pytest.mark.parametrize(
+    ("task", "logits", "labels", "losses", "sums"),
+    [
+        ("cola", LOGITS, LABELS, LOSSES, {"accuracy": (3, 5)}),
+        ("sts-b", LOGITS[:, :1], LABELS, [4, 1, 4, 0, 1], {"MSE": (10, 5)}),
+    ],
+)
+def test_the_loss_is_a_mean_and_the_training_metric_a_sum(
+    tiny_config, task, logits, labels, losses, sums
+):
+    batch = {"input_ids": tf.zeros((5, 7), tf.int32), "label_ids": tf.constant(labels)}
+    loss, found = make_classifier(task, tiny_config).loss(tf.constant(logits), batch)
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
+    assert {name: tuple(map(float, pair)) for name, pair in found.items()} == sums
+
+
+def test_results_have_googles_keys_and_follow_the_definitions():
+    keys = {"eval_accuracy", "eval_loss", "loss"}
+    assert set(classification.evaluate(TASKS["rte"], LOGITS, LABELS, 2)) == keys
+    assert set(classification.evaluate(TASKS["mrpc"], LOGITS, LABELS, 2)) == keys | {"f1"}
+    scores = classification.evaluate(TASKS["sts-b"], LOGITS[:, :1], LABELS * 1.5, 2)
+    assert set(scores) == {"MSE", "pearson", "spearman", "eval_loss", "loss"}
+    assert scores["MSE"] == scores["eval_loss"]
+    found = classification.evaluate(TASKS["cola"], LOGITS, LABELS, 2)
+    assert found == pytest.approx(
+        {
+            "eval_accuracy": 3 / 5,
+            "matthew_corr": (2 * 1 - 1 * 1) / np.sqrt(3 * 3 * 2 * 2),
+            "eval_loss": LOSSES.mean(),
+            "loss": (LOSSES[:2].mean() + LOSSES[2:4].mean() + LOSSES[4]) / 3,
+        }
+    )
+
+
+# Predictions
+
+
+@pytest.mark.parametrize(
+    ("task", "probabilities", "table", "predictions"),
+    [
+        ("rte", [[0.1, 0.9], [0.75, 0.25]], "0.1\t0.9\n0.75\t0.25\n", "not_entailment entailment"),
+        ("sts-b", [[5.1], [-0.3]], "5.1\n-0.3\n", "5.1 -0.3"),
+    ],
+)
+def test_predictions_are_written_in_googles_format(
+    tmp_path, task, probabilities, table, predictions
+):
+    data = make_set(("7", "a"), ("9", "c"), task=task, split="test")
+    array = np.array(probabilities, np.float32)
+    paths = classification.write_predictions(RunFolder(str(tmp_path)), data, array)
+    first, second = predictions.split()
+    submission = f"index\tprediction\n7\t{first}\n9\t{second}\n"
+    names = ("test_results.tsv", "submit_results.tsv", TASKS[task].leaderboard_file)
+    assert paths == [f"{tmp_path}/{name}" for name in names]
+    texts = [(tmp_path / name).read_text() for name in names]
+    assert texts == [table, submission, submission]
+
+
+@pytest.mark.parametrize(
+    ("task", "guids", "probabilities", "labels"),
+    [
+        ("tnews", ["3", "test-1"], np.eye(15)[[5, 14]], [(3, "106"), (1, "116")]),
+        (  # The answer is the more probable of two choices.
+            "copa",
+            ["test-0", "test-1", "test-2", "test-3"],
+            np.array([[0.4, 0.6], [0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]),
+            [(0, "1"), (1, "0")],
+        ),
+    ],
+)
+def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):
+    data = make_set(*((guid, "p", "q") for guid in guids), task=task, split="test")
+    classification.write_predictions(RunFolder(str(tmp_path)), data, probabilities)
+    lines = (tmp_path / f"{task}_predict.json").read_text().splitlines()
+    more = {"label_desc": ""} if task == "tnews" else {}
+    expected = [{"id": number, "label": label, **more} for number, label in labels]
+    assert [json.loads(line) for line in lines] == expected

@@ -1,0 +1,186 @@
+"""RACE in both of its formats, one's own questions, and what is wrong in them."""
+
+import json
+
+import pytest
+
+from albert_tf.finetuning.race.task import Question, num_choices, read_questions, read_race
+
+OPTIONS = ["w", "x", "y", "z"]
+
+
+def article(name, answers="AD", **changes):
+    return {
+        "article": f"The passage {name}.",
+        "questions": [f"{name} is _ ?", "Why ?"],
+        "options": [OPTIONS, ["1", "2", "3", "4"]],
+        "answers": list(answers),
+        "id": name,
+    } | changes
+
+
+def write_articles(root, level, *articles, together=False, split="dev"):
+    folder = root / "RACE" / split / level
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [text if isinstance(text, str) else json.dumps(text) for text in articles]
+    if together:
+        (folder / "all.txt").write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    for number, text in enumerate(() if together else texts):
+        (folder / f"{level}{number + 8}.txt").write_text(text, encoding="utf-8")
+    return str(root)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_both_formats_are_read_middle_before_high(tmp_path, caplog, together):
+    write_articles(tmp_path, "high", article("h1"), together=together)
+    folder = write_articles(tmp_path, "middle", article("m1", "BA"), together=together)
+    data = read_race(folder, "dev")
+    options, numbers = tuple(OPTIONS), ("1", "2", "3", "4")
+    assert data.examples == [
+        Question("m1", "The passage m1.", "m1 is _ ?", options, 1, "middle"),
+        Question("m1", "The passage m1.", "Why ?", numbers, 0, "middle"),
+        Question("h1", "The passage h1.", "h1 is _ ?", options, 0, "high"),
+        Question("h1", "The passage h1.", "Why ?", numbers, 3, "high"),
+    ]
+    assert (num_choices(data.examples), data.has_labels) == (4, True)
+    assert read_race(folder + "/RACE", "dev").examples == data.examples
+    assert read_race(folder, "dev", levels=["high"]).examples == data.examples[2:]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(("together", "expected"), [(False, "caab"), (True, "abbc")])
+def test_files_are_sorted_by_name_and_lines_keep_their_order(tmp_path, together, expected):
+    # The files are middle8.txt, middle9.txt and middle10.txt.
+    write_articles(tmp_path, "middle", *map(article, "abc"), together=together)
+    found = [question.example_id for question in read_race(str(tmp_path), "dev").examples]
+    assert found[1:5] == list(expected)
+
+
+def test_a_missing_level_is_reported_and_a_missing_split_refused(tmp_path, caplog):
+    folder = write_articles(tmp_path, "middle", article("m1"))
+    assert len(read_race(folder, "dev")) == 2
+    assert "RACE/dev/high does not exist" in caplog.text
+    with pytest.raises(FileNotFoundError, match=r"no RACE questions: neither all.txt nor other"):
+        read_race(folder, "dev", levels=["high"])
+
+
+def test_test_articles_may_lack_their_answers(tmp_path):
+    unanswered = article("m1")
+    del unanswered["answers"]
+    data = read_race(write_articles(tmp_path, "middle", unanswered, split="test"), "test")
+    assert [question.label for question in data.examples] == [None, None]
+    assert not data.has_labels
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ("no JSON", r"line 2: expected a JSON object"),
+        (article("m2", article=" "), r"line 2: 'article' is empty"),
+        (article("m2", questions="Why ?"), r"line 2: 'questions' is str, expected a list"),
+        (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),
+        ({"article": "A."}, r"line 2: no key 'questions' among 'article'"),
+        (article("m2", options=[OPTIONS, ["w", "x"]]), r"question 2 of m2: 2 options, expected 4"),
+        (article("m2", "AE"), r"question 2 of m2: label 'E' for 4 options: expected 0 to 3 or A"),
+    ],
+)
+def test_what_is_wrong_in_an_article_is_named(tmp_path, bad, problem):
+    folder = write_articles(tmp_path, "middle", article("m1"), bad, article("m3"), together=True)
+    with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, .*" + problem):
+        read_race(folder, "dev", ["middle"])
+
+
+def test_a_bad_file_is_named(tmp_path):
+    folder = write_articles(tmp_path, "middle", article("m1"), "{")
+    with pytest.raises(ValueError, match=r"middle/middle9.txt: expected a JSON object"):
+        read_race(folder, "dev")
+
+
+# One's own questions
+
+
+def read(root, *rows, split="train"):
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (root / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+    return read_questions(str(root), split)
+
+
+def question(**changes):
+    row = {"passage": "It rains.", "question": "How ?", "options": ["a", "b", "c"], "label": 1}
+    return {key: value for key, value in (row | changes).items() if value is not None}
+
+
+def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
+    data = read(
+        tmp_path,
+        question(id=7, level="d"),
+        question(options=["yes", "no"], label="A", question=None),
+        question(options=list("pqrst"), label="s"),
+    )
+    assert data.examples == [
+        Question("7", "It rains.", "How ?", ("a", "b", "c"), 1, "d"),
+        Question("train-1", "It rains.", "", ("yes", "no"), 0),
+        Question("train-2", "It rains.", "How ?", ("p", "q", "r", "s", "t"), 3),
+    ]
+    assert num_choices(data.examples) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "label", "number"),
+    [
+        *((["a", "b", "c"], label, 2) for label in (2, "C", "2", "c")),
+        (["2010", "2011"], "2011", 1),  # which is no index
+        (["X", "Y"], "Y", 1),  # which is no letter of an option
+        (["0", "1", "2"], "1", 1),  # index and text agree
+        (["B", "A"], 1, 1),
+    ],
+)
+def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, options, label, number):
+    (found,) = read(tmp_path, question(options=options, label=label)).examples
+    assert found.label == number
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (
+            question(options=["2", "1", "3", "0"], label="2"),
+            r"label '2' is the index or letter of option 2, '3', and the text of option 0",
+        ),
+        (question(options=["B", "A"], label="A"), r"label 'A' is the index or letter of option 0"),
+        (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
+        (question(label=-1), r"label -1 for 3 options"),
+        (question(label="d"), r"label 'd' for 3 options"),
+        (question(label=True), r"label True for 3 options"),
+        (question(options=["a", "a", "b"], label="a"), r"label 'a' for 3 options"),
+        (question(label=None), r"no key 'label'"),
+        (question(passage=" \n"), r"'passage' is empty"),
+        (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
+        (question(options="ab"), r"options 'ab': expected a list of two or more"),
+        (question(options=["a", " "]), r"option 2 of 2 is empty"),
+        (question(question=5), r"'question' is 5, expected text"),
+        (question(id="\ud800"), r"'id' contains a lone surrogate"),
+        (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
+    ],
+)
+def test_what_is_wrong_in_a_question_is_named(tmp_path, bad, problem):
+    with pytest.raises(ValueError, match=rf"train.jsonl, line 2 \([^)]+\): {problem}"):
+        read(tmp_path, question(), {"id": "q2"} | bad)
+
+
+def test_test_questions_need_no_label(tmp_path):
+    assert read(tmp_path, question(label=None), split="test").examples[0].label is None
+    with pytest.raises(ValueError, match="label 4 for 3 options"):
+        read(tmp_path, question(label=4), split="test")
+    with pytest.raises(FileNotFoundError, match=r"no dev questions: .*dev.jsonl nor .*dev.json ex"):
+        read_questions(str(tmp_path), "dev")
+
+
+def test_the_checksum_depends_on_all_fields(tmp_path):
+    changes = {"passage": "It snows.", "question": "Who ?", "options": ["a", "b", "d"], "label": 2}
+    checksums = [
+        read(tmp_path, question(**change)).checksum()
+        for change in [{}, {"level": "x"}, *({name: value} for name, value in changes.items()), {}]
+    ]
+    assert len(set(checksums)) == 6
+    assert checksums[0] == checksums[-1]

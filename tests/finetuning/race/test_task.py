@@ -1,0 +1,152 @@
+"""Multiple choice as a task: features, loss, metrics and predictions."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning.race import Settings
+from albert_tf.finetuning.race import task as race
+from albert_tf.finetuning.race.task import Question, read_race
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.task import Split
+from albert_tf.model.tokenization import FullTokenizer
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h what is the ? x y z w q 1 ok".split()
+OPTIONS = ("x y", "z", "w", "q")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    return FullTokenizer(vocab_file=str(path))
+
+
+def make_set(*questions, split="dev"):
+    return Examples("memory", split, list(questions), "race")
+
+
+def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level=""):
+    return Question("m1", "A  B\nC d e f g h", question, options, label, level)
+
+
+@pytest.mark.parametrize(
+    ("question", "lengths", "expected"),
+    [
+        (
+            make_question(),  # The option fills every blank.
+            (12, 4),
+            ["[CLS] a b c d e [SEP] is x y ? [SEP]", "[CLS] a b c d e [SEP] z is z ? [SEP]"],
+        ),
+        (
+            make_question("what ?", ("1", "ok 1 1 1 1 1")),  # The option follows the question.
+            (12, 5),
+            ["[CLS] a b c d e f [SEP] what ? 1 [SEP]", "[CLS] a b c d [SEP] 1 1 1 1 1 [SEP]"],
+        ),
+        # There is no room for the passage, and too little for the question.
+        (make_question(), (7, 9), ["[CLS] [SEP] is x y ? [SEP]", "[CLS] [SEP] z is z ? [SEP]"]),
+    ],
+)
+def test_features_equal_googles(tokenizer, question, lengths, expected):
+    features = race.make_features(make_set(question), tokenizer, *lengths)
+    batch = features.batch(np.array([0]), lengths[0])
+    sequences = [text.split() for text in expected]
+    ids = [[WORDS.index(word) for word in words] for words in sequences]
+    segments = [[int(n > words.index("[SEP]")) for n in range(len(words))] for words in sequences]
+    assert batch["input_ids"][0, :2].tolist() == ids
+    assert batch["segment_ids"][0, :2].tolist() == segments
+    assert batch["label_ids"].tolist() == [1]
+
+
+def test_questions_with_fewer_options_are_padded(tokenizer):
+    data = make_set(make_question(options=("z", "w", "q")), make_question(options=("x", "y")))
+    features = race.make_features(data, tokenizer, 12, 4)
+    assert features.num_choices == 3
+    batch = features.batch(np.array([0, 1]), 12)
+    assert batch["input_mask"].any(axis=2).tolist() == [[True] * 3, [True, True, False]]
+
+
+@pytest.mark.parametrize("lengths", [(3, 4), (12, 0)])
+def test_lengths_that_leave_no_room_are_refused(tokenizer, lengths):
+    message = "--max_seq_length={} and --max_qa_length={}".format(*lengths)
+    with pytest.raises(ValueError, match=message):
+        race.make_features(make_set(make_question()), tokenizer, *lengths)
+
+
+def test_features_match_googles_program(shared):
+    golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
+    tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
+    data = read_race(str(shared / "data" / "race"), "dev")
+    assert len(data) == 100
+    count, _, length = golden["input_ids"].shape
+    data = dataclasses.replace(data, examples=data.examples[:count])
+    ids = [question.example_id for question in data.examples]
+    assert ids == golden["example_id"].tolist()
+    batch = race.make_features(data, tokenizer, length, 64).batch(np.arange(count), length)
+    for key in ("input_ids", "input_mask", "segment_ids"):
+        np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
+    np.testing.assert_array_equal(batch["label_ids"], golden["label_id"])
+
+
+def test_a_checkpoint_is_evaluated_again_if_data_or_features_changed(tokenizer, tiny_config):
+    def measured_on(label=1, **settings):
+        lengths = {"max_seq_length": 12, "max_qa_length": 4} | settings
+        values = Settings(data_dir="data", output_dir="out", **lengths)
+        task = race.MultipleChoice(values, tiny_config, tokenizer)
+        data = make_set(make_question(label=label))
+        split = Split("dev", data, task.make_features(data, "dev"))
+        task.use({"dev": split}, tf.distribute.get_strategy())
+        return task.measured_on()
+
+    others = {measured_on(max_seq_length=13), measured_on(max_qa_length=3), measured_on(label=2)}
+    assert len({*others, measured_on(), measured_on()}) == 4
+
+
+LOGITS = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0], [0, 0, 9], [9, 0, -10000.0]], np.float32)
+LABELS = (0, 1, 2, 2, 0)
+WRONG, RIGHT, PAIR = np.log(2 + np.exp(9)), np.log(1 + 2 * np.exp(-9)), np.log(1 + np.exp(-9))
+
+
+def test_the_loss_is_the_mean_over_questions(tiny_config):
+    task = race.MultipleChoice(Settings(data_dir="data", output_dir="out"), tiny_config, None)
+    batch = {"input_ids": tf.zeros((5, 3, 7), tf.int32), "label_ids": tf.constant(LABELS)}
+    loss, sums = task.loss(tf.constant(LOGITS), batch)
+    np.testing.assert_allclose(loss, (3 * RIGHT + WRONG + PAIR) / 5, rtol=1e-5)
+    assert [float(value) for value in sums["accuracy"]] == [4, 5]
+
+
+def test_results_are_reported_overall_and_for_each_level():
+    questions = [
+        make_question(label=label, level=level)
+        for label, level in zip(LABELS, ("middle",) * 2 + ("high",) * 3, strict=True)
+    ]
+    found = race.evaluate(make_set(*questions), LOGITS, 2)
+    assert found == pytest.approx(
+        {
+            "eval_accuracy": 4 / 5,
+            "eval_accuracy_middle": 1.0,
+            "eval_accuracy_high": 2 / 3,
+            "eval_loss": (3 * RIGHT + WRONG + PAIR) / 5,
+            "loss": (RIGHT + (RIGHT + WRONG) / 2 + PAIR) / 3,
+        }
+    )
+    plain = [dataclasses.replace(question, level="") for question in questions]
+    assert set(race.evaluate(make_set(*plain), LOGITS, 2)) == {"eval_accuracy", "eval_loss", "loss"}
+
+
+def test_predictions_are_written_for_every_question(tmp_path):
+    data = make_set(
+        make_question(options=("x", "y", "z")), make_question("ok ?", ("x", "y")), split="test"
+    )
+    probabilities = np.array([[0.25, 0.25, 0.5], [0.75, 0.25, 0.0]], np.float32)
+    race.write_predictions(RunFolder(str(tmp_path)), data, probabilities)
+    text = (tmp_path / "race_predictions.jsonl").read_text(encoding="utf-8")
+    keys = ("id", "question", "prediction", "answer", "probabilities")
+    assert [tuple(json.loads(line)[key] for key in keys) for line in text.splitlines()] == [
+        ("m1", "The _ is _ ?", 2, "C", [0.25, 0.25, 0.5]),
+        ("m1", "ok ?", 0, "A", [0.75, 0.25]),
+    ]

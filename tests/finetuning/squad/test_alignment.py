@@ -1,0 +1,144 @@
+"""Pieces of texts are aligned with their characters as in Google's program."""
+
+import random
+
+import numpy as np
+import pytest
+
+from albert_tf.finetuning.squad import features
+from albert_tf.finetuning.squad.features import UNKNOWN, align_characters
+from albert_tf.model.tokenization import FullTokenizer
+from tests.finetuning.squad.word_tokenizer import WordTokenizer
+
+ACCENTED = "A  café … costs ½?\nYes x3, No"
+
+
+def test_pieces_are_aligned_as_in_googles_program():
+    text = features.tokenize(WordTokenizer(), ACCENTED)
+    assert text.first_char.tolist() == [0, 1, 7, 9, 15, 18, 22, 25, 26]
+    assert text.last_char.tolist() == [0, 6, 8, 14, 17, 21, 24, 25, 28]
+    begin = ACCENTED.index("costs ½?")
+    assert text.first_token[begin] == 3
+    assert text.last_token[begin + len("costs ½?") - 1] == 4
+
+
+def align_by_cells(text, joined):
+    """Computes Google's table cell by cell; returns the pairs or None."""
+    n, m = len(text), len(joined)
+    half_width = abs(n - m) + 5
+    for _ in range(2):
+        length, step = {}, {}
+        for i in range(n):
+            for j in range(max(0, i - half_width), min(m, i + half_width)):
+                best = 0
+                if i > 0:
+                    best, step[i, j] = length.get((i - 1, j), 0), (1, 0)
+                if j > 0 and length.get((i, j - 1), 0) > best:
+                    best, step[i, j] = length[i, j - 1], (0, 1)
+                diagonal = length.get((i - 1, j - 1), 0)
+                if text[i] == joined[j] and diagonal + 1 > best:
+                    best, step[i, j] = diagonal + 1, (1, 1)
+                length[i, j] = best
+        matched = length.get((n - 1, m - 1), 0)
+        if matched > 0.8 * n:
+            break
+        half_width *= 2
+    pairs = np.full(n, UNKNOWN)
+    i, j = n - 1, m - 1
+    while (i, j) in step:
+        down, right = step[i, j]
+        if down and right:
+            pairs[i] = j
+        i, j = i - down, j - right
+    return None if matched < 0.8 * n or not matched else pairs.tolist()
+
+
+def mutate(rng, text, alphabet, rate):
+    result = []
+    for char in text:
+        draw = rng.random()
+        if draw > rate / 3:
+            result.append(char if draw > rate * 2 / 3 else rng.choice(alphabet))
+        while rng.random() < rate / 3:
+            result.append(rng.choice(alphabet))
+    return "".join(result)
+
+
+@pytest.mark.parametrize("block_rows", [3, 256])
+@pytest.mark.parametrize("alphabet", ["ab ", "abcdefgh \udfff"])
+def test_the_pairs_are_those_of_googles_table(monkeypatch, block_rows, alphabet):
+    monkeypatch.setattr(features, "BLOCK_ROWS", block_rows)
+    rng = random.Random(7)
+    found = 0
+    for _ in range(80):
+        text = "".join(rng.choice(alphabet) for _ in range(rng.randint(0, 41)))
+        joined = mutate(rng, text, alphabet, rng.choice([0, 0.1, 0.4])).replace("\udfff", "x")
+        joined = rng.choice(["", " "]) + joined
+        expected = align_by_cells(text, joined)
+        got = align_characters(text, joined)
+        assert (None if got is None else got.tolist()) == expected, (text, joined)
+        found += expected is not None
+    assert 20 < found < 80  # both outcomes occur
+
+
+def test_texts_that_differ_much_are_aligned_with_twice_the_band():
+    # Seven extra characters at the start and seven fewer at the end: too far for a band of five.
+    text = "abcdefghijklmnopqrstuvwxyz" * 3
+    joined = "0123456" + text[:-7]
+    pairs = align_characters(text, joined)
+    assert pairs.tolist() == align_by_cells(text, joined)
+    assert pairs[0] == 7
+    assert align_characters(text, "0" * 20 + text[:-20]) is None
+
+
+@pytest.mark.parametrize("text", ["", "\n\t", "\u0301", "한국어 문장", "½⅓"])
+def test_a_text_removed_by_normalization_is_skipped(text):
+    assert features.tokenize(WordTokenizer(), text) is None
+
+
+def test_a_table_too_large_is_refused_at_once():
+    text = "ab" * 300_000
+    assert align_characters(text, text + "c" * 600_000) is None
+
+
+@pytest.fixture(scope="module")
+def chinese(tmp_path_factory):
+    vocabulary = "[PAD] [UNK] [CLS] [SEP] [MASK] 中 国 nex ##on 10 ##0 . cafe σ ##ας % 한".split()
+    vocabulary += ["\u1112", "##\u1161", "##\u11ab"]
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("".join(f"{piece}\n" for piece in vocabulary), encoding="utf-8")
+    return FullTokenizer(str(path), do_lower_case=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("中国", ["中", "国"]),
+        (" 中 \u3000国\n", ["中", "国"]),
+        ("Nexon中100%.", ["Nex", "on", "中", "10", "0", "%", "."]),
+        ("N\x00exo\u200bn", ["N\x00ex", "o\u200bn"]),  # removed characters stay inside pieces
+        ("café 中", ["café", "中"]),
+        ("cafe\u0301 中", ["cafe", "中"]),  # a combining accent belongs to no piece
+        ("Σας", ["Σ", "ας"]),
+        ("中\U0001f600国", ["中", "\U0001f600", "国"]),  # an unknown word is one piece
+        ("unknown中", ["unknown", "中"]),
+        ("한.", ["한", "한", "한", "."]),  # three pieces of one syllable
+    ],
+)
+def test_wordpieces_are_aligned_with_their_characters(chinese, text, expected):
+    aligned = features.tokenize(chinese, text)
+    spans = zip(aligned.first_char.tolist(), aligned.last_char.tolist(), strict=True)
+    assert [text[first : last + 1] for first, last in spans] == expected
+    assert aligned.token_ids.tolist() == chinese.encode(text)
+
+
+def test_wordpieces_of_an_answer_are_those_that_overlap_it(chinese):
+    aligned = features.tokenize(chinese, " Nexon中100 ")
+    # " Nexon中100 ": nex ##on 中 10 ##0
+    assert aligned.first_token.tolist() == [0, 0, 0, 0, 1, 1, 2, 3, 3, 4, 5]
+    assert aligned.last_token.tolist() == [-1, 0, 0, 0, 1, 1, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\x00\u200b"])
+def test_a_text_without_wordpieces_is_skipped(chinese, text):
+    assert features.tokenize(chinese, text) is None

@@ -1,0 +1,203 @@
+"""Files of questions, and what is wrong in them."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+
+import pytest
+
+from albert_tf.finetuning.squad import Settings
+from albert_tf.finetuning.squad import reading as squad_reading
+from albert_tf.finetuning.squad.reading import SquadExample, one_question, read_squad
+from albert_tf.finetuning.squad.task import read_data
+
+CONTEXT = "A small boat waits at the landing."
+
+
+def answer(text="boat", start=8):
+    return {"text": text, "answer_start": start}
+
+
+def qa(**overrides):
+    return {"id": "q1", "question": "What waits?", "answers": [answer()], **overrides}
+
+
+def squad(*questions, context=CONTEXT, **overrides):
+    paragraphs = [{"context": context, "qas": list(questions or (qa(),))}]
+    return {"version": "1.1", "data": [{"title": "x", "paragraphs": paragraphs}], **overrides}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content):
+        path = tmp_path / "questions.json"
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(text.encode("utf-8"))
+        return str(path)
+
+    return write
+
+
+def test_questions_are_read_in_file_order_with_all_fields(write):
+    second = qa(id="q2", answers=[answer(), answer("A small boat", 0)])
+    third = qa(id=3, answers=[], is_impossible=True)
+    path = write(squad(qa(), second, third))
+    data = read_squad(path, is_training=False)
+    assert data.examples == (
+        SquadExample("q1", "What waits?", CONTEXT, ("boat",), 8),
+        SquadExample("q2", "What waits?", CONTEXT, ("boat", "A small boat"), 8),
+        SquadExample("3", "What waits?", CONTEXT, (), -1, is_impossible=True),
+    )
+    assert (data.version_2, data.has_answers, data.is_chinese) == (True, True, False)
+    with open(path, "rb") as stream:
+        assert data.checksum == hashlib.sha256(stream.read()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("content", "version_2"),
+    [
+        (squad(), False),
+        (squad(version="v2.0"), True),
+        (squad(qa(answers=[], is_impossible=True)), True),
+        ({key: value for key, value in squad().items() if key != "version"}, False),
+    ],
+)
+def test_version_2_is_detected_by_unanswerable_questions_or_its_name(write, content, version_2):
+    assert read_squad(write(content), is_training=False).version_2 is version_2
+
+
+def test_chinese_is_detected_by_the_answers(write):
+    content = squad(
+        qa(question="什么？", answers=[answer("小船", 0)]), context="小船在码头等着。 Hello"
+    )
+    assert read_squad(write(content), is_training=True).is_chinese
+    english = squad(qa(question="What does 船 mean?"))
+    assert not read_squad(write(english), is_training=False).is_chinese
+
+
+@pytest.mark.parametrize(
+    ("question", "version", "has_answers"),
+    [
+        ({"id": "q1", "question": "What waits?"}, "1.1", False),
+        (qa(answers=[{"text": "boat"}]), "1.1", True),  # its place is needed in training only
+        (qa(answers=[]), "1.1", False),
+        (qa(answers=[]), "v2.0", True),  # unanswerable
+    ],
+)
+def test_prediction_does_not_require_answers(write, question, version, has_answers):
+    content = squad(question, qa(id="q2"), version=version)
+    assert read_squad(write(content), is_training=False).has_answers == has_answers
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("[1, 2", r"questions.json: not JSON: Expecting ',' delimiter: line 1"),
+        ({"version": "1"}, r'questions.json: "data" is missing; found version'),
+        ({"data": ["x"]}, r'data\[0\]: expected an object with "paragraphs", got "x"'),
+        ({"data": [{"paragraphs": [{}]}]}, r'paragraphs\[0\]: "context" is missing; found nothing'),
+        (squad(qa(id=True)), r"qas\[0\]: id: expected text or an integer, got true"),
+        (squad(qa(), qa(question=7)), r"qas\[1\]: question: expected text, got 7"),
+        (squad(qa(answers="boat")), r'answers: expected a list, got "boat"'),
+        (squad(qa(answers=[{"answer_start": 8}])), r'answers\[0\]: "text" is missing'),
+        (squad(qa(answers=[answer(start="8")])), r'answer_start: expected an integer, got "8"'),
+        (squad(qa(is_impossible="no")), r'is_impossible: expected true or false, got "no"'),
+        (squad(qa(answers=[])), r'qas\[0\]: expected an answer or "is_impossible": true for'),
+        (squad(qa(id="\ud800")), r"qas\[0\]: id: expected an id without lone surrogates"),
+        (squad(qa(answers="x" * 9999)), r'got "xxx[x]{30,40} …$'),
+        (squad(qa(answers=[answer(start=0)])), "no answer occurs at its answer_start"),
+        ({"data": []}, r"questions.json: contains no question"),
+    ],
+)
+def test_an_error_names_the_place_that_is_not_squad(write, content, expected):
+    with pytest.raises(ValueError, match=expected):
+        read_squad(write(content), is_training=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        answer(start=9),
+        answer(start=-1),
+        answer(""),
+        answer("waits at the landing. Then", 13),
+    ],
+)
+def test_misplaced_answers_are_skipped_only_in_training(write, caplog, wrong):
+    path = write(squad(qa(), qa(id="q2", answers=[wrong])))
+    assert [e.qas_id for e in read_squad(path, is_training=False).examples] == ["q1", "q2"]
+    assert not caplog.messages
+    assert [e.qas_id for e in read_squad(path, is_training=True).examples] == ["q1"]
+    assert "skipped, answer not at answer_start: 1 question (q2)" in caplog.text
+
+
+def test_offsets_count_code_points(write):
+    context = "\U0001f600 e\u0301te\u0301 boat"
+    data = read_squad(
+        write(squad(qa(answers=[answer("boat", context.index("boat"))]), context=context)), True
+    )
+    assert data.examples[0].is_answer_in_place
+    # JavaScript counts the emoji as two.
+    wrong = squad(qa(answers=[answer("boat", context.index("boat") + 1)]), context=context)
+    with pytest.raises(ValueError, match="no answer occurs"):
+        read_squad(write(wrong), True)
+
+
+def test_lone_surrogates_are_replaced_without_shifting_offsets(write):
+    context = "A \ud83d boat \U0001f600."
+    content = squad(qa(question="\udc00?", answers=[answer("\ud83d boat", 2)]), context=context)
+    example = read_squad(write(content), is_training=True).examples[0]
+    assert example.context == "A \ufffd boat \U0001f600."
+    assert (example.question, example.answers) == ("\ufffd?", ("\ufffd boat",))
+
+
+def test_duplicate_ids_are_refused_in_prediction(write):
+    path = write(squad(qa(), qa(id="q2"), qa()))
+    with pytest.raises(ValueError, match=r"1 question \(q1\) have duplicate ids"):
+        read_squad(path, is_training=False)
+    assert len(read_squad(path, is_training=True).examples) == 3
+
+
+def test_training_questions_are_in_googles_order(write):
+    data = read_squad(write(squad(*(qa(id=f"q{n}") for n in range(11)))), is_training=True)
+    expected = list(range(11))
+    random.Random(12345).shuffle(expected)
+    assert [e.qas_id for e in squad_reading.shuffled(data.examples)] == [f"q{n}" for n in expected]
+    assert [e.qas_id for e in data.examples] == [f"q{n}" for n in range(11)]
+
+
+def test_a_question_from_the_command_line_is_like_a_file_with_one():
+    data = one_question("Who\ud83d?", "Nobody knows.")
+    (example,) = data.examples
+    assert (example.question, example.context) == ("Who\ufffd?", "Nobody knows.")
+    assert not data.has_answers
+    for question_text, context, name in (("", "x", "question"), ("x", " \n", "context")):
+        with pytest.raises(ValueError, match=f"--{name} is empty"):
+            one_question(question_text, context)
+
+
+# The splits of the program
+
+
+def test_dev_and_test_are_the_same_file(write):
+    settings = Settings(output_dir="out", predict_file=write(squad()), do_predict=True)
+    data = read_data(settings)
+    assert data["dev"] is data["test"]
+    assert not data["dev"].is_chinese
+    assert read_data(dataclasses.replace(settings, mixed_segmentation=True))["dev"].is_chinese
+
+
+@pytest.mark.parametrize(
+    ("phase", "file", "message"),
+    [
+        ("do_train", None, "--do_train requires --train_file, a file of questions"),
+        ("do_predict", None, "--do_predict requires --predict_file, a file of questions"),
+        ("do_eval", "questions.json", r"questions\.json has no answers to evaluate on"),
+    ],
+)
+def test_missing_questions_and_answers_are_refused(write, monkeypatch, phase, file, message):
+    monkeypatch.chdir(os.path.dirname(write(squad({"id": "q1", "question": "What waits?"}))))
+    with pytest.raises(ValueError, match=message):
+        read_data(Settings(output_dir="out", predict_file=file, **{phase: True}))

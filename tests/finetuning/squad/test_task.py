@@ -1,0 +1,241 @@
+"""Question answering as a task: the head's version, answers, metrics and thresholds."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import containers
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.squad import Settings, features
+from albert_tf.finetuning.squad import task as squad
+from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
+from albert_tf.finetuning.squad.reading import SquadData, SquadExample, read_squad
+from albert_tf.finetuning.squad.task import QuestionAnswering, choose_version, evaluate
+from albert_tf.finetuning.task import Split
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
+from tests.finetuning.squad.word_tokenizer import WordTokenizer
+
+LENGTHS = {"max_seq_length": 11, "doc_stride": 3, "max_query_length": 2}
+
+
+def make_data(version_2=False, checksum="00ff", **overrides):
+    examples = (
+        SquadExample("q1", "what waits", "the boat waits", ("boat",), 4),
+        SquadExample("q2", "who", "nobody knows", ("nobody",), 0),
+        SquadExample("q3", "when", "nobody knows", ("knows",), 7),
+    )
+    values = {
+        "path": "questions.json",
+        "checksum": checksum,
+        "examples": examples,
+        "version_2": version_2,
+        "has_answers": True,
+        "is_chinese": False,
+    }
+    return SquadData(**{**values, **overrides})
+
+
+def make_task(config, version_2, tokenizer=None, **settings):
+    """Returns the task, by default for windows of `LENGTHS`."""
+    values = LENGTHS | {"output_dir": "out", "n_best_size": 7, "num_workers": 1} | settings
+    return QuestionAnswering(
+        Settings(**values), config, tokenizer or WordTokenizer(), version_2, {}
+    )
+
+
+def test_accuracies_count_correct_positions(tiny_config):
+    batch = {
+        "input_ids": tf.zeros((4, 7), tf.int32),
+        "start_positions": tf.constant([3, 0, 4, 5]),
+        "end_positions": tf.constant([3, 1, 4, 6]),
+        "is_impossible": tf.constant([0, 1, 0, 0]),
+    }
+    starts, ends = tf.one_hot([3, 0, 4, 6], 7), tf.one_hot([3, 1, 5, 5], 7)
+    outputs = {"start_logits": starts, "end_logits": ends}
+    _, sums = make_task(tiny_config, version_2=False).loss(outputs, batch)
+    expected = {"start_accuracy": (3, 4), "end_accuracy": (2, 4)}
+    assert {name: tuple(map(float, pair)) for name, pair in sums.items()} == expected
+    outputs = {
+        "start_log_probs": starts,
+        "end_log_probs": ends,
+        "cls_logits": tf.constant([-1.0, 2.0, 0.5, 0.5]),
+    }
+    _, sums = make_task(tiny_config, version_2=True).loss(outputs, batch)
+    expected["answerable_accuracy"] = (2, 4)
+    assert {name: tuple(map(float, pair)) for name, pair in sums.items()} == expected
+
+
+# Questions a, b and d have answers, which are predicted; c and e have none, but get predictions.
+GOLDS = {"a": "x", "b": "y", "c": "", "d": "z", "e": ""}
+FOUND = {"a": "x", "b": "y", "c": "v", "d": "z", "e": "w"}
+
+
+def threshold_case(odds):
+    examples = tuple(
+        SquadExample(qas_id, "q", "x y z v w", (text,) if text else (), 0, not text)
+        for qas_id, text in GOLDS.items()
+    )
+    answers = Answers(FOUND, {}, dict(zip(GOLDS, odds, strict=True)))
+    return make_data(version_2=True, examples=examples), answers
+
+
+@pytest.mark.parametrize(
+    ("odds", "threshold", "reported", "predictions", "best"),
+    [
+        ((-1.0, 0.2, 0.5, 0.7, 3.0), 0.2, 60, ["x", "", "", "", ""], 80),
+        ((-1.0, 2.0, 5.0, 2.5, 6.0), 2.5, 60, ["x", "y", "", "", ""], 100),
+    ],
+)
+def test_the_official_threshold_reproduces_both_flaws(odds, threshold, reported, predictions, best):
+    data, answers = threshold_case(odds)
+    metrics, found = evaluate(data, answers, official_threshold=True)
+    assert metrics == {
+        "exact": reported,
+        "f1": reported,
+        "total": 5,
+        "null_score_diff_threshold": threshold,
+    }
+    assert list(found.values()) == predictions
+    # Ours: the metrics are those of the predictions, which are those of the search.
+    metrics, found = evaluate(data, answers)
+    assert metrics["exact"] == metrics["f1"] == metrics["best_f1"] == best
+    assert metrics["null_score_diff_threshold"] == metrics["best_f1_thresh"] == threshold
+    answered = [qas_id for qas_id, text in found.items() if text]
+    assert answered == [qas_id for qas_id in GOLDS if answers.null_odds[qas_id] <= threshold]
+    assert (metrics["HasAns_total"], metrics["NoAns_total"], metrics["total"]) == (3, 2, 5)
+    assert not any(name.startswith(("pr_", "final_")) for name in metrics)
+
+
+def test_an_explicit_threshold_is_used():
+    data, answers = threshold_case((-1.0, 0.2, 0.5, 0.7, 3.0))
+    metrics, found = evaluate(data, answers, threshold=0.6)
+    assert found == {"a": "x", "b": "y", "c": "v", "d": "", "e": ""}
+    assert (metrics["f1"], metrics["null_score_diff_threshold"]) == (60, 0.6)
+    assert (metrics["best_f1"], metrics["best_f1_thresh"]) == (80, 0.2)
+
+
+def test_without_answers_the_threshold_is_that_of_the_settings_the_export_or_the_best_checkpoint(
+    tiny_config, tmp_path
+):
+    folder, task = RunFolder(str(tmp_path)), make_task(tiny_config, version_2=True)
+    assert make_task(tiny_config, version_2=False).threshold(folder) is None
+    assert task.threshold(folder) == 0.0  # unknown
+    save_checkpoint(folder.best, {"global_step": np.int64(10)})
+    metrics = {"null_score_diff_threshold": 0.5}
+    folder.add_evaluation(Evaluation(10, metrics, containers.digest(folder.best), "dev"))
+    assert task.threshold(folder) == 0.5
+    (tmp_path / "null_odds_threshold.json").write_text('{"null_score_diff_threshold": 0.75}')
+    assert task.threshold(folder) == 0.75
+    set_by_user = make_task(tiny_config, version_2=True, null_score_diff_threshold=0.25)
+    assert set_by_user.threshold(folder) == 0.25
+
+
+def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
+    answers = Answers({"q1": "韩国Nexon，"}, {})
+    examples = (SquadExample("q1", "谁？", "韩国Nexon公司", ("韩国Nexon",), 0),)
+    metrics, _ = evaluate(make_data(examples=examples, is_chinese=True), answers)
+    assert metrics == {"exact_match": 100.0, "f1": 100.0, "average": 100.0}
+    assert all(name.endswith(QuestionAnswering.percentages) for name in metrics)
+    metrics, _ = evaluate(make_data(examples=examples), answers)
+    assert metrics == {"exact_match": 0.0, "f1": 0.0}
+
+
+def test_training_features_are_in_googles_order(tiny_config, monkeypatch):
+    made, make_features = [], features.make_features
+
+    def noted(examples, *args):
+        made.append([example.qas_id for example in examples])
+        return make_features(examples, *args)
+
+    monkeypatch.setattr(squad, "make_features", noted)
+    for split in ("dev", "train"):
+        make_task(tiny_config, version_2=False).make_features(make_data(), split)
+    # The order of random.Random(12345) for three questions.
+    assert made == [["q1", "q2", "q3"], ["q3", "q1", "q2"]]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
+    shared, tmp_path, version
+):
+    """The files are the same byte for byte, and the metrics those of the official threshold."""
+    folder = shared / "golden" / "tasks" / "squad"
+    values = json.loads((folder / f"{version}_settings.json").read_text())
+    data = read_squad(str(folder / f"{version}_dev.json"), is_training=False)
+    settings = {name: values[name] for name in LENGTHS} | {"n_best_size": 20}
+    tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
+    task = make_task(AlbertConfig(97), data.version_2, tokenizer, **settings)
+    split = Split("dev", data, task.make_features(data, "dev"))
+    outputs = np.load(folder / f"{version}_model_outputs.npz")
+    np.testing.assert_array_equal(outputs["unique_id"], split.features.unique_ids)
+    candidates = task.candidates(outputs, 20)  # with those of padding, unlike `task.answer`
+    answers = decode(data.examples, split.features, candidates, 20, 30)
+    write_answers(str(tmp_path), answers, evaluate(data, answers, official_threshold=True)[1])
+    names = {"predictions.json", "nbest_predictions.json", *["null_odds.json"] * data.version_2}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    for name in names:
+        official = (folder / f"{version}_{name}").read_text()
+        assert (tmp_path / name).read_text().rstrip() == official.rstrip(), name
+
+    answers = task.answer(split, outputs)
+    metrics, predictions = evaluate(data, answers, official_threshold=True)
+    assert metrics == json.loads((folder / f"{version}_metrics.json").read_text())
+    assert predictions == json.loads((tmp_path / "predictions.json").read_text())
+    ours, _ = evaluate(data, answers)
+    assert ours["f1"] >= metrics["f1"]
+    assert ours["f1"] == pytest.approx(ours.get("best_f1", ours["f1"]))
+
+
+def test_batches_have_room_for_a_beam(tiny_config):
+    task = make_task(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
+    assert task.padding(Padding(31, 4)) == Padding(31, 12)
+    assert make_task(tiny_config, False, start_n_top=9).padding(Padding(31, 4)) == Padding(31, 4)
+    with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: expected at most .*=8"):
+        task.padding(Padding(8, 4))
+
+
+def test_a_checkpoint_is_evaluated_again_if_relevant_settings_changed(tiny_config):
+    def measured_with(version_2=True, is_chinese=False, padding=None, **settings):
+        split = Split("dev", make_data(is_chinese=is_chinese), None)
+        return make_task(tiny_config, version_2, **settings).measured_with(split, 8, padding)
+
+    others = {
+        measured_with(version_2=False),
+        measured_with(is_chinese=True),
+        measured_with(padding=Padding(11, 4)),
+        measured_with(n_best_size=8),
+        measured_with(max_answer_length=8),
+        measured_with(start_n_top=8),
+        measured_with(end_n_top=8),
+        measured_with(null_score_diff_threshold=1.5),
+        measured_with(official_threshold=True),
+    }
+    assert len({*others, measured_with()}) == 10
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+def test_the_version_is_chosen_by_the_user_the_model_or_the_data(tmp_path, version_2):
+    trained, bare = str(tmp_path / "trained"), str(tmp_path / "bare")
+    encoder = {"bert/pooler/dense/bias": np.zeros(1)}
+    save_checkpoint(bare, encoder)
+    head = "start_logits/dense/kernel" if version_2 else "cls/squad/output_weights"
+    save_checkpoint(trained, encoder | {head: np.zeros(1)})
+    same, other = make_data(version_2), make_data(version_2=not version_2)
+    assert choose_version(None, trained, other, None) == version_2
+    assert choose_version(None, bare, same, None) == version_2
+    assert choose_version(None, None, None, same) == version_2
+    assert choose_version(None, None, make_data(False), make_data(True))
+    assert choose_version(not version_2, trained, same, None) != version_2
+    with pytest.raises(ValueError, match="set --init_checkpoint or --version_2_with_negative"):
+        choose_version(None, bare, None, None)
+
+
+def test_unanswerable_questions_cannot_be_evaluated_with_the_head_of_version_1():
+    with pytest.raises(ValueError, match=r"questions\.json has unanswerable questions"):
+        choose_version(False, None, None, make_data(version_2=True))
+    assert not choose_version(False, None, None, make_data(version_2=True, has_answers=False))

@@ -1,0 +1,180 @@
+"""Contexts are split into windows as in Google's program."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.finetuning.squad import features as squad_features
+from albert_tf.finetuning.squad.features import WindowSettings, make_features
+from albert_tf.finetuning.squad.reading import SquadExample, read_squad, shuffled
+from albert_tf.model.tokenization import FullTokenizer
+from tests.finetuning.squad.word_tokenizer import WordTokenizer
+
+LETTERS = "a b c d e f g h i j"
+
+
+def example(context=LETTERS, question="q", answer="", start=-1, qas_id="q1", **overrides):
+    answers = (answer,) if answer else ()
+    return SquadExample(qas_id, question, context, answers, start, **overrides)
+
+
+def is_max_context(features, row):
+    """Returns a column by position in the sequence, as in Google's features."""
+    begin = int(features.query_lengths[row]) + 2
+    window = features.is_max_context[slice(*features.window_offsets[row : row + 2])]
+    return {begin + place: bool(value) for place, value in enumerate(window)}
+
+
+def test_windows_overlap_as_in_googles_program():
+    question = example(answer="f g", start=10)
+    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
+    features = make_features([question], WordTokenizer(), settings, is_training=True)
+    assert features.window_lengths.tolist() == [5, 5, 4]
+    assert features.last_char[features.window_offsets[:-1]].tolist() == [0, 6, 12]
+    assert [is_max_context(features, row) for row in range(3)] == [
+        {3: True, 4: True, 5: True, 6: True, 7: False},
+        {3: False, 4: True, 5: True, 6: True, 7: False},
+        {3: False, 4: True, 5: True, 6: True},
+    ]
+    targets = zip(features.start_positions, features.end_positions, features.is_impossible)  # noqa: B905
+    # The first window lacks the "g", the last the "f".
+    assert [tuple(map(int, target)) for target in targets] == [(0, 0, 1), (5, 6, 0), (0, 0, 1)]
+    assert features.doc_span_index.tolist() == [0, 1, 2]
+    assert features.unique_ids.tolist() == [1000000000, 1000000001, 1000000002]
+
+
+def test_a_batch_has_question_window_and_padding():
+    question = example(answer="f g", start=10)
+    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
+    features = make_features([question], WordTokenizer(), settings, is_training=True)
+    batch = features.batch(np.array([2, 1]), seq_length=11)
+    # [CLS] question [SEP] window [SEP], where the words of the context have the ids from 5 on
+    assert {name: values.tolist() for name, values in batch.items()} == {
+        "unique_ids": [1000000002, 1000000001],
+        "input_ids": [
+            [2, 15, 3, 11, 12, 13, 14, 3, 0, 0, 0],
+            [2, 15, 3, 8, 9, 10, 11, 12, 3, 0, 0],
+        ],
+        "input_mask": [[1] * 8 + [0] * 3, [1] * 9 + [0] * 2],
+        "segment_ids": [[0] * 3 + [1] * 5 + [0] * 3, [0] * 3 + [1] * 6 + [0] * 2],
+        "p_mask": [[0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1]],
+        "start_positions": [0, 5],
+        "end_positions": [0, 6],
+        "is_impossible": [1, 0],
+    }
+    types = {value.dtype.name for name, value in batch.items() if name != "unique_ids"}
+    assert types == {"int32"}
+
+
+def test_questions_keep_their_order_and_share_a_context():
+    other = "k l m n o p"
+    questions = [
+        example(qas_id=str(number), context=(LETTERS, other, LETTERS + " k")[number % 3])
+        for number in range(7)
+    ]
+    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
+    features = make_features(questions, WordTokenizer(), settings, is_training=False)
+    assert features.example_index.tolist() == sorted(features.example_index.tolist())
+    assert set(features.example_index.tolist()) == set(range(7))
+    alone = make_features(questions[1:2], WordTokenizer(), settings, is_training=False)
+    rows = features.example_index == 1
+    np.testing.assert_array_equal(features.lengths[rows], alone.lengths)
+
+
+def test_questions_without_features_are_reported(caplog):
+    names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "한국어"}
+    questions = [example(context, qas_id=name) for name, context in names.items()]
+    features = make_features(questions, WordTokenizer(), WindowSettings(), is_training=False)
+    assert set(features.example_index.tolist()) == {0}
+    (line,) = caplog.messages
+    assert "3 of 4 questions are skipped" in line
+    assert line.endswith("empty, blank, lost")
+    with pytest.raises(ValueError, match="none of 2 questions has features"):
+        make_features(questions[1:3], WordTokenizer(), WindowSettings(), is_training=False)
+
+
+def test_an_answer_removed_by_normalization_is_skipped_in_training():
+    context = "cafe\u0301 and tea"
+    lost = example(context, answer="\u0301", start=4)
+    kept = example(context, answer="e\u0301", start=3)
+    features = make_features([lost, kept], WordTokenizer(), WindowSettings(), is_training=True)
+    assert features.example_index.tolist() == [1]
+    assert features.start_positions.tolist() == [3]  # [CLS] q [SEP] cafe
+    both = make_features([lost, kept], WordTokenizer(), WindowSettings(), is_training=False)
+    assert both.example_index.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"max_seq_length": 67}, "--max_seq_length=67 leaves no room .* expected 68 or more"),
+        ({"max_seq_length": 9, "max_query_length": 6}, "expected 10 or more"),
+    ],
+)
+def test_settings_that_leave_no_window_are_refused(settings, expected):
+    with pytest.raises(ValueError, match=expected):
+        WindowSettings(**settings)
+
+
+def columns(features):
+    return {name: column.tolist() for name, column in vars(features).items()}
+
+
+@pytest.mark.ci
+def test_several_processes_create_the_same_features(toy_tokenizer, monkeypatch):
+    monkeypatch.setattr(squad_features, "TASK_CHARS", 30)
+    text = "A small boat waits at the landing, and nobody knows whose it is. "
+    questions = [
+        example(text * (1 + number % 3), "Whose boat?", "boat", 8, qas_id=str(number))
+        for number in range(7)
+    ]
+    settings = WindowSettings(max_seq_length=31, doc_stride=11, max_query_length=7)
+    one = make_features(questions, toy_tokenizer, settings, True, num_workers=1)
+    two = make_features(questions, toy_tokenizer, settings, True, num_workers=2)
+    assert columns(one) == columns(two)
+    assert len(one) > 7
+
+
+def official_features(features, row):
+    window = slice(*features.window_offsets[row : row + 2])
+    context = is_max_context(features, row)
+    return {
+        "tok_start_to_orig_index": features.first_char[window].tolist(),
+        "tok_end_to_orig_index": features.last_char[window].tolist(),
+        "token_is_max_context": {str(place): value for place, value in context.items()},
+    }
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_features_are_identical_to_googles_in_every_field(shared, version, split):
+    folder = shared / "golden" / "tasks" / "squad"
+    tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
+    values = json.loads((folder / f"{version}_settings.json").read_text())
+    settings = WindowSettings(*(values[name] for name in vars(WindowSettings())))
+    is_training = split == "train"
+    data = read_squad(str(folder / f"{version}_{split}.json"), is_training)
+    examples = shuffled(data.examples) if is_training else data.examples
+    features = make_features(examples, tokenizer, settings, is_training)
+    golden = np.load(folder / f"{version}_{split}_features.npz")
+    assert len(features) == len(golden["unique_id"])
+    batch = features.batch(np.arange(len(features)), settings.max_seq_length)
+    ours = vars(features) | batch
+    names = {
+        "unique_ids": "unique_id",
+        "doc_span_index": "doc_span_index",
+        "lengths": "paragraph_len",
+        **{name: name for name in ("input_ids", "input_mask", "segment_ids", "p_mask")},
+    }
+    if is_training:  # Google's training features do not have the index of their question
+        names |= {"start_positions": "start_position", "end_positions": "end_position"}
+        names |= {"is_impossible": "is_impossible"}
+    else:
+        names["example_index"] = "example_index"
+    for name, official in names.items():
+        np.testing.assert_array_equal(ours[name], golden[official], err_msg=name)
+    for row in range(len(features)):
+        for name, value in official_features(features, row).items():
+            assert value == json.loads(str(golden[name][row])), (name, row)

@@ -1,0 +1,86 @@
+"""Sentences are read from columns, and bad lines are named."""
+
+import pytest
+
+from albert_tf.finetuning.token_classification import Settings
+from albert_tf.finetuning.token_classification.tags import Sentence, read_sentences
+
+CONLL = """\
+-DOCSTART- -X- -X- O
+
+U.N. NNP I-NP I-ORG
+official  NN  I-NP  O
+Ekeus NNP I-NP I-PER
+
+heads VBZ I-VP O
+
+
+. . O O
+"""
+LABELS = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+
+
+def settings_for(folder, **values):
+    return Settings(data_dir=str(folder), output_dir="out", **values)
+
+
+def read(folder, text, split="train", labels=(), name=None, **values):
+    (folder / (name or f"{split}.txt")).write_bytes(text.encode())
+    return read_sentences(settings_for(folder, **values), split, labels)
+
+
+def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
+    data = read(tmp_path, CONLL)
+    assert [s.tokens for s in data.examples] == [("U.N.", "official", "Ekeus"), ("heads",), (".",)]
+    assert data.examples[0].labels == ("I-ORG", "O", "I-PER")
+    assert [s.line for s in data.examples] == [3, 7, 10]
+    chunks = read(tmp_path, CONLL, label_column=2, token_column=1)
+    assert chunks.examples[0] == Sentence(3, ("NNP", "NN", "NNP"), ("I-NP",) * 3)
+
+
+def test_chinese_has_one_character_per_line_and_an_ideographic_space_is_one(tmp_path):
+    text = "\ufeff河\tB-LOC\r\n\u3000\tO\r\n\r\n船\tO\r\n"
+    data = read(tmp_path, text, name="train.conll")
+    assert [s.tokens for s in data.examples] == [("河", "\u3000"), ("船",)]
+    assert data.examples[0].labels == ("B-LOC", "O")
+    assert read(tmp_path, "\u3000 O\n河 O\n", "dev").examples[0].tokens == ("\u3000", "河")
+
+
+def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
+    checksums = {read(tmp_path, text).checksum() for text in ("a O\nb O\n", "a O\n\nb O\n", "a X")}
+    assert len(checksums) == 3
+    assert read(tmp_path, "\n\na  O\nb O").checksum() == read(tmp_path, "a O\nb O\n").checksum()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a O\nb\n", r"train\.txt, line 2: no label in column -1 of 1"),
+        ("a O\n\n\tO\n", r"train\.txt, line 3: no token in column 0 of 2"),
+        ("a\tO\nb\t\n", r"train\.txt, line 2: no label in column -1 of 2"),
+        ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, "),
+        ("\n \n", r"train\.txt: contains no usable sentence"),
+        ("a O\nb\n\nc O\nd B-PRE\n", r"line 2: no label .*\n.*txt, line 5: unknown label"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text, labels=LABELS)
+
+
+def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path, caplog):
+    data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", LABELS)
+    assert [s.labels for s in data.examples] == [(None, "O"), (None,)]
+    assert not data.has_labels
+    assert "no known label" in caplog.text
+    with pytest.raises(ValueError, match=r"line 2: no token"):
+        read(tmp_path, "a O\n\tO\n", "test", LABELS)
+
+
+def test_a_split_has_one_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no dev\.txt or dev\.conll or dev\.tsv"):
+        read_sentences(settings_for(tmp_path), "dev")
+    for name in ("dev.txt", "dev.tsv"):
+        (tmp_path / name).write_text("a O\n")
+    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
+        read_sentences(settings_for(tmp_path), "dev")

@@ -1,0 +1,127 @@
+"""Tagging schemes, units of tokens, spans and their metrics."""
+
+import pytest
+
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.token_classification import tags
+from albert_tf.finetuning.token_classification.tags import Sentence, Tags, find_spans
+
+
+def labeled(*sentences):
+    """Returns sentences with the given labels and arbitrary tokens."""
+    rows, line = [], 1
+    for labels in map(str.split, sentences):
+        rows.append(Sentence(line, ("word",) * len(labels), tuple(labels)))
+        line += len(labels) + 1
+    return Examples("train.txt", "train", rows)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "scheme"),
+    [
+        ("O B-PER I-PER O", "iob2"),
+        ("O I-PER I-PER B-PER", "iob1"),
+        ("B-PER I-LOC O", "iob1"),
+        ("S-PER B-PER I-PER E-PER O", "bioes"),
+        ("B M E S", "bmes"),
+        ("B-PER M-PER E-PER O", "bmes"),
+        ("U-PER B-LOC I-LOC L-LOC O", "bilou"),
+        ("W-PER B-LOC M-LOC E-LOC O", "bmewo"),
+    ],
+)
+def test_the_scheme_is_detected(sentence, scheme):
+    found = tags.recognize_tags(labeled(sentence))
+    assert found == Tags(tuple(sorted(set(sentence.split()))), scheme)
+
+
+OUTSIDE = "does not belong to the scheme"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "scheme", "message"),
+    [
+        (["O O"], "auto", r"train\.txt: 1 different labels \(O\), expected 2 to 1000"),
+        (["NN O", "VB"], "auto", rf"line 1: label 'NN' {OUTSIDE} iob2 or .* --tag_scheme=raw"),
+        (["B-PER O", "E-PER O"], "iob2", rf"line 4: label 'E-PER' {OUTSIDE} iob2\."),
+        (["B-PER O", "-PER O"], "auto", rf"line 4: label '-PER' {OUTSIDE}"),
+        # What looks like a tag is not taken as a raw label.
+        *(([f"{label} O"], "auto", OUTSIDE + "(?!.*raw)") for label in ("Q-PER", "O-PER", "B_PER")),
+        (["B-PER O", "B-Per O"], "auto", r"'B-PER' \(line 1\) and 'B-Per' \(line 4\) differ only"),
+    ],
+)
+def test_labels_that_do_not_mark_spans_are_refused(sentences, scheme, message):
+    with pytest.raises(ValueError, match=message):
+        tags.recognize_tags(labeled(*sentences), scheme)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "units"),
+    [
+        (["他在1987年买abf"], "characters"),
+        (["他在北京"], "characters"),  # no letter or digit tells
+        ([["他", "在", "1987", "年", "买", "abf"]], "words"),
+        (["U.N. official Ekeus heads for Baghdad .".split(), ["a", "b"]], "words"),
+        (["他在1987年", "买了一个", ["QQ", "群"]], "characters"),  # one token that was left whole
+    ],
+)
+def test_the_units_of_the_training_data_are_found(sentences, units):
+    rows = [Sentence(1, tuple(tokens), ("O",) * len(tokens)) for tokens in sentences]
+    assert tags.find_units(Examples("train.txt", "train", rows)) == units
+
+
+def test_tokens_are_joined_as_they_were_cut():
+    assert tags.join_tokens("在 New York 的".split(), "words") == "在New York的"
+    assert tags.join_tokens("1 9 8 7".split(), "characters") == "1987"
+
+
+@pytest.mark.parametrize(
+    ("labels", "spans"),
+    [
+        # IOB2.
+        ("B-P I-P O B-L B-L", [("P", 0, 2), ("L", 3, 4), ("L", 4, 5)]),
+        # IOB1: a span starts with I; with B only if it directly follows one of the same type.
+        ("I-P I-P B-P I-L O I-L", [("P", 0, 2), ("P", 2, 3), ("L", 3, 4), ("L", 5, 6)]),
+        # BIOES.
+        ("S-P B-P I-P E-P S-L O", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
+        # BMES, and without types, as in word segmentation.
+        ("B-P M-P M-P E-P O S-L", [("P", 0, 4), ("L", 5, 6)]),
+        ("B M E S B E", [("", 0, 3), ("", 3, 4), ("", 4, 6)]),
+        # BILOU and BMEWO.
+        ("U-P B-P I-P L-P U-L O", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
+        ("B-P L-P L-P U-P", [("P", 0, 2), ("P", 2, 3), ("P", 3, 4)]),
+        ("W-P B-P M-P E-P W-L", [("P", 0, 1), ("P", 1, 4), ("L", 4, 5)]),
+        # Invalid sequences: a change of type, an end without a start, a continuation after an end.
+        ("B-P I-L", [("P", 0, 1), ("L", 1, 2)]),
+        ("O E-P O", [("P", 1, 2)]),
+        ("B-P E-P I-P E-P E-P", [("P", 0, 2), ("P", 2, 4), ("P", 4, 5)]),
+        ("S-P I-P B-P", [("P", 0, 1), ("P", 1, 2), ("P", 2, 3)]),
+        ("B-P O", [("P", 0, 1)]),
+        ("B-GPE-X I-GPE-X", [("GPE-X", 0, 2)]),
+        ("O O", []),
+    ],
+)
+def test_spans_are_those_of_conlleval(labels, spans):
+    assert find_spans(labels.split()) == spans
+
+
+def test_raw_labels_are_separate_spans():
+    spans = [("B-P", 0, 1), ("I-P", 1, 2), ("NN", 3, 4)]
+    assert find_spans("B-P I-P O NN".split(), "raw") == spans
+
+
+def test_metrics_are_those_computed_by_hand():
+    gold = ["B-P I-P O B-L O".split(), "B-L I-L".split()]
+    guess = ["B-P I-P O B-P O".split(), "B-L O".split()]
+    # Predicted: P 0-2 (correct), P 3-4 (wrong type), L 0-1 (too short). Gold: P, L, L.
+    assert tags.span_metrics(gold, guess) == pytest.approx(
+        {
+            **{"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 5 / 7},
+            **{"precision_P": 1 / 2, "recall_P": 1, "f1_P": 2 / 3},
+            **{"precision_L": 0, "recall_L": 0, "f1_L": 0},
+        }
+    )
+
+
+def test_metrics_without_spans_are_zero():
+    nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert tags.span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}

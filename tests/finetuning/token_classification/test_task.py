@@ -1,0 +1,177 @@
+"""Token classification as a task: the tags of a model, windows, loss and files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.token_classification import Settings, task
+from albert_tf.finetuning.token_classification.tags import Sentence, Tags
+from albert_tf.model.tokenization import FullTokenizer
+
+TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
+
+
+def settings_for(folder, **values):
+    return Settings(data_dir=str(folder), output_dir="out", **values)
+
+
+def record(folder, tags, **changes):
+    """Writes the record of a model that was trained with these tags, and returns its folder."""
+    trained = RunFolder(str(folder))
+    described = {"name": "token_classification", "labels": list(tags.labels)}
+    trained.write_record(RunRecord(task=described | task.details_of(tags) | changes))
+    return trained
+
+
+# The tags of a model
+
+
+def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path, tiny_config):
+    (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
+    found = Tags(("I-PER", "O"), "iob1", "characters")
+    unknown = RunFolder(str(tmp_path / "unknown"))
+    assert task.find_tags(settings_for(tmp_path), unknown) == found
+    trained = record(tmp_path, TAGS)
+    raw = settings_for(tmp_path, tag_scheme="raw")
+    assert task.find_tags(raw, trained) == Tags(TAGS.labels, "raw")
+    assert task.find_tags(raw) == Tags(("I-PER", "O"), "raw", "characters")
+    for is_trained, tags in ((False, TAGS), (True, found)):
+        settings = settings_for(tmp_path, do_train=is_trained)
+        assert task.TokenClassifier.make(settings, tiny_config, None, trained).tags == tags
+
+
+def test_words_that_raw_text_does_not_have_are_counted(tmp_path, caplog):
+    (tmp_path / "train.txt").write_text("John B-PER\n's O\n10:30/11:30 O\n")
+    task.find_tags(settings_for(tmp_path))
+    assert '1 of 3 tokens, such as "\'s"' in caplog.text
+
+
+def test_tags_that_are_unknown_damaged_or_those_of_another_model_are_refused(classifier, tmp_path):
+    message = r"no train\.txt or .*, nor labels in model; it is needed for the labels"
+    with pytest.raises(FileNotFoundError, match=message):
+        task.find_tags(settings_for(tmp_path), RunFolder("model"))
+    assert task.recorded_tags(record(tmp_path, TAGS, name="classification")) is None
+    with pytest.raises(ValueError, match=f"{tmp_path}: unknown tag_scheme 'bio'"):
+        task.recorded_tags(record(tmp_path, TAGS, tag_scheme="bio"))
+    classifier.check_trained(record(tmp_path, TAGS), is_training=True)
+    other = record(tmp_path, Tags(("B-ORG", "O"), "iob2"))
+    message = "a model with the labels B-ORG, O, but the task has B-LOC"
+    with pytest.raises(ValueError, match=message):
+        classifier.check_trained(other, is_training=False)
+
+
+# Windows
+
+
+@pytest.fixture(scope="module", name="tokenizer")
+def make_tokenizer(tmp_path_factory):
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] 河 船 riv ##er the boat , ##s".split()
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+    return FullTokenizer(vocab_file=str(path))
+
+
+def features_of(tokenizer, tokens, labels, max_seq_length=11):
+    """Returns the pieces and the labels of each window of a sentence."""
+    sentence = Sentence(1, tuple(tokens.split()), tuple(labels.split()))
+    data = Examples("train.txt", "train", [sentence])
+    windows = task.make_features(data, TAGS.labels, tokenizer, max_seq_length)
+    rows = [windows.batch(np.array([n]), size) for n, size in enumerate(windows.lengths)]
+    pieces = [tokenizer.convert_ids_to_tokens(row["input_ids"][0]) for row in rows]
+    return [" ".join(row) for row in pieces], [row["label_ids"][0].tolist() for row in rows]
+
+
+def test_the_first_piece_of_each_token_has_its_label(tokenizer):
+    pieces, labels = features_of(tokenizer, "The Rivers , 河船", "O B-LOC O B-PER")
+    assert pieces == ["[CLS] the riv ##er ##s , 河 船 [SEP]"]
+    assert labels == [[-1, 4, 0, -1, -1, 4, 1, -1, -1]]
+
+
+def test_sentencepiece_tokens_are_normalized_and_start_a_word(toy_tokenizer):
+    pieces, labels = features_of(toy_tokenizer, "Thé RIVER", "O B-LOC")
+    assert pieces == ["[CLS] ▁the ▁ ri v er [SEP]"]
+    assert labels == [[-1, 4, 0, -1, -1, -1, -1]]
+
+
+def test_a_token_without_pieces_becomes_unknown(tokenizer):
+    pieces, labels = features_of(tokenizer, "the \u0301 boat", "O B-LOC O")
+    assert pieces == ["[CLS] the [UNK] boat [SEP]"]
+    assert labels == [[-1, 4, 0, 4, -1]]
+
+
+def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer):
+    labels = "O B-LOC I-LOC O B-PER"
+    assert features_of(tokenizer, "the rivers boat the rivers", labels, 6) == (
+        ["[CLS] the riv ##er ##s [SEP]", "[CLS] boat the [SEP]", "[CLS] riv ##er ##s [SEP]"],
+        [[-1, 4, 0, -1, -1, -1], [-1, 2, 4, -1], [-1, 1, -1, -1, -1]],
+    )
+    pieces, _ = features_of(tokenizer, "the rivers", "O O", 3)
+    assert pieces == ["[CLS] the [SEP]", "[CLS] riv [SEP]"]
+    with pytest.raises(ValueError, match="--max_seq_length=2: expected 3 or more"):
+        features_of(tokenizer, "the", "O", 2)
+
+
+def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
+    sentences = [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))]
+    data = Examples("test.txt", "train", sentences)
+    windows = task.make_features(data, TAGS.labels, tokenizer, 11)
+    batch = windows.batch(np.array([1, 0]), 7)
+    # An unknown label has id 0, which marks the position of the token.
+    assert batch["label_ids"].tolist() == [[-1, 0, -1, -1, -1, -1, -1], [-1, 4, 0, -1, -1, -1, -1]]
+    assert batch["input_mask"].tolist() == [[1] * 5 + [0] * 2, [1] * 4 + [0] * 3]
+    assert batch["segment_ids"].sum() == 0
+    assert len(windows) == 2
+
+
+# Loss, metrics and files
+
+
+@pytest.fixture(name="classifier")
+def make_classifier(tiny_config, tokenizer):
+    return task.TokenClassifier(TAGS, settings_for("data"), tiny_config, tokenizer)
+
+
+def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
+    rng = np.random.default_rng(5)
+    logits = tf.constant(rng.normal(size=(3, 7, 5)), tf.float32)
+    labels = np.full((3, 7), task.NO_LABEL, np.int32)
+    labels[0, 1:6] = rng.integers(5, size=5)
+    labels[1, 1:3] = [4, 0]
+    labels[2, 2] = 3
+    batch = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant(labels)}
+    probabilities = tf.nn.softmax(logits).numpy()[labels >= 0]
+    expected = -np.log(probabilities[np.arange(8), labels[labels >= 0]])
+    loss, sums = classifier.loss(logits, batch)
+    np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
+    hits = (logits.numpy().argmax(-1) == labels).sum()
+    assert [float(value) for value in sums["accuracy"]] == [hits, 8.0]
+
+
+def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
+    gold = ("B-LOC", "I-LOC", "O", "B-PER")
+    data = Examples("dev.txt", "train", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
+    split = Split("dev", data, task.make_features(data, TAGS.labels, tokenizer, 6))
+    # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
+    outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
+    assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
+    metrics = classifier.measure(split, outputs, 1)
+    assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (0.5, 0.5, 0.75)
+    assert classifier.measured_with(split, 1, None) == (TAGS,)
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        ("O", "河\tB-LOC\tB-LOC\n船\tO\tI-LOC\n\n雨\tO\tO\n\n"),
+        (None, "河\tB-LOC\n船\tI-LOC\n\n雨\tO\n\n"),
+    ],
+)
+def test_files_have_the_columns_of_conlleval(tmp_path, label, text):
+    sentences = [Sentence(1, ("河", "船"), ("B-LOC", "O")), Sentence(4, ("雨",), (label,))]
+    data = Examples("test.txt", "train", sentences)
+    task.write_predictions(str(tmp_path / "x.tsv"), data, [("B-LOC", "I-LOC"), ("O",)])
+    assert (tmp_path / "x.tsv").read_text() == text

@@ -1,0 +1,188 @@
+"""Sentence objectives: the registry, and runs from text to a loaded model, also of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from albert_tf import AlbertForPretraining, from_pretrained, load_checkpoint, pretraining
+from albert_tf.checkpoints import store
+from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.data.create import create_pretraining_data
+from albert_tf.data.settings import Settings
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import NONE, NSP, OBJECTIVES, SOP, SentenceObjective, register
+from tests.conftest import ROOT, TOY_TEXT
+
+HEAD = ["cls/seq_relationship/output_bias", "cls/seq_relationship/output_weights"]
+# Of three classes, as in StructBERT, in a script that a user would write.
+SCRIPT = """
+import sys
+from albert_tf.cli.programs import main
+from albert_tf.model.objectives import SentenceObjective, register
+
+
+def make_pair(a, b, rng, random_segment):
+    if b is None or rng.random() < 1 / 3:
+        return a, random_segment(), 2
+    return (b, a, 1) if rng.random() < 0.5 else (a, b, 0)
+
+
+CLASSES = ("in order", "swapped", "from another document")
+THREE = register(SentenceObjective("sentence_structure", "sop3", CLASSES, make_pair))
+
+if __name__ == "__main__":
+    main(sys.argv.pop(1))
+"""
+
+
+@pytest.fixture(name="sop3")
+def register_three_classes():
+    """Registers the objective of `SCRIPT`, and forgets it at the end."""
+    names: dict = {"__name__": "script"}
+    exec(SCRIPT, names)
+    yield names["THREE"]
+    del OBJECTIVES["sop3"]
+
+
+@pytest.fixture(scope="module", name="text_file")
+def write_text(tmp_path_factory):
+    """Documents of 1 to 6 sentences."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    lines = TOY_TEXT.splitlines()
+    path.write_text("\n\n".join("\n".join(lines[i % 6 :]) for i in range(30)) + "\n")
+    return path
+
+
+@pytest.fixture(name="make_records")
+def make_record_maker(tmp_path, text_file, toy_spm_model):
+    """A function that creates records of a sentence objective, and returns their path."""
+
+    def make(objective):
+        settings = Settings(
+            input_file=str(text_file),
+            output_file=f"{tmp_path}/{objective}.tfrecord",
+            spm_model_file=toy_spm_model,
+            sentence_objective=objective,
+            max_seq_length=61,
+            dupe_factor=1,
+            num_workers=1,
+        )
+        create_pretraining_data(settings)
+        return settings.output_file
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "abbreviation", "classes", "said"),
+    [
+        ("sentence_order", "mine", 2, "'sentence_order': the name is taken"),
+        ("mine", "nsp", 2, "'nsp': the name is taken; those in use are .*none, nsp, sentence_"),
+        ("masked_lm", "mine", 2, "'masked_lm': the name is taken"),
+        ("my own", "mine", 2, "'my own': expected a name of lowercase letters, digits"),
+        ("mine", "", 2, "'': expected a name"),
+        ("mine", "mine", 1, "'mine' has 1 classes: expected 2 to 128, or 0"),
+        ("mine", "mine", 129, "'mine' has 129 classes"),
+    ],
+)
+def test_names_and_numbers_of_classes_that_cannot_be_are_refused(name, abbreviation, classes, said):
+    before = dict(OBJECTIVES)
+    with pytest.raises(ValueError, match=said):
+        register(SentenceObjective(name, abbreviation, ("class",) * classes, lambda *_: None))
+    assert before == OBJECTIVES
+
+
+def test_registering_the_same_objective_again_changes_nothing(sop3):
+    assert register(dataclasses.replace(sop3)) is sop3
+
+
+def test_records_of_another_objective_or_one_that_is_not_registered_are_refused(
+    tmp_path, make_records, config_file, sop3, monkeypatch
+):
+    nsp, sop, own = map(make_records, (NSP, SOP, "sop3"))
+    paths = {"albert_config_file": str(config_file), "output_dir": str(tmp_path / "out")}
+    monkeypatch.delitem(OBJECTIVES, "sop3")
+    for changes, said in (
+        ({"input_file": nsp, "sentence_objective": SOP}, r"nsp\.tfrecord was created for .*=nsp"),
+        (
+            {"input_file": nsp, "do_eval": True, "eval_input_file": sop},
+            r"sop\.tfrecord was created for .*=sop",
+        ),
+        ({"input_file": own}, r"records\.json: .*='sop3', expected one of sop, nsp"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            pretraining.run(pretraining.Settings(**paths, max_seq_length=61, **changes))
+
+
+def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog):
+    config = AlbertConfig.from_json_file(str(config_file))
+    trained = AlbertForPretraining(config, NSP)
+    weights = {variable_name(variable): variable for variable in trained.variables}
+    store.save_checkpoint(f"{tmp_path}/model.ckpt-2", weights)
+    RunFolder(str(tmp_path)).write_record(RunRecord(settings={"sentence_objective": NSP}))
+    for objective, missing in ((NSP, []), (SOP, HEAD), (NONE, [])):
+        caplog.clear()
+        model = AlbertForPretraining(config, objective)
+        if missing:
+            refusal = rf"missing    {HEAD[0]}[^@]*pass --allow_partial_init"
+            with pytest.raises(ValueError, match=refusal):
+                load_checkpoint(model, str(tmp_path))
+        report = load_checkpoint(model, str(tmp_path), allow_partial=bool(missing))
+        assert (report.fits, report.missing) == (True, missing)
+        note = f"trained with sentence_objective=nsp, here {objective}: no sentence head is loaded"
+        assert (note in caplog.text) == (objective != NSP)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", [NSP, NONE, pytest.param("sop3", marks=pytest.mark.ci)])
+def test_an_objective_goes_from_text_in_the_shell_to_a_loaded_model(
+    tmp_path, text_file, toy_spm_model, config_file, sop3, caplog, objective
+):
+    (tmp_path / "own_objective.py").write_text(SCRIPT)
+
+    def run(*arguments):
+        done = subprocess.run(
+            [sys.executable, "own_objective.py", *arguments, "--max_seq_length=37"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(
+        *("create-pretraining-data", f"--input_file={text_file}", "--output_file=records@2"),
+        *(f"--sentence_objective={objective}", f"--spm_model_file={toy_spm_model}"),
+        *("--dupe_factor=2", "--num_workers=2", "--chunk_megabytes=0.001"),
+    )
+    metrics = run(  # the records say which objective
+        *("run-pretraining", f"--albert_config_file={config_file}", "--input_file=records-*"),
+        *("--output_dir=out", "--train_batch_size=8", "--num_train_steps=2", "--do_eval"),
+        *("--num_warmup_steps=1", "--noplots", "--sentence_loss_weight=0.5"),
+    )
+    found = OBJECTIVES[objective]
+    names = {found.loss_name, found.accuracy_name} if found.has_head else set()
+    found_names = set(re.findall(r"^(\w+) = ", metrics, re.MULTILINE))
+    assert found_names - {"global_step", "loss"} == {"masked_lm_loss", "masked_lm_accuracy"} | names
+    model, _ = from_pretrained(f"{tmp_path}/out", "pretraining", spm_model_file=toy_spm_model)
+    assert type(model).from_config(model.get_config()).sentence_objective == objective
+    shapes = {name: x.shape for name, x in model(np.full((3, 5), 7, np.int32)).items()}
+    del shapes["masked_lm_logits"]
+    assert shapes == ({found.logits_name: (3, found.num_classes)} if names else {})
+
+    if objective == "sop3":  # where it is not registered, the rest of the model can be used
+        del OBJECTIVES[objective]
+        model, _ = from_pretrained(f"{tmp_path}/out", "pretraining", spm_model_file=toy_spm_model)
+        OBJECTIVES[objective] = sop3
+        assert set(model(np.full((3, 5), 7, np.int32))) == {"masked_lm_logits"}
+        assert "sentence_objective=sop3, which is not registered here" in caplog.text
