@@ -66,7 +66,7 @@ def serve_openvino(job: dict[str, Any]) -> None:
     batches = contenders.load_batches(job["batches"])
     model = make_task(job, batches[0]).build_model()
     signature = {name: tf.TensorSpec([None, None], tf.int32) for name in contenders.INPUTS}
-    predict = predictor.compile_step(
+    predict = predictor.compile_with_openvino(
         lambda batch: {"probabilities": tf.nn.softmax(model(batch, training=False))},
         signature,
         job["precision"],

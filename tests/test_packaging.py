@@ -76,14 +76,14 @@ def from_module(module, function, *arguments):
         ("safetensors", "hf", read_safetensors),
         ("safetensors.numpy", "hf", write_hugging_face),
         ("tokenizers", "hf", write_hugging_face),
-        ("huggingface_hub", "hf", from_module("checkpoints.hub", "download", "a/b")),
+        ("huggingface_hub", "hf", from_module("checkpoints.download", "download_from_hub", "a/b")),
         ("backports.zstd", "zstd", read_zstandard),
         ("wandb", "wandb", report_to_wandb),
         ("sentencex", "sentences", split_sentences),
         ("gradio", "web", serve_a_page),
-        ("jieba", "zh", from_module("data.chinese_words", "load_segmenter")),
+        ("jieba", "zh", from_module("data.masking", "load_segmenter")),
         ("apache_beam", "beam", from_module("data.beam", "_import_beam")),
-        ("openvino", "openvino", from_module("serving.openvino_engine", "check_installed")),
+        ("openvino", "openvino", from_module("inference.predictor", "check_openvino")),
     ],
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(

@@ -44,7 +44,7 @@ from albert_tf.model.tokenization import Tokenizer
 # The package openvino is an extra: pip install 'albert-tf2[openvino]'.
 
 Arrays = dict[str, NDArray[Any]]
-DEVICE = "CPU"
+OPENVINO_DEVICE = "CPU"
 # Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 
@@ -55,18 +55,18 @@ class ConversionError(ValueError):
     """OpenVINO cannot run a function that TensorFlow can."""
 
 
-def is_installed() -> bool:
+def has_openvino() -> bool:
     """Returns whether OpenVINO is installed."""
     return importlib.util.find_spec("openvino") is not None
 
 
-def check_installed() -> None:
+def check_openvino() -> None:
     """Checks that OpenVINO is installed, so that this error comes before any slow work.
 
     Raises:
         ValueError: OpenVINO is not installed.
     """
-    if not is_installed():
+    if not has_openvino():
         raise ValueError(
             "engine=openvino requires the package openvino: pip install 'albert-tf2[openvino]', or "
             "use engine=tensorflow"
@@ -74,7 +74,7 @@ def check_installed() -> None:
 
 
 @ops.plain()
-def compile_step(
+def compile_with_openvino(
     step: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],
     precision: str = "float32",
@@ -96,7 +96,7 @@ def compile_step(
         ValueError: openvino is not installed.
         ConversionError: OpenVINO does not support an operation of `step`.
     """
-    check_installed()
+    check_openvino()
     specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in signature.items()]
 
     @tf.function(input_signature=specs, autograph=False)
@@ -139,7 +139,7 @@ def _compile(concrete: Any, precision: str) -> Any:
     # Shared, the weights would be read where TensorFlow may have freed them.
     model = openvino.convert_model(concrete, share_weights=False)
     share_weights(model)
-    return runtime.compile_model(model, DEVICE, hints)
+    return runtime.compile_model(model, OPENVINO_DEVICE, hints)
 
 
 @functools.cache
@@ -222,14 +222,14 @@ class Options:
                 expected = ", ".join(map(repr, choices))
                 raise ValueError(f"{name}={value!r}: expected one of {expected}")
         if self.engine == OPENVINO:
-            check_installed()
+            check_openvino()
 
     def choose_engine(self) -> str:
         """Returns "tensorflow" or "openvino"."""
         if self.engine != AUTO:
             return self.engine
         has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
-        is_faster = not has_accelerator and is_installed()
+        is_faster = not has_accelerator and has_openvino()
         return OPENVINO if is_faster else TENSORFLOW
 
 
@@ -417,9 +417,9 @@ class Predictor:
         if self.engine == TENSORFLOW:
             return make(self._padding)
         unpadded = dataclasses.replace(self._padding, multiple=1)  # nothing is compiled per length
-        compiled = functools.partial(compile_step, precision=self._precision)
+        compile_step = functools.partial(compile_with_openvino, precision=self._precision)
         try:
-            return make(unpadded, compile_step=compiled)
+            return make(unpadded, compile_step=compile_step)
         except ConversionError as error:
             if self.options.engine == OPENVINO:
                 raise

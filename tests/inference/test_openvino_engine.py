@@ -31,7 +31,7 @@ def test_outputs_have_the_names_and_values_of_the_time_of_compilation():
         # Two names for the same tensor, as in regression.
         return {"scores": logits, "again": logits, "best": tf.argmax(logits, -1, tf.int32)}
 
-    run = predictor.compile_step(step, SIGNATURE)
+    run = predictor.compile_with_openvino(step, SIGNATURE)
     batches = [BATCH, {name: value[:1] for name, value in BATCH.items()}]
     expected = [{n: x.numpy() for n, x in step(batch).items()} for batch in batches]
     kernel.assign(tf.zeros_like(kernel))

@@ -236,7 +236,7 @@ def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir):
 
 @pytest.mark.ci
 def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, caplog):
-    monkeypatch.setattr(predictor, "is_installed", lambda: True)
+    monkeypatch.setattr(predictor, "has_openvino", lambda: True)
     monkeypatch.setattr(predictor, "_compile", lambda *_: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
