@@ -1,4 +1,4 @@
-"""Downloads released models into the cache folder. Only `hub` downloads anything besides.
+"""Downloads released models into the cache folder, and others by `download_from_hub` alone.
 
     >>> path = download("albert_base_v2")  # doctest: +SKIP
     >>> model, tokenizer = albert_tf.from_pretrained("albert_base_v2")  # doctest: +SKIP

@@ -26,6 +26,7 @@ from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.version import __version__
 
+# Names of tasks in a record, for which the registry of finetuning/ has a row each.
 CLASSIFICATION = "classification"
 REGRESSION = "regression"
 MULTI_LABEL = "multi_label_classification"

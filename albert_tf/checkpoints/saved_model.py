@@ -178,10 +178,6 @@ def _name_new_folder(export_dir: str) -> str:
     return os.path.join(export_dir, str(number))
 
 
-# Exports fine-tuned models as TFLite files for mobile and embedded devices.
-#
-# Letters: S sequence length.
-
 TFLITE_FILE = "albert_model.tflite"  # official
 NONE = "none"
 FLOAT16 = "float16"
@@ -191,12 +187,15 @@ INT8 = "int8"
 def write_tflite(path: str, root: Any, signature: Signature, quantization: str = NONE) -> None:
     """Writes a TFLite model that takes one example of full length at a time.
 
+        runner = tf.lite.Interpreter(path).get_signature_runner("serving_default")
+        runner(input_ids=ids, input_mask=mask, segment_ids=segments)  # int32 [1, S] each
+
     Call it by its signature `serving_default` and the names of inputs and outputs, because the
     converter does not preserve their order.
 
     Args:
         path: the output file; its folder is created if needed.
-        root: an object with all variables of the signature; see `saved_model.hold`.
+        root: an object with all variables of the signature; see `hold`.
         signature: a signature whose inputs are [B, S]; those of the file are [1, S].
         quantization: quantization of the weights: NONE, FLOAT16, or INT8, which is dynamic-range
             quantization with 8-bit integer matmuls. Outputs and activations stay float32.
@@ -224,7 +223,9 @@ def write_tflite(path: str, root: Any, signature: Signature, quantization: str =
 # Writes TensorFlow 2 SavedModels with the interface of the ALBERT encoders on TF-Hub.
 #
 # The SavedModels written by `save_hub_module` can be loaded with `hub.KerasLayer(folder)` and
-# `tf.saved_model.load(folder)`. They have the same inputs and outputs as the modules on TF-Hub:
+# `tf.saved_model.load(folder)`. They have the same inputs and outputs as the modules on TF-Hub.
+# `encoder(dict(input_word_ids=…, input_mask=…, input_type_ids=…))` calls the encoder, and
+# `encoder.mlm(dict(…, masked_lm_positions=…))` the model for pre-training.
 #
 # The inputs are int32 [B, S], and [B, P] for the positions. The outputs are float32:
 # `pooled_output` and the identical `default` [B, H], `sequence_output` [B, S, H], and

@@ -54,7 +54,7 @@ class EncodedBatch:
 
     Attributes:
         records: serialized examples in TFRecord frames.
-        slots: int64 [number of records], the shuffle slot of each record; see `shuffling`.
+        slots: int64 [number of records], the shuffle slot of each record; see `draw_slots`.
         counts: what this batch adds to the counts in the metadata.
     """
 

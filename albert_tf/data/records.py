@@ -1,7 +1,7 @@
 """Reads and writes pre-training record files and the metadata files beside them.
 
 create_pretraining_data.py writes both; run_pretraining.py reads the metadata. A record is a
-serialized `tf.train.Example` (see `tfrecord`).
+serialized `tf.train.Example`.
 
 Feature names are Google's. Note that `next_sentence_labels` is BERT's name, but holds the label of
 any sentence objective (`model/objectives.py`), by default ALBERT's: 0 if the segments are in order,

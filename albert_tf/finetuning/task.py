@@ -103,8 +103,6 @@ def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strat
 
 
 # What a predictor asks of a task: how input becomes features, and outputs become results.
-#
-# Shapes: B batch size, N examples.
 
 Result = dict[str, Any]
 

@@ -1,4 +1,9 @@
-"""The public `from_pretrained`: a model and its tokenizer, from a folder of any origin."""
+"""Models and their tokenizers in folders: `from_pretrained`, `save_pretrained` and `ModelFolder`.
+
+Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
+package's programs contain the same three things with different names: a config, weights and a
+vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +28,6 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
-
-# Loads a model and its tokenizer from a folder of any origin.
-#
-# Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
-# package's programs contain the same three things with different names: a config, weights and a
-# vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 

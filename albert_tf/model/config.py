@@ -16,6 +16,7 @@ from absl import logging
 
 from albert_tf import files
 
+# How the outputs for the tokens of a text become its embedding; see `pool` of an export.
 MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
 
 
@@ -223,7 +224,7 @@ class AlbertConfig:
         ln_type: "postln" as in the paper, or "preln" (only with the layout "albert_zh").
         share: which layers share their attention and feed-forward modules: "groups" (Google's
             `num_hidden_groups`), "all", "attention", "ffn" or "none". What Google's groups can
-            express is stored as "groups". See `sharing`.
+            express is stored as "groups". See `sharing_patterns`.
 
     >>> config = AlbertConfig.from_json_file("albert_config.json")
     >>> config.num_hidden_layers, config.num_hidden_groups

@@ -4,7 +4,7 @@ Each option of a question is a separate sequence, and the model scores each of t
 
     [CLS] passage [SEP] question and option [SEP] padding
 
-`reading` reads the questions. Source: `run_race.py` and `race_utils.py` of google-research/albert.
+Source: `run_race.py` and `race_utils.py` of google-research/albert.
 
 Shapes: B batch size, N questions, C options, S sequence length.
 """

@@ -284,7 +284,7 @@ def make_features(
 #     [CLS] question [SEP] window of the context [SEP] padding
 #
 # A context that is too long for the model is split into overlapping windows. Each window is one
-# feature. `windows` creates the features.
+# feature.
 #
 # Shapes: B batch size, N features, S sequence length.
 

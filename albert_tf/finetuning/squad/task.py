@@ -31,17 +31,20 @@ from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.run import fine_tune
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad import answers as span_metrics
 from albert_tf.finetuning.squad.answers import (
     NBEST,
     NULL_ODDS,
     PREDICTIONS,
     Answers,
     Candidates,
+    best_thresholds,
     candidates_v1,
     candidates_v2,
     decode,
     describe_answer,
+    evaluate_cmrc,
+    evaluate_v1,
+    evaluate_v2,
     format_exactly,
     write_answers,
     write_squad_results,
@@ -542,21 +545,21 @@ def evaluate(
     """
     golds = {example.qas_id: example.answers for example in data.examples}
     if answers.null_odds is None:
-        evaluate_v1 = span_metrics.evaluate_cmrc if data.is_chinese else span_metrics.evaluate_v1
-        return evaluate_v1(golds, answers.best), answers.best
+        evaluate = evaluate_cmrc if data.is_chinese else evaluate_v1
+        return evaluate(golds, answers.best), answers.best
     if official_threshold:
         if threshold is None:
-            measured = span_metrics.evaluate_v2(golds, answers.best, answers.null_odds)
+            measured = evaluate_v2(golds, answers.best, answers.null_odds)
             threshold = measured["final_f1_thresh"]
         predictions = answers.predictions(threshold, strict=True)
-        summary = span_metrics.evaluate_v2(golds, predictions, answers.null_odds)
+        summary = evaluate_v2(golds, predictions, answers.null_odds)
         chosen = {key: summary[key] for key in ("exact", "f1", "total")}
         return chosen | {THRESHOLD: threshold}, predictions
-    best = span_metrics.best_thresholds(golds, answers.best, answers.null_odds)
+    best = best_thresholds(golds, answers.best, answers.null_odds)
     if threshold is None:
         threshold = best["best_f1_thresh"]
     predictions = answers.predictions(threshold)
-    summary = span_metrics.evaluate_v2(golds, predictions)
+    summary = evaluate_v2(golds, predictions)
     return summary | best | {THRESHOLD: threshold}, predictions
 
 

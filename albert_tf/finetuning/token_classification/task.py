@@ -1,8 +1,8 @@
 """Token classification as a fine-tuning task, such as named entity recognition (NER).
 
-`reading` reads sentences, and `tags` knows tagging schemes and the metrics of spans. Here are the
-features, and `TokenClassifier`, which the fine-tuning engine calls. A custom task needs such files,
-a settings class and a script of ten lines.
+`tags` reads sentences, and knows tagging schemes and the metrics of spans. Here are the features,
+and `TokenClassifier`, which the fine-tuning engine calls. A custom task needs such files, a
+settings class and a script of ten lines.
 
 Shapes: B batch size, N windows, S sequence length, K labels.
 """
