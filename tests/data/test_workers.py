@@ -116,7 +116,7 @@ def test_a_killed_worker_is_reported_and_the_others_are_ended():
 @pytest.mark.ci
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(PROGRAM.format(tests=str(ROOT / "tests"), guard="if True:"))
+    script.write_text(PROGRAM.format(tests=str(ROOT / "tests" / "data"), guard="if True:"))
     command, path = [sys.executable, str(script)], {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=path)
     assert done.returncode == 1
@@ -127,7 +127,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
 
 @pytest.mark.ci
 def test_workers_end_with_their_parent():
-    program = PROGRAM.format(tests="tests", guard='if __name__ == "__main__":')
+    program = PROGRAM.format(tests="tests/data", guard='if __name__ == "__main__":')
     parent = subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
