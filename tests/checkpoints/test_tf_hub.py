@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.families import variable_name
-from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
+from albert_tf.checkpoints.loading import ModelSource, inspect_checkpoint, read_weights
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
@@ -116,6 +116,6 @@ def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_
     assert not hasattr(loaded, "mlm")
     assert not hasattr(loaded, "sop")
     assert loaded.vocab_file.asset_path.numpy().endswith(b"/vocab.txt")
-    assert not loaded.do_lower_case
+    assert not ModelSource(folder).do_lower_case
     report = inspect_checkpoint(folder)
     assert not [name for name in report.found if name.startswith("cls/")]

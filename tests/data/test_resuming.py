@@ -141,15 +141,6 @@ def test_outputs_of_another_text_are_recreated(tmp_path, make, caplog):
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
 
-def test_outputs_of_another_text_are_forgotten(tmp_path):
-    directory = create.WorkDirectory(str(tmp_path))
-    directory.finish_output(1, "beef", 14)
-    assert directory.finished_outputs("beef") == {1: 14}
-    assert directory.finished_outputs("dead") == {}
-    # Afterwards, the file may be of any text.
-    assert directory.finished_outputs("beef") == {}
-
-
 def test_an_interruption_says_how_to_resume(make, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -162,11 +162,6 @@ WIDE = {"input_ids": Feature((128,), tf.int64)}
         (flip(0, 15), FEATURES, "a, record 1: its content is damaged"),
         (frame_records([b"\xf5\xff"])[0], FEATURES, r"a: its records are not tf\.train\.Examples"),
         (FRAMES[0], WIDE, "a: its records have no feature 'input_ids', only number"),
-        (
-            frame_records([example(input_ids=[7])])[0],
-            WIDE,
-            "a: input_ids has 1 values, but --max_seq_length=128",
-        ),
     ],
 )
 def test_files_that_cannot_be_used_are_refused(tmp_path, content, features, said):
