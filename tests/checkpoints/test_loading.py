@@ -108,10 +108,6 @@ def test_an_incomplete_encoder_is_refused_and_loaded_with_allow_partial(tmp_path
     with pytest.raises(ValueError, match=r"dense/bias is missing(?s:.*)--allow_partial_init"):
         load_checkpoint(model, prefix)
     assert_same(values_of(model), before)
-    with pytest.raises(ValueError, match="bert/pooler/dense/bias is missing"):
-        load_checkpoint(
-            heads.AlbertForSpans(SHARED), prefix
-        )  # half a pooler, though it is not used
     report = load_checkpoint(model, prefix, allow_partial=True)
     assert (report.missing, report.fits) == (["bert/pooler/dense/bias"], False)
     name = "bert/pooler/dense/bias"

@@ -88,9 +88,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path, monkeypatch, module,
     prefix = write(tmp_path, 3)
     with monkeypatch.context() as patch:
         patch.setattr(module, name, fail)
-        with pytest.raises(
-            OSError, match=r"20: the checkpoint cannot be written: No space left on"
-        ):
+        with pytest.raises(OSError, match="checkpoint cannot be written: No space left on"):
             write(tmp_path, 20)
     assert names_in(tmp_path) == files_of("model.ckpt-3")
     assert find_damage(prefix) == ""

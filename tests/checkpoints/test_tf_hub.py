@@ -74,17 +74,6 @@ def test_outputs_match_the_model(model, loaded, inputs, tiny_batch):
     np.testing.assert_allclose(order, tf.nn.log_softmax(logits), atol=1e-5)
 
 
-def test_the_sentence_head_has_the_name_of_its_objective(tmp_path, inputs, tiny_batch):
-    config = dataclasses.replace(CONFIG, num_hidden_layers=1)
-    model = AlbertForPretraining(config, "nsp")
-    saved_model.save_hub_module(str(tmp_path / "hub"), model, config)
-    loaded = tf.saved_model.load(str(tmp_path / "hub"))
-    assert not hasattr(loaded, "sop")
-    found = loaded.nsp(inputs)["nsp_log_probs"]
-    expected = tf.nn.log_softmax(model(tiny_batch)["next_sentence_logits"])
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
 def test_training_applies_dropout_and_reaches_every_weight(loaded, inputs):
     first, second = (loaded(inputs, training=True)["sequence_output"] for _ in range(2))
     assert abs(first - second).numpy().max() > 0.01

@@ -20,7 +20,6 @@ FULL = {"instance_format": "full_sentences"}
         (FULL | {"max_seq_length": 3}, "max_seq_length=3: expected 4 or more, for 2 special"),
         ({"masked_lm_prob": 1.0}, "masked_lm_prob=1.0: expected less than 1"),
         (FULL | {"sentence_objective": "sop"}, "'sop' needs pairs, which .*='full_sentences'"),
-        (FULL | {"random_next_sentence": True}, "'nsp' needs pairs"),
         (
             {"random_next_sentence": True, "sentence_objective": "sop"},
             "'sop' contradicts random_next_sentence",
@@ -42,7 +41,6 @@ def test_settings_that_contradict_each_other_are_refused(values, said):
         ({}, "sop"),
         (FULL, "none"),
         ({"random_next_sentence": True}, "nsp"),
-        ({"random_next_sentence": True, "sentence_objective": "nsp"}, "nsp"),
     ],
 )
 def test_the_sentence_objective_follows_from_the_format_and_from_googles_flag(values, objective):

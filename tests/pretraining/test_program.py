@@ -114,7 +114,6 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_exports_the_best(
     ("changes", "said"),
     [
         ({"do_train": False}, "nothing to do"),
-        ({"use_tpu": True}, "--use_tpu"),
         ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
         ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records in 1"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),

@@ -39,11 +39,6 @@ def take(numbered, count, seed=3, start=0, **kwargs):
     return [int(batch["number"][0, 0]) for batch in itertools.islice(dataset, count)]
 
 
-def test_the_numbers_of_records_are_found(numbered):
-    assert tuple(file.num_records for file in numbered) == LENGTHS
-    assert [file.is_gzip for file in numbered] == [False, True, False, False, False, False]
-
-
 def test_an_epoch_has_every_record_once_in_an_order_of_the_seed(numbered):
     numbers = take(numbered, 3 * 47)
     epochs = [numbers[47 * epoch :][:47] for epoch in range(3)]
