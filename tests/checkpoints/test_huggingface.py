@@ -135,8 +135,8 @@ def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
     tmp_path, toy_spm_model, caplog
 ):
     proto = ModelProto.FromString(pathlib.Path(toy_spm_model).read_bytes())
-    proto.trainer_spec.byte_fallback = True
-    model = tmp_path / "bytes.model"
+    proto.normalizer_spec.add_dummy_prefix = False
+    model = tmp_path / "other.model"
     model.write_bytes(proto.SerializeToString())
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=str(model))
     assert not (tmp_path / "tokenizer.json").exists()
@@ -166,6 +166,10 @@ def task_of(name, *labels):
         (
             config_of(SEQUENCE, "joy", "恐惧", problem_type="multi_label_classification"),
             task_of("multi_label_classification", "joy", "恐惧"),
+        ),
+        (
+            config_of(SEQUENCE, "toxic", problem_type="multi_label_classification"),
+            task_of("multi_label_classification", "toxic"),
         ),
         (config_of(SEQUENCE, "x", problem_type="regression"), task_of("regression")),
         (config_of(SEQUENCE, "LABEL_0"), task_of("regression")),

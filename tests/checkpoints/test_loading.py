@@ -117,7 +117,9 @@ def test_an_incomplete_encoder_is_refused_and_loaded_with_allow_partial(tmp_path
 @pytest.mark.parametrize(
     ("make", "is_used"),
     [
+        (lambda: heads.AlbertForTokenClassification(SHARED, 3), False),
         (lambda: heads.AlbertForSpans(SHARED), False),
+        (lambda: heads.AlbertForAnswerableSpans(SHARED), False),
         (lambda: heads.AlbertForClassification(SHARED, 3, use_pooled_output=False), False),
         (lambda: AlbertForPretraining(SHARED, "none"), False),
         (lambda: heads.AlbertForClassification(SHARED, 3), True),

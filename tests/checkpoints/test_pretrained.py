@@ -13,12 +13,14 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.model.optimization import create_optimizer
+from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     SHARED,
     assert_same,
@@ -97,6 +99,18 @@ def test_the_vocabulary_of_a_run_is_found_by_its_settings(folder, tmp_path):
     (tmp_path / "words.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"words\.txt: missing"):
         albert_tf.from_pretrained(str(folder))
+
+
+def test_another_vocabulary_than_that_of_the_training_is_refused(folder, tmp_path, caplog):
+    write_vocabulary(folder, count=89)
+    vocabulary = str(folder / "vocab.txt")
+    record = run_record.of_tokenizer(FullTokenizer(vocabulary, do_lower_case=False), vocabulary)
+    RunFolder(str(folder)).write_record(record)
+    assert not albert_tf.from_pretrained(str(folder))[1].do_lower_case
+    assert "belong together" not in caplog.text  # though the model has room for more
+    write_vocabulary(tmp_path, count=90)
+    with pytest.raises(ValueError, match=r"another vocabulary: 89 e.* 90 entries, sha256 .*vocab"):
+        albert_tf.from_pretrained(str(folder), vocab_file=str(tmp_path / "vocab.txt"))
 
 
 def test_a_larger_vocabulary_is_refused_and_a_smaller_one_causes_a_warning(folder, caplog):

@@ -50,6 +50,8 @@ def test_a_folder_of_hugging_face_has_the_task_of_its_config(folder, tmp_path):
     vocabulary = {"vocabulary": FileRecord("97 entries")}
     RunFolder(folder.path).write_record(RunRecord(files=vocabulary))
     assert RunFolder(folder.path).record == RunRecord(files=vocabulary, task=found.task)
+    RunFolder(folder.path).write_record(RunRecord(task={"name": "token_classification"}))
+    assert RunFolder(folder.path).record.task == {"name": "token_classification"}
 
 
 def test_the_config_is_kept_and_compared(folder, tmp_path):
@@ -181,3 +183,11 @@ def test_folders_that_do_not_support_locking_are_not_locked(folder, monkeypatch,
     monkeypatch.setattr("fcntl.flock", refuse)
     with folder.locked():
         assert "not locked against other processes (No locks available)" in caplog.text
+    caplog.clear()
+
+    def open_read_only(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", open_read_only)
+    with folder.locked():
+        assert not caplog.messages

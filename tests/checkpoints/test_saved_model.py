@@ -167,6 +167,16 @@ def test_earlier_exports_stay(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
 
 
+def test_without_hard_links_the_weights_are_stored_twice(tmp_path, monkeypatch):
+    def refuse(*arguments, **more):
+        raise OSError("no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = export_embedding(tmp_path)
+    (values,) = tf.saved_model.load(f"{path}/tensors").variables
+    np.testing.assert_array_equal(values, np.ones((97, NUM_LABELS)))
+
+
 def test_a_failed_export_leaves_no_files(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="--export_dir: cannot write to"):

@@ -10,20 +10,13 @@ import pytest
 
 from albert_tf.data import corpus
 from albert_tf.data.corpus import Source, find_sources, plan_jobs, read_chunks, read_job
-from tests.data.conftest import write
+from tests.data.conftest import split_documents, write
 
 
 def documents_of(chunks):
-    """Returns lists of lines, split at blank lines and at the ends of parts."""
-    found = [[]]
-    for chunk in chunks:
-        for part in chunk.parts:
-            for line in [*part.lines(), ""]:
-                if line.strip():
-                    found[-1].append(line)
-                else:
-                    found.append([])
-    return [document for document in found if document]
+    """Documents as lists of lines, of which none extends over parts."""
+    parts = [part.lines() for chunk in chunks for part in chunk.parts]
+    return split_documents(line for lines in parts for line in [*lines, ""])
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

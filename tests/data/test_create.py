@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,15 @@ GOOD = {
 def problems(changes, **settings):
     counts = collections.Counter(GOOD | changes)
     return create.find_problems(counts, dataclasses.replace(REPORTED, **settings), "vocab.txt")
+
+
+def test_the_report_has_shares_and_means(caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        create.log_counts({"counts": GOOD, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
+    assert [re.findall(r"[\d.]+", message) for message in caplog.messages] == [
+        ["40", "2000", "50000", "1000", "95.0", "14.74", "54.00", "1"],
+        ["50.0", "25.0", "0.15", "0.10"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from albert_tf.data.records import (
     read_records,
     write_metadata,
 )
-from tests.data.conftest import write
+from tests.data.conftest import flip, write
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]
 
@@ -120,13 +120,6 @@ FRAMES = frame_records(CONTENTS)
 FILE = b"".join(FRAMES)
 
 
-def flip(place, byte):
-    """The file with another bit at a byte of a frame."""
-    frame = bytearray(FRAMES[place])
-    frame[byte] ^= 1
-    return b"".join([*FRAMES[:place], bytes(frame), *FRAMES[place + 1 :]])
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -134,8 +127,8 @@ def flip(place, byte):
         (FILE[:-112], "bad, record 5: the file ends early"),
         (FILE[:-115], "bad, record 4: the file ends early"),
         (gzip.compress(FILE, mtime=0)[:-15], r"bad, record \d: the file ends early"),
-        (flip(2, 0), "bad, record 3: the checksum of its length"),
-        (flip(2, -1), "bad, record 3: its content is damaged"),
+        (flip(FRAMES, 2, 0), "bad, record 3: the checksum of its length"),
+        (flip(FRAMES, 2, -1), "bad, record 3: its content is damaged"),
         (b"one sentence a line\n" * 9, "bad, record 1: .* not a TFRecord file"),
     ],
 )

@@ -74,11 +74,6 @@ def test_an_interrupted_run_is_not_resumed_with_other_settings(make, monkeypatch
         make(**changes)
 
 
-def test_without_a_finished_chunk_there_is_nothing_to_resume(tmp_path, make, monkeypatch):
-    stop(make, monkeypatch, "finish_chunk", 0)
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_only_files_of_the_program_are_removed_from_the_work_directory(tmp_path, make, monkeypatch):
     stop(make, monkeypatch, "finish_output", 1)
     folder = tmp_path / "out" / "train.work"

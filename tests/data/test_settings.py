@@ -41,6 +41,7 @@ def test_settings_that_contradict_each_other_are_refused(values, said):
         ({}, "sop"),
         (FULL, "none"),
         ({"random_next_sentence": True}, "nsp"),
+        ({"random_next_sentence": True, "sentence_objective": "nsp"}, "nsp"),
     ],
 )
 def test_the_sentence_objective_follows_from_the_format_and_from_googles_flag(values, objective):

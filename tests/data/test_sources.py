@@ -57,6 +57,10 @@ def cut(data):
     return data[: -len(data) // 20]
 
 
+def overwrite(data):
+    return data[:40] + b"x" * 90
+
+
 def read_all(path):
     with open_source(path) as (stream, _):
         return stream.read()
@@ -79,6 +83,7 @@ def test_the_text_of_a_file_and_the_progress_are_read(tmp_path, pack):
     ("content", "kind"),
     [
         (cut(gzip.compress(TEXT, mtime=0)), "gzip"),
+        (overwrite(gzip.compress(TEXT, mtime=0)), "gzip"),
         (cut(bz2.compress(TEXT)), "bzip2"),
         (cut(zstd.compress(TEXT)), "Zstandard"),
         (zstd.compress(TEXT) + b"text", "Zstandard"),

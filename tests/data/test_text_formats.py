@@ -9,7 +9,7 @@ import pytest
 from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of, split_paragraph
 from albert_tf.data.settings import TextSettings
-from tests.data.conftest import write
+from tests.data.conftest import split_documents, write
 
 ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">
 R&amp;D "x"
@@ -30,15 +30,9 @@ B
 def read(path, chunk_bytes=1 << 20, **settings):
     """Returns the documents of a file, as lists of sentences."""
     settings = TextSettings(**settings)
-    found = [[]]
-    for chunk in corpus.read_chunks([path], chunk_bytes, settings.input_format):
-        for lines in sentences_of(chunk.parts, settings):
-            for line in [*lines, ""]:
-                if line.strip():
-                    found[-1].append(line)
-                else:
-                    found.append([])
-    return [document for document in found if document]
+    chunks = corpus.read_chunks([path], chunk_bytes, settings.input_format)
+    parts = [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]
+    return split_documents(line for lines in parts for line in [*lines, ""])
 
 
 def json_lines(*texts, **others):

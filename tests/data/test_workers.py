@@ -145,6 +145,7 @@ def is_running(process):
         ("0::/", {"cpu.max": "200000 100000"}, 2),  # docker run --cpus=2
         ("0::/a/b", {"a/cpu.max": "150000 100000", "a/b/cpu.max": "max 100000"}, 2),
         ("0::/a/b", {"cpu.max": "10000 100000"}, 1),  # as seen in a container
+        ("0::/", {}, 64),
         ("4:file://a\n2:cpu,cpuacct:/a", {"cpu,cpuacct/a/cpu.cfs_quota_us": "250000"}, 3),
         ("1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1"}, 64),
     ],
