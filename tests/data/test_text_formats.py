@@ -60,11 +60,6 @@ def test_documents_are_those_of_the_format(tmp_path, input_format, text, expecte
     assert read(path, chunk_bytes, input_format=input_format) == expected
 
 
-def test_the_text_may_be_in_another_field(tmp_path):
-    path = write(tmp_path / "text.jsonl", '{"text": 1, "content": "one"}\n{"content": "two"}')
-    assert read(path, input_format="jsonl", text_field="content") == [["one"], ["two"]]
-
-
 @pytest.mark.parametrize("chunk_bytes", [1, 50, 200])
 def test_a_chunk_of_json_lines_has_two_documents_with_what_it_borrows(tmp_path, chunk_bytes):
     texts = [f"text {number}\nmore 字" for number in range(30)]

@@ -134,7 +134,6 @@ def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes
     [
         ({}, (11, 7), 97, None),
         ({}, (12, 7), 97, r"input_ids has 11 values, but --max_seq_length=12\."),
-        ({}, (11, 8), 97, r"has 7 values, but --max_predictions_per_seq=8\."),
         ({"vocab_size": 50}, (11, 7), 50, r"ids contains \d+, expected 0 to 49 .* vocab_size=50"),
         ({}, (11, 7), 98, r"vocabulary of 98 entries.* vocab_size=97.*x\.model"),
     ],
