@@ -91,20 +91,6 @@ def test_every_family_is_recognized_with_its_moments_and_under_the_prefix_of_tf_
         assert (recognized.family, set(recognized.entries)) == (family, set(sample))
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ({"bert/encoder/layer_shared/output/dense/bias"}, "such as bert/encoder/layer_shared"),
-        ({f"layer_{i}/bias" for i in range(5)}, "such as layer_0/bias, layer_2/bias, layer_4/bias"),
-        ((), "found 0 others, such as none"),
-    ],
-)
-def test_what_is_not_known_is_refused_with_what_was_found(found, said):
-    recognized = families.recognize(dict.fromkeys(found, (2, 3)))
-    assert recognized.family == families.UNKNOWN
-    assert said in recognized.refusal
-
-
 def test_an_encoder_of_hugging_face_without_its_heads_is_recognized():
     arrays = as_hugging_face(random_weights(SHARED), SHARED)
     encoder = {n.removeprefix("albert."): x for n, x in arrays.items() if n.startswith("albert.")}

@@ -99,16 +99,6 @@ def identify(path):
     return check_release.run(check_release.Settings(input=path))
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_a_release_is_recognized_in_spite_of_moments_and_its_step(known, tmp_path, name):
-    moments = {f"{key}/adam_m": np.zeros_like(value) for key, value in known[name].items()}
-    step = {"global_step": np.int64(125000)}
-    report = identify(saved(tmp_path, known[name] | moments | step))
-    assert report.endswith(
-        f"ALBERT {name}, {name}; all {len(known[name])} tensors match the release"
-    )
-
-
 def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
     weights, total = dict(known["google"]), len(known["google"])
     weights[BIAS] = np.nextafter(weights[BIAS], np.float32(9))  # in the last bit
@@ -131,8 +121,10 @@ def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
 def test_a_release_is_named_where_it_is_loaded_or_inspected(known, tmp_path, caplog, capsys):
     caplog.set_level("INFO", "absl")
     encoder = {name: value for name, value in known["google"].items() if name.startswith("bert/")}
+    others = {f"{name}/adam_m": np.zeros_like(value) for name, value in encoder.items()}
+    others["global_step"] = np.int64(125000)
     for weights, is_release in (
-        (known["google"], True),
+        (known["google"] | others, True),
         (encoder, True),
         (encoder | {BIAS: encoder[BIAS] + 1}, False),
     ):
@@ -302,9 +294,6 @@ def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
         download_from_hub("x")
     with pytest.raises(ValueError, match="organization/name"):
         program.run(program.Settings(hub=True))
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ValueError, match=r"pip install 'albert-tf2\[hf\]'"):
-        download_from_hub("albert/albert-base-v2")
 
 
 # Finding
@@ -352,16 +341,14 @@ def test_a_folder_of_the_name_takes_precedence(cached, tmp_path, model):
 @pytest.mark.parametrize(
     ("name", "release"),
     [
-        *((NAME, NAME), ("albert-base-v2", NAME), ("albert/albert-base-v2", NAME)),
-        *(("albert_base_v3", NAME), ("albert-base_v2/", NAME), ("albert/albert-base-v3", NAME)),
-        *(("albert_bas_v2", NAME), ("albert_tiny_zh", "albert_tiny_zh_google")),
+        *(("albert/albert-base-v2", NAME), ("albert-base_v2/", NAME), ("albert_bas_v2", NAME)),
+        *(("albert/albert-base-v3", NAME), ("albert_tiny_zh", "albert_tiny_zh_google")),
     ],
 )
 def test_a_model_that_is_not_there_names_the_command(cache, name, release):
     message = rf"^{name}: no such file or folder.*Download it: albert download {release}$"
     for use in (
         finding.find_checkpoint,
-        finding.folder_of,
         albert_tf.from_pretrained,
         albert_tf.load_predictor,
         lambda name: RunSettings(output_dir="out", init_checkpoint=name).completed(),
@@ -381,7 +368,5 @@ def test_the_list_has_each_name_once_and_says_what_is_in_the_cache(cached, cache
     assert line.startswith(NAME)
     assert line.endswith("11,683,584  ALBERT base v2, English (Google), in the cache")
     words = re.split(r"[\s,]+", listed)
-    for row in releases.downloadable():
-        assert all(words.count(name) == 1 for name in (row.name, *row.aliases))
-    assert words.index("google/albert_base/1") > words.index("albert_xlarge_zh_183k")
+    assert all(words.count(row.name) == 1 for row in releases.downloadable())
     assert listed.endswith(f"cache folder: {cache}")

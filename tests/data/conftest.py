@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import random
 
@@ -30,6 +31,19 @@ def write(path, data):
     """Writes bytes, or text in UTF-8, and returns the path as a string."""
     path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     return str(path)
+
+
+def split_documents(lines):
+    """Lists of lines, split at blank ones."""
+    groups = itertools.groupby(lines, key=lambda line: bool(line.strip()))
+    return [list(group) for is_text, group in groups if is_text]
+
+
+def flip(frames, place, byte):
+    """The records of a file, with another bit at a byte of one of them."""
+    frame = bytearray(frames[place])
+    frame[byte] ^= 1
+    return b"".join([*frames[:place], bytes(frame), *frames[place + 1 :]])
 
 
 def contents(folder):

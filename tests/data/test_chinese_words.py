@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from albert_tf.data.encoding import load_word_marker
 from albert_tf.data.instances import tokenize_documents
 from albert_tf.data.masking import AlbertZhWords, ChineseWords, load_segmenter, word_start_table
-from albert_tf.data.settings import EncodingSettings
 from albert_tf.model.tokenization import FullTokenizer
 from tests.data.conftest import write
 
@@ -136,13 +133,3 @@ def test_albert_zh_requires_a_wordpiece_vocabulary_with_continuation_pieces(
     path = write(tmp_path / "vocab.txt", "\n".join([*SPECIAL, "好", "人", "##人"]))
     with pytest.raises(ValueError, match="lacks 1 such pieces, for example ##好"):
         AlbertZhWords(FullTokenizer(path), segment)
-
-
-def test_no_words_are_marked_by_default(tokenizer):
-    assert load_word_marker(EncodingSettings(), tokenizer) is None
-
-
-def test_the_error_names_the_extra_that_segments_chinese(monkeypatch):
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(ValueError, match=r"requires jieba: .*\[zh\]"):
-        load_segmenter()

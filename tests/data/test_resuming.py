@@ -74,11 +74,6 @@ def test_an_interrupted_run_is_not_resumed_with_other_settings(make, monkeypatch
         make(**changes)
 
 
-def test_without_a_finished_chunk_there_is_nothing_to_resume(tmp_path, make, monkeypatch):
-    stop(make, monkeypatch, "finish_chunk", 0)
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_only_files_of_the_program_are_removed_from_the_work_directory(tmp_path, make, monkeypatch):
     stop(make, monkeypatch, "finish_output", 1)
     folder = tmp_path / "out" / "train.work"
@@ -139,15 +134,6 @@ def test_outputs_of_another_text_are_recreated(tmp_path, make, caplog):
     assert "--input_file: the text has changed since the outputs were created" in caplog.text
     make("expected/train@3", inputs=[text])
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
-
-
-def test_outputs_of_another_text_are_forgotten(tmp_path):
-    directory = create.WorkDirectory(str(tmp_path))
-    directory.finish_output(1, "beef", 14)
-    assert directory.finished_outputs("beef") == {1: 14}
-    assert directory.finished_outputs("dead") == {}
-    # Afterwards, the file may be of any text.
-    assert directory.finished_outputs("beef") == {}
 
 
 def test_an_interruption_says_how_to_resume(make, monkeypatch):

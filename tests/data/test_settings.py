@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 
 import pytest
 
@@ -21,7 +20,6 @@ FULL = {"instance_format": "full_sentences"}
         (FULL | {"max_seq_length": 3}, "max_seq_length=3: expected 4 or more, for 2 special"),
         ({"masked_lm_prob": 1.0}, "masked_lm_prob=1.0: expected less than 1"),
         (FULL | {"sentence_objective": "sop"}, "'sop' needs pairs, which .*='full_sentences'"),
-        (FULL | {"random_next_sentence": True}, "'nsp' needs pairs"),
         (
             {"random_next_sentence": True, "sentence_objective": "sop"},
             "'sop' contradicts random_next_sentence",
@@ -48,13 +46,6 @@ def test_settings_that_contradict_each_other_are_refused(values, said):
 )
 def test_the_sentence_objective_follows_from_the_format_and_from_googles_flag(values, objective):
     assert Settings(**PATHS, **values).objective.abbreviation == objective
-
-
-def test_the_error_names_the_extra_that_splits_sentences(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    Settings(**PATHS)
-    with pytest.raises(ValueError, match=r"requires sentencex: .*\[sentences\]"):
-        Settings(**PATHS, split_sentences=True)
 
 
 def changes(**values):
