@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -59,22 +58,6 @@ def start_workers(start_one, count=2):
     return [start_one(TF_CONFIG=config) for config in configs]
 
 
-@pytest.mark.ci
-def test_run_json_describes_the_run(folder, config_file, tmp_path):
-    others = (f"--albert_config_file={config_file}", "--num_train_steps=1")
-    train(folder, tmp_path, *others)
-    run = json.loads((tmp_path / "run.json").read_text())
-    assert run["settings"]["num_train_steps"] == 1
-    assert run["config"]["hidden_size"] == 12
-    assert run["start"]["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
-
-
-@pytest.mark.ci
-def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"batch_size=4 is not a multiple of 1 device\(s\)"):
-        train(folder, tmp_path, "--gradient_accumulation_steps=3")
-
-
 def test_settings_in_which_workers_differ_are_a_table():
     texts = [{"learning_rate": rate, "seed": "5"} for rate in ("0.001", "0.002")]
     gathered = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
@@ -83,19 +66,6 @@ def test_settings_in_which_workers_differ_are_a_table():
     )
     with pytest.raises(ValueError, match=r"same training:\n.*\n *learning_rate +0.001 +0.002$"):
         devices.check_same(strategy, {})
-
-
-@pytest.mark.slow
-def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
-    rates = iter((0.001, 0.002))
-
-    def begin(**environment):
-        return start(folder, tmp_path, f"--learning_rate={next(rates)}", **environment)
-
-    for process in start_workers(begin):
-        message = finish(process, 1)
-        assert re.search(r"run the same training:\n.*\n *learning_rate +0.001 +0.002$", message)
-    assert not list(tmp_path.glob("model.ckpt-*"))
 
 
 def write_choices(folder):
