@@ -11,9 +11,9 @@ import albert_tf
 from tests.conftest import ROOT
 
 WITHOUT_TENSORFLOW = (
-    *("files", "included", "settings", "suggestions", "tasks", "workers", "version"),
-    *("config", "huggingface_tokenizer", "sentence_objectives", "tokenization", "optimizers"),
-    *("data.create", "cli.programs"),
+    *("files", "settings", "version", "data.create", "cli.programs", "finetuning.registry"),
+    *("model.config", "model.huggingface_tokenizer", "model.objectives", "model.optimizers"),
+    *("model.tokenization", "training.settings"),
 )
 
 

@@ -4,7 +4,7 @@ create_pretraining_data.py writes both; run_pretraining.py reads the metadata. A
 serialized `tf.train.Example` (see `tfrecord`).
 
 Feature names are Google's. Note that `next_sentence_labels` is BERT's name, but holds the label of
-any sentence objective (`sentence_objectives`), by default ALBERT's: 0 if the segments are in order,
+any sentence objective (`model/objectives.py`), by default ALBERT's: 0 if the segments are in order,
 1 if they are swapped.
 """
 

@@ -1,9 +1,9 @@
-"""Kernels of the operations in `ops.py` for CPUs.
+"""Kernels of the operations in `ops.py`, for CPUs and for programs that XLA compiles as a whole.
 
-Each kernel has a gradient of its own, which stores a single tensor of the size of its input. It
-computes in float32 for every dtype, and XLA compiles it into one loop (`compiled`). Matmuls stay
-outside XLA because they are faster without it on CPUs. `benchmarks/bench_kernels.py` compares the
-speed of kernels and operations.
+Each kernel for CPUs has a gradient of its own, which stores a single tensor of the size of its
+input. It computes in float32 for every dtype, and XLA compiles it into one loop (`compiled`).
+Matmuls stay outside XLA because they are faster without it on CPUs. `benchmarks/bench_kernels.py`
+compares the speed of kernels and operations.
 
 Dimensions: as in `ops.py`; N rows (tokens).
 """

@@ -1,9 +1,9 @@
 """The operations of ALBERT in plain TensorFlow.
 
 `modeling.py` composes the model from these functions. In eager execution and in exported models
-they run as they stand here. Inside a `tf.function`, kernels replace those decorated with `op`:
-those of `kernels_cpu.py` on CPUs, and those of `kernels_xla.py` where XLA compiles the whole
-program, as it does on GPUs and TPUs (see `acceleration.py`).
+they run as they stand here. Inside a `tf.function`, kernels replace those decorated with `op`
+(`kernels.py`): some on CPUs, others where XLA compiles the whole program, as it does on GPUs and
+TPUs. `plain` is the only switch for users.
 
 Dimensions: B batch size, S sequence length, Q queries, H hidden size, A attention heads, D = H/A
 head size, I intermediate size, V classes; `...` any leading axes.
@@ -23,11 +23,6 @@ import tf_keras
 
 from albert_tf.model import config
 from albert_tf.model.config import LAYER_NORM_EPSILON
-
-# Replaces operations by kernels where these are faster.
-#
-# The operations are in `ops.py`; their kernels are in `kernels_cpu.py` for graphs on CPUs, and in
-# `kernels_xla.py` for XLA programs on any device. `plain` is the only switch for users.
 
 # Targets of kernels.
 CPU = "cpu"
