@@ -37,7 +37,6 @@ from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.finetuning.classification import CustomDataSettings
 from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
-from albert_tf.finetuning.race.task import read_race
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
@@ -159,10 +158,6 @@ def read_questions_of_squad(path):
     return dataclasses.astuple(read_squad(str(path), is_training=True))[2:]
 
 
-def read_articles(path):
-    return read_race(str(path.parents[3]), "dev", ["middle"]).examples
-
-
 def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
     tags = tokens.find_tags(settings)
@@ -228,13 +223,6 @@ QUESTIONS = [
 ]
 PARAGRAPH = {"context": "A small boat waits at the landing.", "qas": QUESTIONS}
 SQUAD = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [PARAGRAPH]}]}
-RACE = {
-    "article": TOY_TEXT,
-    "questions": ["What waits?", "Where is _ ?"],
-    "options": [["a boat", "a ship", "a train", "nobody"], ["here", "there", "up", "down"]],
-    "answers": ["A", "C"],
-    "id": "middle1.txt",
-}
 CONLL = lines(*(f"{word} O\nx B-LOC{chr(10) * (word[-1] == '.')}" for word in TOY_TEXT.split()))
 WORDS = lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", *"abcdefghij")
 METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in (2, 4, 6)))
@@ -251,7 +239,6 @@ KINDS = [
     ("train.tsv", TSV, read_task_of_ones_own, damage_bytes),
     ("train.jsonl", lines(*ROWS), read_task_of_ones_own, damage_json),
     ("squad.json", lines(SQUAD), read_questions_of_squad, damage_json),
-    ("RACE/dev/middle/1.txt", lines(RACE), read_articles, damage_json),
     ("train.txt", CONLL, read_conll, damage_bytes),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
