@@ -256,7 +256,6 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
         ({"top_k": 0}, "top_k=0: expected 1 or more"),
         ({"max_seq_length": 4}, "max_seq_length=4: expected 5 or more"),
         ({"max_seq_length": 1000}, "max_position_embeddings"),
-        ({"task": "poetry"}, "task='poetry': expected one of"),
     ],
 )
 def test_invalid_options_are_refused(pretrained_dir, options, said):
