@@ -19,10 +19,18 @@ import time
 import fsspec
 import pytest
 
-from albert_tf import classification, data, files, pretraining, squad
-from albert_tf.cli import train_vocabulary
+from albert_tf import data, files, pretraining, squad
+from albert_tf.cli import programs, train_vocabulary
 from albert_tf.cli.flags import parse
-from tests.cli.fine_tuning_programs import ANSWERABLE, write_cola, write_squad
+from tests.cli.fine_tuning_programs import (
+    ANSWERABLE,
+    CHOICES,
+    PASSAGE,
+    conll,
+    write_article,
+    write_cola,
+    write_squad,
+)
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT, free_ports
 from tests.script_runner import interrupted, killed_at
 from tests.training.test_loop import write_records
@@ -264,8 +272,26 @@ def test_pretraining(tmp_path, folders, config_file):
     assert_same_files(folders, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
 
 
-def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model):
-    write_cola(tmp_path)
+def write_race(folder):
+    for split in ("train", "dev", "test"):
+        write_article(folder / "RACE" / split / "high", "1", PASSAGE, CHOICES)
+
+
+def write_conll(folder):
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.txt").write_text(conll())
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare", "flags", "result"),
+    [
+        ("run-classifier", write_cola, ["--task_name=cola"], "test_results.tsv"),
+        ("run-race", write_race, ["--max_qa_length=17"], "race_predictions.jsonl"),
+        ("run-token-classification", write_conll, [], "test_predictions.tsv"),
+    ],
+)
+def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model, name, prepare, flags, result):
+    prepare(tmp_path)
     metrics = []
     for folder in folders:
         always = [
@@ -274,12 +300,12 @@ def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model):
             *("--train_step=4", "--warmup_step=1", "--save_checkpoints_steps=2"),
             *("--train_batch_size=3", "--learning_rate=0.01", "--max_seq_length=53", "--noplots"),
             *("--do_train", "--do_eval", "--do_predict", f"--export_dir={folder}/export"),
-            *("--task_name=cola", f"--data_dir={place(tmp_path, folder)}"),
+            *(f"--data_dir={place(tmp_path, folder)}", *flags),
         ]
-        metrics.append(run_program(classification, folder, always).metrics)
+        metrics.append(run_program(programs.PROGRAMS[name].load(), folder, always).metrics)
     assert metrics[0] == metrics[1]
-    names = ("model.ckpt-best.index", "test_results.tsv")
-    assert_same_files(folders, "export/TIME/saved_model.pb", *(f"out/{name}" for name in names))
+    names = ("out/model.ckpt-best.index", "export/TIME/saved_model.pb")
+    assert_same_files(folders, f"out/{result}", *names)
 
 
 def test_question_answering(tmp_path, folders, config_file, toy_spm_model):

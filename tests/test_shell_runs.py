@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,7 +15,6 @@ from albert_tf import pretraining
 from albert_tf.cli.flags import parse
 from albert_tf.training import devices
 from albert_tf.training.interruption import EXIT_STATUS
-from tests.cli.fine_tuning_programs import write_race
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, free_ports
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
 from tests.training.test_loop import write_records
@@ -59,6 +59,22 @@ def start_workers(start_one, count=2):
     return [start_one(TF_CONFIG=config) for config in configs]
 
 
+@pytest.mark.ci
+def test_run_json_describes_the_run(folder, config_file, tmp_path):
+    others = (f"--albert_config_file={config_file}", "--num_train_steps=1")
+    train(folder, tmp_path, *others)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["settings"]["num_train_steps"] == 1
+    assert run["config"]["hidden_size"] == 12
+    assert run["start"]["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
+
+
+@pytest.mark.ci
+def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
+    with pytest.raises(ValueError, match=r"batch_size=4 is not a multiple of 1 device\(s\)"):
+        train(folder, tmp_path, "--gradient_accumulation_steps=3")
+
+
 def test_settings_in_which_workers_differ_are_a_table():
     texts = [{"learning_rate": rate, "seed": "5"} for rate in ("0.001", "0.002")]
     gathered = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
@@ -69,11 +85,40 @@ def test_settings_in_which_workers_differ_are_a_table():
         devices.check_same(strategy, {})
 
 
-def start_race(folder, vocabulary, output_dir, *others, **environment):
+@pytest.mark.slow
+def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
+    rates = iter((0.001, 0.002))
+
+    def begin(**environment):
+        return start(folder, tmp_path, f"--learning_rate={next(rates)}", **environment)
+
+    for process in start_workers(begin):
+        message = finish(process, 1)
+        assert re.search(r"run the same training:\n.*\n *learning_rate +0.001 +0.002$", message)
+    assert not list(tmp_path.glob("model.ckpt-*"))
+
+
+def write_choices(folder):
+    options = ["to the sea", "to the town", "nowhere"]
+    lines = [
+        {
+            "passage": "The river carries rain. " * n,
+            "question": "Where?",
+            "options": options,
+            "label": n % 3,
+        }
+        for n in range(1, 9)
+    ]
+    for split in ("train", "dev"):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{split}.jsonl").write_text(text)
+
+
+def start_choice(folder, vocabulary, output_dir, *others, **environment):
     """Fine-tunes without dropout, which would differ between devices."""
     return start_program(
         "run_race.py",
-        *[f"--data_dir={folder}", f"--output_dir={output_dir}"],
+        *["--task_name=choice", f"--data_dir={folder}", f"--output_dir={output_dir}"],
         *[f"--albert_config_file={folder}/race.json", f"--spm_model_file={vocabulary}"],
         *["--max_seq_length=53", "--max_qa_length=17", "--train_batch_size=4", "--train_step=20"],
         *["--warmup_step=2", "--learning_rate=0.0002", "--dropout_prob=0", "--precision=float32"],
@@ -102,8 +147,8 @@ def test_fine_tuning_ends_with_the_same_weights_on_devices_of_every_kind(
 ):
     shape = dataclasses.replace(tiny_config, max_position_embeddings=61, num_hidden_layers=2)
     shape.to_json_file(str(tmp_path / "race.json"))
-    write_race(tmp_path)
-    begin = partial(start_race, tmp_path, toy_spm_model)
+    write_choices(tmp_path)
+    begin = partial(start_choice, tmp_path, toy_spm_model)
     finish(begin(tmp_path / "one"))
     finish(begin(tmp_path / "mirrored", "--distribution=mirrored", "--num_devices=2"))
     assert_same_state(tmp_path / "mirrored", tmp_path / "one", 20, SAME)
