@@ -21,6 +21,11 @@ from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
+# These trace and export models.
+SLOW = [
+    f"albert_tf.{module}"
+    for module in ("inference.exporting", "inference.saving", "serving.tokenizer_layer")
+]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in sorted((ROOT / "albert_tf").rglob("*.py"))
@@ -73,8 +78,10 @@ def example_globals(example_folder):
     }
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(m, marks=pytest.mark.slow if m in SLOW else pytest.mark.ci) for m in MODULES],
+)
 def test_examples_print_what_they_say(module, example_globals, example_folder, monkeypatch):
     monkeypatch.chdir(example_folder)
     runner = doctest.DocTestRunner(
