@@ -12,12 +12,10 @@ import time
 
 import numpy as np
 import pytest
-from absl import logging
 
 from albert_tf.checkpoints import containers
 from albert_tf.training.hooks import Hook
 from albert_tf.training.interruption import InterruptedRunError
-from albert_tf.training.loop import Trainer
 from tests.conftest import ROOT
 
 TIMEOUT = 600  # seconds, of one process
@@ -120,22 +118,3 @@ def stopped_at(step):
 def interrupted():
     """Context manager in which a run has to be cut short by `killed_at` or `stopped_at`."""
     return pytest.raises((KeyboardInterrupt, InterruptedRunError))
-
-
-def start_of(run, monkeypatch, *always):
-    """Runs a program up to the training loop.
-
-    Returns:
-        a function of further arguments: what training would begin with, and the warnings.
-    """
-    trainers, logged = [], []
-    monkeypatch.setattr(Trainer, "train", lambda trainer, *_, **__: trainers.append(trainer))
-    monkeypatch.setattr(logging, "warning", lambda text, *args: logged.append(text % args))
-
-    def start(*arguments):
-        logged.clear()
-        run(*always, *arguments)
-        state = {name: np.asarray(value) for name, value in trainers.pop().state().items()}
-        return state, "\n".join(logged)
-
-    return start

@@ -5,22 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from fsspec.registry import known_implementations
 
 from albert_tf import files
-from albert_tf.data import corpus
-from albert_tf.data.encoding import sentences_of
-from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification import CustomDataSettings
-from albert_tf.finetuning.classification.reading import find_task
-from albert_tf.finetuning.rows import parse_pair
-from albert_tf.inference import program
 from albert_tf.model.config import AlbertConfig
-from tests.file_events import folders_at_each_event
 
 
 @pytest.fixture(params=["", "file://"], ids=["local", "remote"])
@@ -179,8 +169,9 @@ def test_files_are_renamed_copied_and_removed(folder):
     assert files.list_directory(folder) == ["b", "c"]
     assert files.read_text(f"{folder}/b") == files.read_text(f"{folder}/c") == "one"
     files.remove(f"{folder}/b")
-    files.ensure_directory(f"{folder}/d/e", "--output_dir")
-    assert files.list_directory(f"{folder}/d") == ["e"]
+    for _ in range(2):  # an existing one keeps its files
+        files.ensure_directory(f"{folder}/d/e", "--output_dir")
+        assert files.list_directory(f"{folder}/d") == ["e"]
     files.remove_tree(f"{folder}/d")
     assert files.list_directory(folder) == ["c"]
 
@@ -218,15 +209,6 @@ def test_an_output_that_is_an_input_is_refused_under_each_of_its_names(tmp_path,
 # Folders for output
 
 
-def test_a_folder_is_created_with_its_parents_and_an_existing_one_keeps_its_files(folder):
-    files.ensure_directory(f"{folder}/a/b", "--output_dir")
-    write(f"{folder}/a/b/mine.txt", "mine")
-    files.ensure_directory(f"{folder}/a/b")
-    assert files.list_directory(f"{folder}/a/b") == ["mine.txt"]
-    with pytest.raises(FileNotFoundError):
-        files.list_directory(f"{folder}/b")
-
-
 def test_an_output_folder_is_checked_without_creating_it(tmp_path, monkeypatch):
     write(f"{tmp_path}/a")
     for path in (f"{tmp_path}/b/c", "", f"file://{tmp_path}/remote"):
@@ -240,15 +222,6 @@ def test_an_output_folder_is_checked_without_creating_it(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: path != f"{tmp_path}/.")
     with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/b': .* is not a"):
         files.check_writable(f"{tmp_path}/b", "--output_dir")
-
-
-def test_a_kill_while_a_folder_is_checked_leaves_nothing(tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    at_events = folders_at_each_event(
-        out, tmp_path / "at", lambda: files.ensure_directory(str(out), "--output_dir")
-    )
-    assert not any(list(place.iterdir()) for place in at_events)
 
 
 def test_what_a_kill_left_of_a_file_is_removed(tmp_path):
@@ -302,12 +275,9 @@ def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path):
     ("line", "said"),
     [
         ("", "not JSON: Expecting value"),
-        ('{"step": 3', "not JSON: "),
         ("[]", "expected a JSON object, got list"),
         ("{}", "'step' is missing, expected int"),
-        ({"step": None}, "'step' is None, expected int"),
         ({"step": True}, "'step' is True, expected int"),
-        ({"step": 3.0}, "'step' is 3.0, expected int"),
         ({"seconds": "2"}, "'seconds' is '2', expected float"),
         ({"metrics": [1]}, r"'metrics' is \[1\], expected dict"),
         ({"labels": "a"}, "'labels' is 'a', expected list"),
@@ -322,41 +292,16 @@ def test_a_damaged_line_is_refused_by_its_number_and_field(tmp_path, line, said)
         files.read_own_json_lines(str(path), FIELDS)
 
 
-def read_task(path):
-    find_task("tsv", os.path.dirname(path), CustomDataSettings())
-
-
-def read_text(path):
-    for chunk in corpus.read_chunks([path], 1 << 20, "jsonl"):
-        list(sentences_of(chunk.parts, TextSettings(input_format="jsonl")))
-
-
-def read_inputs(path):
-    list(program.read_blocks(path, "jsonl", parse_pair))
-
-
 @pytest.mark.parametrize("keys", [[f"key {n}" for n in range(3000)], ["long" * 3000]])
-@pytest.mark.parametrize("read", [read_task, read_text, read_inputs, AlbertConfig.from_json_file])
-def test_an_error_about_a_file_quotes_little_of_it(tmp_path, read, keys):
-    path = tmp_path / "train.jsonl"
-    path.write_text(json.dumps(dict.fromkeys(keys, "x")) + "\n")
+def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
+    path = tmp_path / "albert_config.json"
+    path.write_text(json.dumps(dict.fromkeys(keys, "x")))
     with pytest.raises(ValueError, match=r"'key 0', |'longlong") as caught:
-        read(str(path))
+        AlbertConfig.from_json_file(str(path))
     assert len(str(caught.value)) < 1000 + len(str(path))
 
 
 # Clients of remote files
-
-
-def test_no_client_is_imported_before_it_is_needed():
-    pytest.importorskip("s3fs", reason="needs the extra s3")
-    code = (
-        "import sys; from albert_tf import files; assert 'fsspec' not in sys.modules; "
-        f"files.read_text(files.expand_patterns({__file__!r}, 'x')[0]); "
-        "files.check_path('s3://bucket/a'); "
-        "sys.exit(bool({'tensorflow', 's3fs', 'gcsfs', 'aiohttp'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_forked_process_connects_anew(tmp_path):

@@ -32,12 +32,11 @@ from albert_tf import classification
 from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data import corpus, records
+from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification import CustomDataSettings
 from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
-from albert_tf.finetuning.race.task import read_questions, read_race
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
@@ -92,19 +91,6 @@ def damage_json(data, rng):
         parent[key] = "@value@"
     lines[number] = json.dumps(root[0]).replace('"@value@"', rng.choice(VALUES)).encode()
     return b"\n".join(lines)
-
-
-def damage_record(data, rng):
-    """Damages the content of the first record, and corrects its checksums."""
-    size = int.from_bytes(data[:8], "little") + records.HEADER_BYTES
-    content = damage_bytes(data[records.HEADER_BYTES : size], rng)
-    return b"".join(records.frame_records([content])) + data[size + records.FOOTER_BYTES :]
-
-
-def damage_length(data, rng):
-    """Gives the first record another length, with the right checksum."""
-    size = rng.choice([0, 2**20, 2**40, 2**64 - 1]).to_bytes(8, "little")
-    return size + records.checksum(size) + data[records.HEADER_BYTES :]
 
 
 TENSORS = {f"bert/{n}/kernel": np.arange(12 * n, dtype=np.float32).reshape(3, -1) for n in (1, 2)}
@@ -168,20 +154,8 @@ def read_task_of_ones_own(path):
     return task.labels, read_examples(task, str(path.parent), path.stem).examples
 
 
-def read_wsc(path):
-    return read_examples(tasks.find_task("wsc"), str(path.parent), "train").examples
-
-
 def read_questions_of_squad(path):
     return dataclasses.astuple(read_squad(str(path), is_training=True))[2:]
-
-
-def read_articles(path):
-    return read_race(str(path.parents[3]), "dev", ["middle"]).examples
-
-
-def read_choices(path):
-    return read_questions(str(path.parent), "train").examples
 
 
 def read_conll(path):
@@ -242,8 +216,6 @@ def lines(*rows):
 SENTENCES = [line for line in TOY_TEXT.splitlines() if line]
 ROWS = [{"text": text, "label": "ab"[n % 2], "id": n} for n, text in enumerate(SENTENCES)]
 TSV = lines("text\tlabel\tid", *(f"{row['text']}\t{row['label']}\t{row['id']}" for row in ROWS))
-SPANS = {"span1_text": "ship", "span1_index": 17, "span2_text": "it", "span2_index": 29}
-WSC = {"text": "The boat met the ship before it sank.", "target": SPANS, "label": "true", "idx": 4}
 ANSWERS = [{"text": "boat", "answer_start": 8}, {"text": "A small boat", "answer_start": 0}]
 QUESTIONS = [
     {"id": "q1", "question": "What waits?", "answers": ANSWERS, "is_impossible": False},
@@ -251,14 +223,6 @@ QUESTIONS = [
 ]
 PARAGRAPH = {"context": "A small boat waits at the landing.", "qas": QUESTIONS}
 SQUAD = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [PARAGRAPH]}]}
-RACE = {
-    "article": TOY_TEXT,
-    "questions": ["What waits?", "Where is _ ?"],
-    "options": [["a boat", "a ship", "a train", "nobody"], ["here", "there", "up", "down"]],
-    "answers": ["A", "C"],
-    "id": "middle1.txt",
-}
-CHOICE = {"passage": TOY_TEXT, "question": "What?", "options": ["a", "b", "c"], "label": 1, "id": 5}
 CONLL = lines(*(f"{word} O\nx B-LOC{chr(10) * (word[-1] == '.')}" for word in TOY_TEXT.split()))
 WORDS = lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", *"abcdefghij")
 METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in (2, 4, 6)))
@@ -269,17 +233,12 @@ KINDS = [
     (f"model.ckpt-7{run_folder.DATA_SUFFIX}", write_checkpoint, read_weights, damage_bytes),
     ("model.safetensors", write_safetensors, read_weights, damage_bytes),
     ("records.tfrecord", write_train_records, read_records, damage_bytes),
-    ("length.tfrecord", write_train_records, read_records, damage_length),
-    ("content.tfrecord", write_train_records, read_records, damage_record),
     ("albert_config.json", lines(TINY_SHAPE), read_config, damage_json),
     ("run.json", write_run, read_run, damage_json),
     ("metrics.jsonl", METRICS, read_metrics, damage_bytes),
     ("train.tsv", TSV, read_task_of_ones_own, damage_bytes),
     ("train.jsonl", lines(*ROWS), read_task_of_ones_own, damage_json),
-    ("train.json", lines(WSC, WSC), read_wsc, damage_json),
     ("squad.json", lines(SQUAD), read_questions_of_squad, damage_json),
-    ("RACE/dev/middle/1.txt", lines(RACE), read_articles, damage_json),
-    ("choices/train.jsonl", lines(CHOICE, CHOICE), read_choices, damage_json),
     ("train.txt", CONLL, read_conll, damage_bytes),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
@@ -291,7 +250,7 @@ KINDS = [
     ("text.jsonl", lines(*ROWS), read_text, damage_json),
 ]
 # Those of checkpoints and records, from which nothing else may be read.
-WITH_CHECKSUM = [row[0] for row in KINDS[:2] + KINDS[3:5]]
+WITH_CHECKSUM = [row[0] for row in KINDS[:2] + KINDS[3:4]]
 
 
 def frozen(value):

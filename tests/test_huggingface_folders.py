@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import shutil
 
 import numpy as np
@@ -128,20 +127,6 @@ def test_case_is_that_of_the_weights_unless_it_is_given(folder, settings, toy_sp
     with caplog.at_level(logging.WARNING, logger="absl"):
         assert tokenizer_of(dataclasses.replace(given, do_lower_case=True)).do_lower_case
     assert "do_lower_case=True" in caplog.text
-
-
-@pytest.mark.ci
-def test_the_record_of_a_conversion_says_that_the_vocabulary_is_the_models(
-    folder, tmp_path, toy_spm_model
-):
-    model, _ = albert_tf.from_pretrained(str(folder), "classification")
-    tokenizer, google = FullTokenizer(spm_model_file=toy_spm_model), str(tmp_path / "google")
-    albert_tf.save_pretrained(model, google, tokenizer)
-    output = str(tmp_path / "converted")
-    convert_checkpoint.convert(convert_checkpoint.Settings(google, output, "huggingface"))
-    assert finding.find_vocabulary(output) == (None, f"{output}/spiece.model")
-    os.remove(f"{output}/run.json")  # as after a conversion by somebody else
-    assert finding.find_vocabulary(output) == (f"{output}/tokenizer.json", None)
 
 
 @pytest.mark.ci

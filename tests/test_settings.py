@@ -73,20 +73,6 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "is_tuple", "is_scalar"),
-    [
-        ("oars", int, False, True),
-        ("cable", str, False, True),
-        ("stops", str, True, False),
-        ("lengths", float, True, True),
-    ],
-)
-def test_types_are_read_from_annotations(name, kind, is_tuple, is_scalar):
-    (field,) = [field for field in fields_of(Ferry) if field.name == name]
-    assert (field.type, field.is_tuple, field.is_scalar) == (kind, is_tuple, is_scalar)
-
-
-@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("oars", 3, "3"),

@@ -29,8 +29,3 @@ def program(request, finished):
 @pytest.fixture
 def classifier(finished):
     return finished("classifier")
-
-
-@pytest.fixture
-def race(finished):
-    return finished("race")

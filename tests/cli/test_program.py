@@ -12,8 +12,7 @@ import pytest
 import albert_tf
 from albert_tf import inference
 from albert_tf.cli import run_predict
-from albert_tf.data.records import count_records
-from tests.conftest import ROOT, TOY_TEXT
+from tests.conftest import ROOT
 
 # A root script of its own: its run does what its flag says.
 SCRIPT = '''"""Does as it is told."""
@@ -117,23 +116,3 @@ def test_each_prediction_is_a_line_of_json_with_its_characters(monkeypatch, caps
     lines = capsys.readouterr().out.splitlines()
     assert "你好" in lines[0]
     assert list(map(json.loads, lines)) == results
-
-
-@pytest.mark.ci
-def test_text_becomes_records_and_a_missing_one_is_named_in_a_line(tmp_path, toy_spm_model):
-    (tmp_path / "text.txt").write_text(TOY_TEXT.replace(".\n", ".\n\n", 3))
-    given = [
-        *("create_pretraining_data.py", f"--input_file={tmp_path}/text.txt", "--dupe_factor=3"),
-        *(f"--output_file={tmp_path}/out/train@2", f"--spm_model_file={toy_spm_model}"),
-        *("--max_seq_length=37", "--max_predictions_per_seq=7", "--num_workers=1"),
-    ]
-    done = run_python(*given, "--num_logged_instances=2")
-    assert done.returncode == 0, done.stderr
-    names = ["train-00000-of-00002", "train-00001-of-00002"]
-    instances = sum(count_records(str(tmp_path / "out" / name)) for name in names)
-    assert done.stdout == f"{instances} instances in 2 files\n"
-    assert done.stderr.count("*** Example ***") == 2
-    done = run_python(*given, "--input_file=nowhere/*.txt")
-    assert done.returncode == 1
-    assert re.search(r"^create_pretraining_data\.py: .*nowhere", done.stderr, re.MULTILINE)
-    assert "Traceback" not in done.stderr

@@ -12,10 +12,7 @@ import tensorflow as tf
 from absl import flags
 
 import albert_tf
-from albert_tf.checkpoints import store
-from albert_tf.cli import convert_checkpoint
 from tests.cli.fine_tuning_programs import SENTENCES
-from tests.script_runner import start_of, tensors
 
 pytestmark = pytest.mark.ci
 
@@ -76,7 +73,7 @@ def test_a_regression_is_evaluated_and_exported(classifier, tmp_path):
         classifier.run(*task, f"--output_dir={classifier.out}", "--do_train")
 
 
-def test_any_number_of_labels_are_written_answered_and_converted(classifier, tmp_path):
+def test_any_number_of_labels_are_written_and_answered(classifier, tmp_path):
     truth = [["water"], ["water", "town"], [], ["people"]]
     texts = SENTENCES[: len(truth)]
     rows = [{"text": text, "labels": names} for text, names in zip(texts, truth, strict=True)]
@@ -100,52 +97,6 @@ def test_any_number_of_labels_are_written_answered_and_converted(classifier, tmp
     header, *lines = columns(out / "dev_predictions.tsv")
     assert header == ["line", "guid", "labels", "predictions", "people", "town", "water"]
     assert [json.loads(line[2]) for line in lines] == truth
-    there, back = tmp_path / "hf", tmp_path / "back"
-    settings = convert_checkpoint.Settings(str(out), str(there), "huggingface")
-    assert convert_checkpoint.convert(settings)
-    (there / "run.json").unlink()  # as transformers writes it: config.json alone tells the task
-    assert convert_checkpoint.convert(convert_checkpoint.Settings(str(there), str(back)))
-    for folder in (there, back):
-        # These have no record of the length that the training cut texts to.
-        classify = albert_tf.load_predictor(str(folder), engine="tensorflow", max_seq_length=17)
-        again = classify(texts)
-        assert [row["labels"] for row in again] == submitted
-        values = [list(row["probabilities"].values()) for row in again]
-        np.testing.assert_allclose(values, written, atol=1e-5)
-
-
-def test_the_head_of_another_task_is_skipped_and_reported(classifier, tmp_path, monkeypatch):
-    weights = tensors(classifier.out / "model.ckpt-5")
-    weights["output_weights"] = np.ones((3, 12), np.float32)
-    weights["output_bias"] = np.ones(3, np.float32)
-    store.save_checkpoint(str(tmp_path / "three_labels"), weights)
-    start = start_of(classifier.run, monkeypatch, f"--output_dir={tmp_path}/out", "--do_train")
-    state, log = start(f"--init_checkpoint={tmp_path}/three_labels")
-    assert re.search(r"output_weights has the shape \[3, 12\], here \[2, 12\]", log)
-    assert "New heads with random weights: output_bias, output_weights" in log
-    assert state["output_weights"].shape == (2, 12)
-    assert np.abs(state["output_weights"]).max() < 0.05
-    name = "bert/pooler/dense/kernel"
-    np.testing.assert_array_equal(state[name], weights[name])
-
-
-def test_a_hub_module_supplies_weights_config_and_vocabulary(
-    classifier, config_file, toy_spm_model, tmp_path
-):
-    hub = tmp_path / "hub"
-    for folder in ("variables", "assets"):
-        (hub / folder).mkdir(parents=True)
-    (hub / "saved_model.pb").write_bytes(b"")
-    shutil.copy(config_file, hub / "assets" / "albert_config.json")
-    shutil.copy(toy_spm_model, hub / "assets" / "30k-clean.model")
-    weights = tensors(classifier.out / "model.ckpt-5")
-    store.save_checkpoint(str(hub / "variables" / "variables"), weights)
-    given = [f"--albert_hub_module_handle={hub}", "--spm_model_file=from_tf_hub"]
-    flags = [f"--output_dir={tmp_path}/out", "--max_seq_length=17", "--precision=float32"]
-    classifier.call(*classifier.data, *given, *flags, "--do_predict")
-    assert len(columns(tmp_path / "out" / "test_results.tsv")) == 7
-    with pytest.raises(ValueError, match=r"init_checkpoint.*albert_hub_module_handle"):
-        classifier.call(*classifier.data, *given, *flags, "--do_train", "--init_checkpoint=a")
 
 
 def test_prediction_and_export_need_only_the_folder_of_the_run(classifier, tmp_path):

@@ -49,31 +49,18 @@ def model_folder(tmp_path):
     SHARED.to_json_file(str(tmp_path / "albert_config.json"))
     weights = random_weights(SHARED)
     save_checkpoint(str(tmp_path / "model.ckpt-best"), weights | {f"{POOLER}/adam_m": 1.0})
-    encoder = {name: value for name, value in weights.items() if name.startswith("bert/")}
-    save_checkpoint(str(tmp_path / "fine-tuned"), encoder)
     return tmp_path
-
-
-def export(folder, name):
-    target = str(folder / "new" / "model.ckpt")
-    return export_checkpoints.run(export_checkpoints.ExportSettings(str(folder), target, name))
 
 
 def test_encoder_and_heads_are_exported_without_slots_and_with_step_0(model_folder):
     target = str(model_folder / "new" / "model.ckpt")
-    text = export(model_folder, "model.ckpt-best")
+    settings = export_checkpoints.ExportSettings(str(model_folder), target, "model.ckpt-best")
+    text = export_checkpoints.run(settings)
     assert text == f"wrote {len(random_weights(SHARED))} variables to {target}"
     reader = open_checkpoint(target)
     assert set(reader.get_variable_to_shape_map()) == {*random_weights(SHARED), "global_step"}
     assert reader.get_tensor("global_step") == 0
     assert (read_weights(target)[POOLER] == random_weights(SHARED)[POOLER]).all()
-
-
-def test_heads_that_the_checkpoint_lacks_are_not_exported(model_folder):
-    export(model_folder, "fine-tuned")
-    names = open_checkpoint(str(model_folder / "new" / "model.ckpt")).get_variable_to_shape_map()
-    assert POOLER in names
-    assert not [name for name in names if name.startswith("cls/")]
 
 
 def test_a_module_is_built_from_the_files_of_googles_program(model_folder, monkeypatch):

@@ -43,14 +43,3 @@ def test_the_program_prints_a_table_of_a_file(model_dir, tmp_path):
     assert [tuple(row[:2]) for row in cells] == PAIRS
     for row in cells:
         assert row[2] == ("yes" if float(row[4]) > 0.5 else "no")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("one\ttwo\nthree\n", "line 2: expected 2 or more columns"), ("", "the file is empty")],
-)
-def test_a_file_without_pairs_is_rejected_with_its_line(tmp_path, text, message):
-    path = tmp_path / "pairs.tsv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        similarity.read_pairs(str(path))

@@ -6,9 +6,11 @@ import json
 
 import demo
 import demo_report
+import numpy as np
 import pretraining_report
 import pytest
-import tensorflow as tf
+
+from albert_tf.data.records import encode_examples, frame_records
 
 RESULTS = """# Computed in bfloat16
 global_step = 20
@@ -62,23 +64,14 @@ def test_a_failing_step_stops_the_demo_and_is_not_done(tmp_path, capfd):
 @pytest.fixture
 def records(tmp_path):
     """Records of three instances, two of which have the label 1, and three masked words are 7."""
-
-    def feature(values):
-        if isinstance(values[0], int):
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-
-    path = str(tmp_path / "held_out.tfrecord")
-    with tf.io.TFRecordWriter(path) as writer:
-        for ids, count, label in (([7, 7, 5], 3, 1), ([7, 6, 0], 2, 0), ([5, 0, 0], 1, 1)):
-            features = {
-                "masked_lm_ids": feature(ids),
-                "masked_lm_weights": feature([1.0] * count + [0.0] * (3 - count)),
-                "next_sentence_labels": feature([label]),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
-    return path
+    batch = {
+        "masked_lm_ids": np.array([[7, 7, 5], [7, 6, 0], [5, 0, 0]]),
+        "masked_lm_weights": np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+        "next_sentence_labels": np.array([[1], [0], [1]]),
+    }
+    path = tmp_path / "held_out.tfrecord"
+    path.write_bytes(b"".join(frame_records(encode_examples(batch))))
+    return str(path)
 
 
 def test_the_best_and_the_last_checkpoint_stand_beside_constant_answers(

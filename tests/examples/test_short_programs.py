@@ -35,12 +35,6 @@ def test_pairs_are_ordered_by_their_probability(tmp_path, config_file, toy_spm_m
     assert text.splitlines() == [f"{score:.4f}\t{a}\t{b}" for score, (a, b) in expected]
 
 
-def test_a_line_without_a_pair_is_refused_by_its_number(tmp_path):
-    (tmp_path / "pairs.tsv").write_text("a\tb\nc\n")
-    with pytest.raises(ValueError, match=r"pairs\.tsv, line 2: expected two sentences"):
-        compare_pairs.read_pairs(str(tmp_path / "pairs.tsv"))
-
-
 @pytest.mark.ci
 def test_every_mask_gets_its_best_words(pretrained_dir):
     settings = fill_mask.Settings(str(pretrained_dir), "The [MASK] of the [MASK].", count=2)

@@ -89,11 +89,6 @@ def test_settings_of_the_training_are_those_of_the_predictor(write):
     assert given.tokenizer.do_lower_case
 
 
-def test_labels_without_a_head_for_them_are_refused(pretrained_dir):
-    with pytest.raises(ValueError, match=r'num_labels=2: .* task="classification"'):
-        albert_tf.from_pretrained(str(pretrained_dir), num_labels=2)
-
-
 @pytest.mark.ci
 def test_an_export_answers_by_its_weights_and_its_graph_is_not_loaded(saved, tmp_path):
     folder, parent = saved("regression"), tmp_path / "export"

@@ -65,7 +65,6 @@ def test_bad_rows_are_named_with_their_lines(tmp_path, form, content, said):
     [
         ("text,title", parse_pair, True),
         ("text,text_b", parse_pair, False),
-        ("text,label", parse_pair, False),
         ("text,title", parse_text, False),
     ],
 )
@@ -124,9 +123,7 @@ def test_rows_of_other_tasks_are_tokens_questions_or_choices(parse, row, parsed)
     [
         (parse_words, {"tokens": "a"}, "'tokens': expected a list"),
         (parse_words, {"tokens": [5]}, "a token is 5, expected text"),
-        (parse_words, ["a", "b"], "1 or fewer columns, got 2"),
         (parse_question, {"question": "q", "context": " "}, "the context is empty"),
-        (parse_question, ["q"], "2 or more columns"),
         (parse_question, ["q", "c", "d"], "2 or fewer columns, got 3"),
         (parse_choice, {"passage": "p", "options": ["a"]}, "a list of two or more"),
         (parse_choice, ["p", "q"], "a JSON object"),

@@ -14,13 +14,11 @@ from albert_tf.inference import Settings, run
     [
         ({}, "nothing to predict: pass --text"),
         ({"text": "a", "mask": True, "embeddings": True}, "embeddings and fill_mask: only one"),
-        ({"text": "a", "mask": True, "task": "spans"}, "fill_mask and spans: only one"),
         ({"text": "a", "mask": True, "embeddings_file": "x.npy"}, "not for fill_mask"),
         ({"text": "a", "task": "poetry"}, "task='poetry': expected one of"),
         ({"input_file": "a.txt", "text": "a"}, "only be combined with --similarity"),
         ({"input_file": "a.txt", "question": "a"}, "either a file or a single input"),
         ({"question": "a", "text_b": "a"}, "--text is given 0 times and --text_b 1 times: pass"),
-        ({"text": ("a", "b"), "text_b": "a"}, "--text is given 2 times and --text_b 1 times"),
         ({"text": ("a", "b"), "similarity": True}, "pass the second one as --text_b"),
         ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "pass it once"),
         ({"web": True, "text": "a"}, "--web reads inputs from the web page: remove --text"),
@@ -52,7 +50,6 @@ def test_flags_select_the_task(given, task):
     [
         ("a.txt", None, "txt"),
         ("a.TSV", None, "tsv"),
-        ("a.csv", None, "csv"),
         ("a.json", None, "jsonl"),
         ("-", None, "txt"),
         ("-", "jsonl", "jsonl"),
