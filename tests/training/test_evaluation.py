@@ -283,14 +283,6 @@ def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     assert (folder / "eval_results.txt").read_text() == "4 0.5\n"
 
 
-def test_evaluations_without_the_selection_metric_are_refused_before_evaluating(tmp_path):
-    line = '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}\n'
-    (tmp_path / "evaluations.jsonl").write_text(line)
-    with pytest.raises(ValueError, match=r"jsonl: the metrics of step 3 lack eval_accuracy"):
-        make_evaluator(tmp_path)
-    assert (tmp_path / "evaluations.jsonl").read_text() == line
-
-
 @pytest.mark.parametrize(
     ("values", "patience", "due"),
     [

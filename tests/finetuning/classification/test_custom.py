@@ -244,18 +244,3 @@ def test_a_split_has_one_file(write):
         read(folder)
     with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
         reading.find_task("mrpc", folder, CustomDataSettings(is_multi_label=True))
-
-
-@pytest.mark.parametrize(
-    ("header", "second", "named"),
-    [
-        ("text,title,label", "It was cold.", "--text_b_column=title"),
-        ("text,source,label", "web", ""),
-    ],
-)
-def test_a_second_text_that_nobody_reads_is_named(write, caplog, header, second, named):
-    folder = write("train.csv", header, f"The rain fell.,{second},a", f"It was warm.,{second},b")
-    read(folder)
-    assert [named in text for text in caplog.messages] == ([True] if named else [])
-    read(folder, text_a_column=header.partition(",")[0])
-    assert len(caplog.messages) == bool(named)

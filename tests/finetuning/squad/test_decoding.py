@@ -12,7 +12,6 @@ from albert_tf.finetuning.squad.answers import (
     Candidates,
     candidates_v1,
     decode,
-    describe_answer,
 )
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.reading import SquadExample
@@ -173,14 +172,3 @@ def test_many_features_are_decoded_in_parts_with_the_same_result(monkeypatch):
     monkeypatch.setattr(squad_answers, "ROWS_AT_ONCE", 2)
     parts = decode(questions, features, candidates_v1(*logits, 5), 20, 30)
     assert whole == parts
-
-
-def test_an_answer_is_described_with_its_odds_and_its_n_best_list():
-    nbest = [{"text": "boat", "probability": 0.75}, {"text": "a boat", "probability": 0.25}]
-    text = describe_answer(Answers({"q": "boat"}, {"q": nbest}), "q", None)
-    assert text == "boat\n0.7500  boat\n0.2500  a boat\n"
-    answers = Answers({"q": "boat"}, {"q": nbest}, {"q": 1.25})
-    for threshold, first in ((1.25, "boat"), (1.0, "(no answer)")):
-        lines = describe_answer(answers, "q", threshold).splitlines()
-        assert lines[:2] == [first, f"null odds 1.250, threshold {threshold:.3f}"]
-        assert len(lines) == 4
