@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import queue
 import shutil
 import time
 from typing import ClassVar
@@ -23,34 +22,17 @@ from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
-from albert_tf.training.task import prefetch
-from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
+from tests.pretraining import conftest
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
 from tests.training.one_weight import OneWeightTask, make_trainer, train
 
 
-def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
-    """Random pre-training records for `tiny_config` with the given number of masked words."""
-    rng = np.random.default_rng(seed)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for _ in range(count):
-            integers = {
-                "input_ids": rng.integers(5, 97, SEQ_LENGTH),
-                "input_mask": np.ones(SEQ_LENGTH, np.int64),
-                "segment_ids": np.arange(SEQ_LENGTH) // 6,
-                "masked_lm_positions": np.arange(1, MAX_PREDICTIONS + 1),
-                "masked_lm_ids": rng.integers(5, 97, MAX_PREDICTIONS),
-                "next_sentence_labels": rng.integers(0, 2, 1),
-            }
-            feature = {
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-                for name, values in integers.items()
-            }
-            weights = tf.train.FloatList(value=[float(n < masked) for n in range(MAX_PREDICTIONS)])
-            feature["masked_lm_weights"] = tf.train.Feature(float_list=weights)
-            example = tf.train.Example(features=tf.train.Features(feature=feature))
-            writer.write(example.SerializeToString())
+def write_records(path, count):
+    """Random pre-training records for `tiny_config`, with any number of masked words."""
+    batches = map(distributed_steps.batch_of, range(count))
+    rows = ({name: values[-1] for name, values in batch.items()} for batch in batches)
+    conftest.write_records(path, [conftest.example(**row) for row in rows])
 
 
 def steps_of(folder):
@@ -239,25 +221,6 @@ def test_a_checkpoint_that_is_not_finite_or_has_another_step_is_rejected(tmp_pat
     store.save_checkpoint(prefix, trainer.state())
     with pytest.raises(ValueError, match=rf"{prefix}: 1 weights .* first is {name}\. Move"):
         make_trainer(tmp_path).restore_latest()
-
-
-def test_batches_are_prepared_in_advance_in_their_order_and_without_autotuning():
-    made: queue.Queue[int] = queue.Queue()
-
-    def make():
-        for number in range(9):
-            made.put(number)
-            yield number
-
-    dataset = prefetch(
-        tf.data.Dataset.from_generator(make, output_signature=tf.TensorSpec((), tf.int32))
-    )
-    assert dataset.options().autotune.enabled is False
-    iterator = iter(dataset)
-    assert int(next(iterator)) == 0
-    for number in range(3):
-        assert made.get(timeout=60) == number
-    assert [int(number) for number in iterator] == list(range(1, 9))
 
 
 # Hooks, and what is logged of which steps.
