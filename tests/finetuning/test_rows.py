@@ -46,10 +46,7 @@ def test_json_lines_are_objects(write):
         ("a.csv", b'a,b\n"c,d\n', "line 2: not comma-separated values"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: a JSON array, expected one JSON object per line"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected a JSON object: "),
-        ("a.jsonl", b'{"a": 1}\n\n{"a": 2}\n', "line 2: expected a JSON object: "),
-        ("a.jsonl", b'"a"\n', "line 1: expected a JSON object, got text"),
         ("a.json", b'[{"a": 1},\n {"a": 2}]\n', "line 1: .*expected one JSON object per line"),
-        ("a.json", b'{\n"a": 1}\n', "line 1: .*expected one JSON object per line"),
     ],
 )
 def test_rows_that_cannot_be_read_are_named(write, name, content, problem):

@@ -135,13 +135,9 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path):
 # What is refused before anything is written
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [("poetry", "'poetry': expected one of"), ("embeddings", "no model is fine-tuned for it")],
-)
-def test_only_a_registered_task_with_training_is_run(name, problem):
-    with pytest.raises(ValueError, match=problem):
-        run_task(name, FineTuningSettings(output_dir="out"))
+def test_only_a_task_with_training_is_run():
+    with pytest.raises(ValueError, match="no model is fine-tuned for it"):
+        run_task("embeddings", FineTuningSettings(output_dir="out"))
 
 
 CLASSIFIER = {"task_name": "mrpc", "data_dir": "."}
@@ -154,13 +150,11 @@ TAGGER = {"data_dir": ".", "do_train": True}
         ("input_file", pretraining, {"input_file": "none*"}),
         ("init_checkpoint", pretraining, {"input_file": "file", "init_checkpoint": "none"}),
         ("output_dir", pretraining, {"input_file": "file", "output_dir": "file/out"}),
-        ("init_checkpoint", classification, CLASSIFIER | {"init_checkpoint": "none/model.ckpt"}),
         ("data_dir", classification, CLASSIFIER | {"data_dir": "none"}),
         ("data_dir", race, {"data_dir": "file"}),
         ("train_file", squad, {"train_file": "none"}),
         ("predict_file", squad, {"train_file": "file", "predict_file": "none"}),
         ("vocab_file", token_classification, TAGGER | {"vocab_file": "none"}),
-        ("data_dir", token_classification, TAGGER | {"data_dir": "none"}),
         ("export_dir", token_classification, TAGGER | {"export_dir": "file/export"}),
         ("albert_config_file", token_classification, TAGGER | {"albert_config_file": "./none"}),
     ],

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import classification
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.finetuning.batching import Padding
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.task import FineTuningTask, Split
 
 
@@ -67,25 +66,8 @@ def test_losses_of_micro_batches_add_up_to_that_of_the_batch(task):
     np.testing.assert_allclose(sum(losses), task.loss(OUTPUTS, BATCH)[0], rtol=1e-6)
 
 
-def test_the_defaults_suit_most_tasks():
-    task = Distances()
-    assert task.padding(Padding(11, 4)) == Padding(11, 4)
-    assert task.num_examples(Split("train", [], [1, 2, 3])) == 3
-    assert task.predictions({"logits": 1}) == task.served_outputs({"logits": 1}) == {"logits": 1}
-    assert task.checksum(["a", "b"]) == task.checksum(["a", "b"]) != task.checksum(["ab"])
-
-
 def test_predictions_are_json_lines_with_the_fewest_digits(tmp_path):
     outputs = {"logits": np.array([[0.1, 2], [3, 4]], np.float32), "best": np.array([1, 0])}
     Distances().write_predictions(RunFolder(str(tmp_path)), Split("test", [], []), outputs, 7)
     lines = (tmp_path / "test_predictions.jsonl").read_text().splitlines()
     assert lines == ['{"logits": [0.1, 2.0], "best": 1}', '{"logits": [3.0, 4.0], "best": 0}']
-
-
-def test_evaluations_are_described_by_the_last_one_and_the_best_value():
-    evaluations = [
-        Evaluation(0, {"closeness": 0.75}, "a", "dev"),
-        Evaluation(5, {"closeness": 0.5}, "b", "dev"),
-    ]
-    text = Distances().describe_evaluations(RunFolder("out"), evaluations)
-    assert text == "closeness = 0.5\nbest = 0.75\n"

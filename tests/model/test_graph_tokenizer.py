@@ -170,11 +170,6 @@ def test_invalid_arguments_and_inputs_of_the_layer_are_refused(
         TokenizerLayer(toy_tokenizer, **arguments)(inputs)
 
 
-def test_a_tokenizer_that_is_given_a_tensor_names_the_layer(toy_tokenizer):
-    with pytest.raises(ValueError, match="TokenizerLayer"):
-        toy_tokenizer(tf.constant(TEXTS))
-
-
 # Batches in the graph, with a model that returns what it was called with
 
 

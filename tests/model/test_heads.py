@@ -205,14 +205,6 @@ def test_missing_options_get_no_probability_and_no_gradient(tiny_config, choices
         np.testing.assert_allclose(plain, padded, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.ci
-def test_heads_run_in_a_graph_with_dynamic_shapes(tiny_config, choices):
-    model = heads.AlbertForMultipleChoice(shallow(tiny_config))
-    signature = {name: tf.TensorSpec((None, None, None), tf.int32) for name in INPUTS}
-    graph = tf.function(model, input_signature=[signature])
-    np.testing.assert_allclose(graph(choices), model(choices), rtol=1e-4, atol=1e-6)
-
-
 # Spans
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
@@ -320,23 +312,6 @@ def test_prediction_needs_no_labels_and_training_returns_no_beams(answerable, qu
     for name in ("cls_logits", "end_top_log_probs"):
         np.testing.assert_array_equal(outputs[name], full[name])
     assert "start_top_index" not in answerable(as_tensors(questions), training=True)
-
-
-def test_padding_changes_neither_answers_nor_losses(answerable, questions):
-    longer = {
-        name: np.pad(value, [(0, 0), (0, 2)], constant_values=int(name == "p_mask"))
-        if value.ndim == 2
-        else value
-        for name, value in questions.items()
-    }
-    results = []
-    for inputs in (questions, longer):
-        outputs = answerable(as_tensors(inputs))
-        losses = heads.answerable_span_losses(outputs, *(inputs[name] for name in LABELS))
-        results.append(outputs | {"losses": losses})
-    for name in ("losses", "cls_logits", "start_top_log_probs", "end_top_log_probs"):
-        np.testing.assert_allclose(results[0][name], results[1][name], rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(results[0]["end_top_index"], results[1]["end_top_index"])
 
 
 def test_only_the_answerability_classifier_has_dropout(answerable, questions):

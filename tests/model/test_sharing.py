@@ -116,8 +116,6 @@ def test_what_googles_groups_express_is_written_as_googles():
     ("changes", "message"),
     [
         ({"share": "some"}, "share='some': expected one of groups, all, attention, ffn, none"),
-        ({"share": [0, 0, 1, 1]}, r"share=\[0, 0, 1, 1\]: expected one of groups, all"),
-        ({"share": {"attention": "all"}}, "expected one of groups, all"),
         ({"share": "ffn", "num_hidden_groups": 2}, "share='ffn' does not use num_hidden_groups=2"),
         ({"share": "ffn", "layout": "albert_zh"}, "shares all weights"),
     ],
@@ -240,11 +238,3 @@ def test_the_gradients_of_a_shared_kernel_are_added_up_one_call_at_a_time(layer,
     operations = run.get_concrete_function(x).graph.get_operations()
     sums = [op for op in operations if op.type == "AddN" and op.outputs[0].shape == (H, H)]
     assert len(sums) <= 1  # that of the other library's layer
-
-
-def test_a_weight_is_a_variable_outside_of_shared_calls(layer):
-    assert isinstance(layer.kernel, tf.Variable)
-    assert isinstance(Layer.kernel, Weight)
-    del layer.kernel
-    with pytest.raises(AttributeError, match="Layer has no 'kernel'"):
-        layer.kernel  # noqa: B018

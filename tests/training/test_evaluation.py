@@ -221,14 +221,6 @@ def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path):
             evaluator.evaluate_all(save(tmp_path, 4, 0.5))
 
 
-def test_a_best_checkpoint_from_before_training_causes_a_warning(tmp_path, caplog):
-    for step, is_said in ((0, False), (10, True)):
-        save(tmp_path, step, 0.5)
-        make_evaluator(tmp_path).evaluate_all()
-        said = "the best checkpoint is that of step 0, before training"
-        assert (said in caplog.text) == is_said
-
-
 def evaluations_of(*values, losses=None):
     found = [
         Evaluation(10 * number, {METRIC: value}, str(number), "dev")
@@ -289,19 +281,6 @@ def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
     assert found.metrics[METRIC] == 0.5
     assert [path.name for path in folder.iterdir()] == ["eval_results.txt"]
     assert (folder / "eval_results.txt").read_text() == "4 0.5\n"
-
-
-def test_evaluations_without_the_selection_metric_are_refused_before_evaluating(tmp_path):
-    line = '{"step": 3, "metrics": {"loss": 1}, "checkpoint": "", "measured_on": "dev"}\n'
-    (tmp_path / "evaluations.jsonl").write_text(line)
-    with pytest.raises(ValueError, match=r"jsonl: the metrics of step 3 lack eval_accuracy"):
-        make_evaluator(tmp_path)
-    assert (tmp_path / "evaluations.jsonl").read_text() == line
-
-
-def test_digests_depend_on_every_part():
-    parts = (("a", 12, True), ("b", 12, True), ("a", 12, False))
-    assert len({run_folder.digest_of_data(*p) for p in (*parts, *parts)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import queue
 import shutil
 import time
 from typing import ClassVar
@@ -18,40 +17,22 @@ from absl import logging
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
-from albert_tf.model import optimization
 from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.hooks import Hook, every, most_telling
+from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
-from albert_tf.training.task import prefetch
-from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH
+from tests.pretraining import conftest
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
 from tests.training.one_weight import OneWeightTask, make_trainer, train
 
 
-def write_records(path, count, seed=5, masked=MAX_PREDICTIONS - 1):
-    """Random pre-training records for `tiny_config` with the given number of masked words."""
-    rng = np.random.default_rng(seed)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for _ in range(count):
-            integers = {
-                "input_ids": rng.integers(5, 97, SEQ_LENGTH),
-                "input_mask": np.ones(SEQ_LENGTH, np.int64),
-                "segment_ids": np.arange(SEQ_LENGTH) // 6,
-                "masked_lm_positions": np.arange(1, MAX_PREDICTIONS + 1),
-                "masked_lm_ids": rng.integers(5, 97, MAX_PREDICTIONS),
-                "next_sentence_labels": rng.integers(0, 2, 1),
-            }
-            feature = {
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-                for name, values in integers.items()
-            }
-            weights = tf.train.FloatList(value=[float(n < masked) for n in range(MAX_PREDICTIONS)])
-            feature["masked_lm_weights"] = tf.train.Feature(float_list=weights)
-            example = tf.train.Example(features=tf.train.Features(feature=feature))
-            writer.write(example.SerializeToString())
+def write_records(path, count):
+    """Random pre-training records for `tiny_config`, with any number of masked words."""
+    batches = map(distributed_steps.batch_of, range(count))
+    rows = ({name: values[-1] for name, values in batch.items()} for batch in batches)
+    conftest.write_records(path, [conftest.example(**row) for row in rows])
 
 
 def steps_of(folder):
@@ -187,21 +168,6 @@ def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
-    save = store.save_checkpoint
-
-    def save_until_full(prefix, tensors):
-        if prefix.endswith("-3"):
-            raise OSError("the disk is full")
-        save(prefix, tensors)
-
-    monkeypatch.setattr(store, "save_checkpoint", save_until_full)
-    trainer = make_trainer(tmp_path)
-    with pytest.raises(OSError, match="the disk is full"):
-        train(trainer)
-    assert (trainer.step, steps_of(tmp_path)) == (3, [0])
-
-
 def batches_with(*bad):
     """Returns batches from step 0 on, which make the loss NaN in the steps `bad`."""
     return lambda _: iter({"x": tf.fill((6,), np.nan if n in bad else 0.5)} for n in range(99))
@@ -257,37 +223,6 @@ def test_a_checkpoint_that_is_not_finite_or_has_another_step_is_rejected(tmp_pat
         make_trainer(tmp_path).restore_latest()
 
 
-def test_the_step_is_traced_once_for_batches_of_all_lengths():
-    task = OneWeightTask()
-    optimizer = optimization.create_optimizer("adamw", task.learning_rates)
-    signature = {"x": tf.TensorSpec([None], tf.float32)}
-    step = TrainStep(task.build_model(), task, optimizer, batch_signature=signature)
-    counts = []
-    for size in (5, 3, 4):
-        step({"x": tf.ones(size)})
-        counts.append(step.function.experimental_get_tracing_count())
-    assert counts[0] == counts[-1]
-
-
-def test_batches_are_prepared_in_advance_in_their_order_and_without_autotuning():
-    made: queue.Queue[int] = queue.Queue()
-
-    def make():
-        for number in range(9):
-            made.put(number)
-            yield number
-
-    dataset = prefetch(
-        tf.data.Dataset.from_generator(make, output_signature=tf.TensorSpec((), tf.int32))
-    )
-    assert dataset.options().autotune.enabled is False
-    iterator = iter(dataset)
-    assert int(next(iterator)) == 0
-    for number in range(3):
-        assert made.get(timeout=60) == number
-    assert [int(number) for number in iterator] == list(range(1, 9))
-
-
 # Hooks, and what is logged of which steps.
 
 
@@ -334,27 +269,11 @@ def test_metrics_are_means_since_the_last_line_and_derived_from_means(tmp_path):
     assert found["perplexity"] == math.exp(found["loss"]) > 1
 
 
-class OfTheLoss(OneWeightTask):
-    def loss(self, outputs, batch, weights=None):
-        loss, sums = super().loss(outputs, batch, weights)
-        return loss, {"loss": sums["error"]}
-
-
-class Derived(OneWeightTask):
-    derived: ClassVar = {"learning_rate": lambda means: 1.0}
-
-
-@pytest.mark.parametrize(
-    ("task", "hooks", "name"),
-    [
-        (OfTheLoss, [], "loss"),
-        (Derived, [], "learning_rate"),
-        (OneWeightTask, [every(1, lambda trainer, result: trainer.log(step=1.0))], "step"),
-    ],
-)
-def test_metrics_with_the_names_of_every_run_are_refused(tmp_path, task, hooks, name):
+@pytest.mark.parametrize("name", ["loss", "step"])
+def test_metrics_with_the_names_of_every_run_are_refused(tmp_path, name):
+    hook = every(1, lambda trainer, result: trainer.log(**{name: 1.0}))
     with pytest.raises(ValueError, match=f"'{name}' has the name of a metric of every run"):
-        train(make_trainer(tmp_path, task()), *hooks)
+        train(make_trainer(tmp_path), hook)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
@@ -424,8 +343,3 @@ def test_the_speed_leaves_out_compilation_and_saving(tmp_path, monkeypatch, now)
     lines = [line for line in said if line.startswith("step ")]
     assert lines[0] == "step 1/6  loss 0.562  error 0.750  lr 1.0e-01  gnorm 1.5"
     assert lines[1].endswith("  28 tok/s  0:02 left")
-
-
-def test_messages_show_the_loss_first_and_without_its_terms():
-    values = {"accuracy": 0.5, "learning_rate": 0.1, "loss": 2.0, "masked_lm_loss": 1.5}
-    assert list(most_telling(values).items()) == [("loss", 2.0), ("accuracy", 0.5)]

@@ -121,13 +121,10 @@ REFUSED = [
         for row, problem in [
             ("6\tone", "expected 3 or more columns, got 2"),
             ("6\tone\ttwo\tyes", "unknown label 'yes'; expected entailment, not_entailment"),
-            ("6\tone\ttwo\t", "the label is ''"),
             ("6\t \ttwo\tentailment", "the text in column 1 is empty"),
-            ("6\tone\t\tentailment", "the text in column 2 is empty"),
         ]
     ),
     ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
-    ("RTE/dev.tsv", [row.replace("\t", ",") for row in (HEADER, GOOD)], "line 2: .* got 1 "),
     ("RTE/dev.tsv", [GOOD, GOOD], "line 1: expected a header"),
     ("RTE/dev.tsv", [""], "empty"),
     ("RTE/dev.tsv", [HEADER], "no usable example"),
@@ -138,18 +135,14 @@ REFUSED = [
         "line 4: the id '0' also occurs in line 2",
     ),
     ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
-    ("QQP/train.tsv", [QQP_HEADER, "1\t2\t3\thow\twhy\tmaybe"], "line 2: unknown label 'maybe'"),
     ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
     (
         "LCQMC/train.txt",
         ["label\tquery\ttitle", "1\t一\t二"],
         "line 1: the header 'label', 'query', 'title' does not tell",
     ),
-    ("tnews/dev.json", [NEWS, NEWS | {"label": "105"}], "line 2: .*'105'"),
     ("tnews/dev.json", [NEWS, NEWS | {"label": None}], "line 2: the label is None"),
-    ("tnews/dev.json", [NEWS, NEWS | {"sentence": 5}], "line 2: 'sentence' is 5"),
     ("wsc/dev.json", [wsc("x", 0, "b", 1)], "line 1: the text does not have 'x' at char"),
-    ("wsc/dev.json", [{"text": "abc", "label": "true"}], "line 1: no key 'target'"),
 ]
 
 

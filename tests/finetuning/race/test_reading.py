@@ -79,7 +79,6 @@ def test_test_articles_may_lack_their_answers(tmp_path):
         (article("m2", article=" "), r"line 2: 'article' is empty"),
         (article("m2", questions="Why ?"), r"line 2: 'questions' is str, expected a list"),
         (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),
-        ({"article": "A."}, r"line 2: no key 'questions' among 'article'"),
         (article("m2", options=[OPTIONS, ["w", "x"]]), r"question 2 of m2: 2 options, expected 4"),
         (article("m2", "AE"), r"question 2 of m2: label 'E' for 4 options: expected 0 to 3 or A"),
     ],
@@ -88,12 +87,6 @@ def test_what_is_wrong_in_an_article_is_named(tmp_path, bad, problem):
     folder = write_articles(tmp_path, "middle", article("m1"), bad, article("m3"), together=True)
     with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, .*" + problem):
         read_race(folder, "dev", ["middle"])
-
-
-def test_a_bad_file_is_named(tmp_path):
-    folder = write_articles(tmp_path, "middle", article("m1"), "{")
-    with pytest.raises(ValueError, match=r"middle/middle9.txt: expected a JSON object"):
-        read_race(folder, "dev")
 
 
 # One's own questions
@@ -151,15 +144,9 @@ def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, options,
         (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
         (question(label=-1), r"label -1 for 3 options"),
         (question(label="d"), r"label 'd' for 3 options"),
-        (question(label=True), r"label True for 3 options"),
-        (question(options=["a", "a", "b"], label="a"), r"label 'a' for 3 options"),
-        (question(label=None), r"no key 'label'"),
         (question(passage=" \n"), r"'passage' is empty"),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
-        (question(options="ab"), r"options 'ab': expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
-        (question(question=5), r"'question' is 5, expected text"),
-        (question(id="\ud800"), r"'id' contains a lone surrogate"),
         (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
     ],
 )

@@ -12,7 +12,6 @@ from albert_tf.finetuning.squad.answers import (
     Candidates,
     candidates_v1,
     decode,
-    describe_answer,
 )
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.reading import SquadExample
@@ -173,34 +172,3 @@ def test_many_features_are_decoded_in_parts_with_the_same_result(monkeypatch):
     monkeypatch.setattr(squad_answers, "ROWS_AT_ONCE", 2)
     parts = decode(questions, features, candidates_v1(*logits, 5), 20, 30)
     assert whole == parts
-
-
-def brute_force(logits, max_answer_length):
-    """Returns the best text of one window, found among all pairs of positions."""
-    start, end = logits
-    best = {}
-    for s in range(3, 8):
-        for e in range(s, min(8, s + max_answer_length)):
-            best[CONTEXT[3 * (s - 3) : 3 * (e - 3) + 2]] = float(start[s]) + float(end[e])
-    return max(best, key=best.__getitem__), len(best)
-
-
-def test_with_all_positions_the_best_of_all_spans_is_found():
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        logits = rng.normal(size=(2, 1, SEQ_LENGTH)).astype(np.float32)
-        candidates = candidates_v1(*logits, n_best_size=SEQ_LENGTH)
-        nbest = decode([example()], make_window(), candidates, 20, 3).nbest["q1"]
-        assert (nbest[0]["text"], len(nbest)) == brute_force(logits[:, 0], 3)
-        assert sum(entry["probability"] for entry in nbest) == pytest.approx(1)
-
-
-def test_an_answer_is_described_with_its_odds_and_its_n_best_list():
-    nbest = [{"text": "boat", "probability": 0.75}, {"text": "a boat", "probability": 0.25}]
-    text = describe_answer(Answers({"q": "boat"}, {"q": nbest}), "q", None)
-    assert text == "boat\n0.7500  boat\n0.2500  a boat\n"
-    answers = Answers({"q": "boat"}, {"q": nbest}, {"q": 1.25})
-    for threshold, first in ((1.25, "boat"), (1.0, "(no answer)")):
-        lines = describe_answer(answers, "q", threshold).splitlines()
-        assert lines[:2] == [first, f"null odds 1.250, threshold {threshold:.3f}"]
-        assert len(lines) == 4

@@ -4,12 +4,10 @@ import dataclasses
 import hashlib
 import json
 import os
-import random
 
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad import reading as squad_reading
 from albert_tf.finetuning.squad.reading import SquadExample, one_question, read_squad
 from albert_tf.finetuning.squad.task import read_data
 
@@ -97,16 +95,12 @@ def test_prediction_does_not_require_answers(write, question, version, has_answe
         ("[1, 2", r"questions.json: not JSON: Expecting ',' delimiter: line 1"),
         ({"version": "1"}, r'questions.json: "data" is missing; found version'),
         ({"data": ["x"]}, r'data\[0\]: expected an object with "paragraphs", got "x"'),
-        ({"data": [{"paragraphs": [{}]}]}, r'paragraphs\[0\]: "context" is missing; found nothing'),
         (squad(qa(id=True)), r"qas\[0\]: id: expected text or an integer, got true"),
         (squad(qa(), qa(question=7)), r"qas\[1\]: question: expected text, got 7"),
         (squad(qa(answers="boat")), r'answers: expected a list, got "boat"'),
-        (squad(qa(answers=[{"answer_start": 8}])), r'answers\[0\]: "text" is missing'),
         (squad(qa(answers=[answer(start="8")])), r'answer_start: expected an integer, got "8"'),
         (squad(qa(is_impossible="no")), r'is_impossible: expected true or false, got "no"'),
         (squad(qa(answers=[])), r'qas\[0\]: expected an answer or "is_impossible": true for'),
-        (squad(qa(id="\ud800")), r"qas\[0\]: id: expected an id without lone surrogates"),
-        (squad(qa(answers="x" * 9999)), r'got "xxx[x]{30,40} …$'),
         (squad(qa(answers=[answer(start=0)])), "no answer occurs at its answer_start"),
         ({"data": []}, r"questions.json: contains no question"),
     ],
@@ -120,8 +114,6 @@ def test_an_error_names_the_place_that_is_not_squad(write, content, expected):
     "wrong",
     [
         answer(start=9),
-        answer(start=-1),
-        answer(""),
         answer("waits at the landing. Then", 13),
     ],
 )
@@ -131,18 +123,6 @@ def test_misplaced_answers_are_skipped_only_in_training(write, caplog, wrong):
     assert not caplog.messages
     assert [e.qas_id for e in read_squad(path, is_training=True).examples] == ["q1"]
     assert "skipped, answer not at answer_start: 1 question (q2)" in caplog.text
-
-
-def test_offsets_count_code_points(write):
-    context = "\U0001f600 e\u0301te\u0301 boat"
-    data = read_squad(
-        write(squad(qa(answers=[answer("boat", context.index("boat"))]), context=context)), True
-    )
-    assert data.examples[0].is_answer_in_place
-    # JavaScript counts the emoji as two.
-    wrong = squad(qa(answers=[answer("boat", context.index("boat") + 1)]), context=context)
-    with pytest.raises(ValueError, match="no answer occurs"):
-        read_squad(write(wrong), True)
 
 
 def test_lone_surrogates_are_replaced_without_shifting_offsets(write):
@@ -158,14 +138,6 @@ def test_duplicate_ids_are_refused_in_prediction(write):
     with pytest.raises(ValueError, match=r"1 question \(q1\) have duplicate ids"):
         read_squad(path, is_training=False)
     assert len(read_squad(path, is_training=True).examples) == 3
-
-
-def test_training_questions_are_in_googles_order(write):
-    data = read_squad(write(squad(*(qa(id=f"q{n}") for n in range(11)))), is_training=True)
-    expected = list(range(11))
-    random.Random(12345).shuffle(expected)
-    assert [e.qas_id for e in squad_reading.shuffled(data.examples)] == [f"q{n}" for n in expected]
-    assert [e.qas_id for e in data.examples] == [f"q{n}" for n in range(11)]
 
 
 def test_a_question_from_the_command_line_is_like_a_file_with_one():

@@ -67,21 +67,6 @@ def test_a_batch_has_question_window_and_padding():
     assert types == {"int32"}
 
 
-def test_questions_keep_their_order_and_share_a_context():
-    other = "k l m n o p"
-    questions = [
-        example(qas_id=str(number), context=(LETTERS, other, LETTERS + " k")[number % 3])
-        for number in range(7)
-    ]
-    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
-    features = make_features(questions, WordTokenizer(), settings, is_training=False)
-    assert features.example_index.tolist() == sorted(features.example_index.tolist())
-    assert set(features.example_index.tolist()) == set(range(7))
-    alone = make_features(questions[1:2], WordTokenizer(), settings, is_training=False)
-    rows = features.example_index == 1
-    np.testing.assert_array_equal(features.lengths[rows], alone.lengths)
-
-
 def test_questions_without_features_are_reported(caplog):
     names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "한국어"}
     questions = [example(context, qas_id=name) for name, context in names.items()]

@@ -57,7 +57,6 @@ def test_the_checksum_depends_on_tokens_and_labels(tmp_path):
     [
         ("a O\nb\n", r"train\.txt, line 2: no label in column -1 of 1"),
         ("a O\n\n\tO\n", r"train\.txt, line 3: no token in column 0 of 2"),
-        ("a\tO\nb\t\n", r"train\.txt, line 2: no label in column -1 of 2"),
         ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, "),
         ("\n \n", r"train\.txt: contains no usable sentence"),
         ("a O\nb\n\nc O\nd B-PRE\n", r"line 2: no label .*\n.*txt, line 5: unknown label"),

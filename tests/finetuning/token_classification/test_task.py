@@ -44,12 +44,6 @@ def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path, tiny_config)
         assert task.TokenClassifier.make(settings, tiny_config, None, trained).tags == tags
 
 
-def test_words_that_raw_text_does_not_have_are_counted(tmp_path, caplog):
-    (tmp_path / "train.txt").write_text("John B-PER\n's O\n10:30/11:30 O\n")
-    task.find_tags(settings_for(tmp_path))
-    assert '1 of 3 tokens, such as "\'s"' in caplog.text
-
-
 def test_tags_that_are_unknown_damaged_or_those_of_another_model_are_refused(classifier, tmp_path):
     message = r"no train\.txt or .*, nor labels in model; it is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
