@@ -22,6 +22,11 @@ BATCH = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _eager():
+    """Replaces the folder's fixture, which computes eagerly and hides OpenVINO."""
+
+
 def test_outputs_have_the_names_and_values_of_the_time_of_compilation():
     """TensorFlow moves and frees the memory of weights, also without an assignment."""
     kernel = tf.Variable(np.random.default_rng(5).normal(size=(5, 64)).astype(np.float32))
