@@ -429,10 +429,10 @@ REPORTED = {"learning_rate": (1e-5, 3e-5), "seed": 7, "do_train": True, "init_ch
 
 
 def values_of(folder):
-    """Returns (step, summary) of all TensorBoard summaries in the order of their files."""
+    """Returns (step, summary) of all TensorBoard summaries, in the order of writing."""
     return [
         (event.step, value)
-        for path in sorted(folder.glob("events.out.tfevents.*"))
+        for path in sorted(folder.glob("events.out.tfevents.*"), key=os.path.getmtime)
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
         for event in [tf.compat.v1.Event.FromString(record)]
         for value in event.summary.value
