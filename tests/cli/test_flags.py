@@ -14,7 +14,7 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf import classification
-from albert_tf.cli import flags
+from albert_tf.cli import describe, flags
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT
@@ -71,6 +71,11 @@ def test_values_and_their_other_names_are_read(script, line, expected):
     data = "--data_dir=d " if script == "run_race" else ""
     settings = read(script, f"--output_dir=o {data}{line}")
     assert {name: getattr(settings, name) for name in expected} == expected
+
+
+def test_flags_may_follow_the_argument():
+    given = flags.parse(describe.Settings, ["albert_base", "--train_batch_size=32"])
+    assert (given.model, given.train_batch_size) == ("albert_base", 32)
 
 
 def test_flag_files_and_recipes_are_read(tmp_path):

@@ -48,6 +48,7 @@ def make_machine(monkeypatch):
         ({}, 3, "", "mirrored"),
         ({}, 3, workers(2), "multi_worker"),
         ({}, 3, workers(1), "mirrored"),
+        ({}, 0, '{"task": {"type": "worker", "index": 0}}', "one_device"),
         ({"num_devices": 2}, 0, "", "mirrored"),
         ({"use_tpu": True}, 0, "", "tpu"),
         ({"use_tpu": True, "distribution": "tpu"}, 0, "", "tpu"),

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.model.optimization import Lamb
+from albert_tf.training.devices import LossScale
 from albert_tf.training.step import (
     Gradients,
     TrainStep,
@@ -173,6 +174,17 @@ def test_dropout_differs_from_part_to_part_and_from_step_to_step():
     step.optimizer.iterations.assign(1)
     seeds.append(step._dropout_seed(0).numpy().tolist())
     assert len(set(map(tuple, seeds))) == 3
+
+
+def test_gradients_of_a_scaled_loss_are_unscaled_before_they_are_clipped():
+    norms, weights = [], []
+    for loss_scale in (None, LossScale(initial=1024.0)):
+        task = OneWeightTask()
+        step = TrainStep(task.build_model(), task, Lamb(0.1), loss_scale=loss_scale)
+        norms.append(float(step({"x": tf.ones(6)}).gradient_norm))
+        weights.append(float(step.model.weight[0]))
+    assert norms == [1.5, 1.5]  # of (weight - 1)² at 0.25
+    assert weights[0] == weights[1]
 
 
 def test_a_step_that_is_not_finite_changes_nothing_but_its_number():

@@ -52,6 +52,19 @@ def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first
 
 
 @pytest.mark.parametrize(
+    ("task", "predictions"),
+    [("rte", [1, 0, 1]), ("sts-b", [-1.0, 3.0, 0.5])],
+)
+def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(
+    tokenizer, tiny_config, task, predictions
+):
+    settings = Settings(task_name=task, data_dir="d", output_dir="o")
+    made = classification.Classifier(TASKS[task], settings, tiny_config, tokenizer)
+    served = made.served_outputs(tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]]))
+    np.testing.assert_array_equal(served["predictions"], predictions)
+
+
+@pytest.mark.parametrize(
     ("task", "labels", "expected"),
     [
         ("rte", ("not_entailment", "entailment"), np.array([1, 0], np.int32)),
