@@ -57,14 +57,14 @@ $(ALL_READY): $(READY)
 	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
 	@touch $(ALL_READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (13 minutes without bfloat16)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped
 	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that compute for more than half a second: whole programs, a kill, a full disk, XLA.
-test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (five minutes)
+test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (twelve minutes)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 # In three runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
