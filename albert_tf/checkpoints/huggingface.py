@@ -136,7 +136,6 @@ def save_hugging_face(
         spm_model_file: SentencePiece model, written as `spiece.model` and `tokenizer.json`.
         do_lower_case: whether the tokenizer lowercases.
         task: as in `config_to_hugging_face`.
-        task_name: as in `config_to_hugging_face`.
 
     Raises:
         ValueError: Hugging Face's ALBERT does not support this model, safetensors or tokenizers is
