@@ -34,7 +34,7 @@ class Mode:
     """How TensorFlow runs a function, and on which side of the thresholds on width it is."""
 
     run: str  # "eager", "graph" or "xla"
-    compiled_from: int  # width from which kernels are compiled
+    compiled_from: int  # width from which kernels are compiled; 1: attention is computed by rows
     folded_from: int  # width below which an axis is reduced as it is
     dtype: str
     training: bool  # whether there is dropout
@@ -48,6 +48,7 @@ class Mode:
     def thresholds(self):
         with (
             mock.patch.object(kernels, "MIN_WIDTH", self.compiled_from),
+            mock.patch.object(kernels, "MIN_SCORES_BY_ROWS", self.compiled_from),
             mock.patch.object(kernels, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield

@@ -436,7 +436,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 @op
-def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
+def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor, first_row: Any = 0) -> tf.Tensor:
     """Returns the mask of the elements that dropout keeps, bool in the shape of `x`.
 
     Each element has a random number of 32 bits, a hash of its position and the seed. XLA computes
@@ -448,10 +448,12 @@ def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor) -> tf.Tensor:
         x: [..., n].
         rate: fraction of the elements to drop, exact to within 2⁻³².
         seed: int32 [2].
+        first_row: int32, the number of rows before those of `x` in the tensor that it is a part of.
+            A row is what has the same indices but for the last axis.
     """
     shape = tf.shape(x)
     first, second = tf.unstack(tf.cast(seed, tf.uint32))  # scalars
-    row = tf.range(tf.reduce_prod(shape[:-1]))  # a row is what precedes the last axis
+    row = tf.range(tf.reduce_prod(shape[:-1])) + first_row
     row = tf.reshape(row, tf.concat((shape[:-1], (1,)), axis=0))  # [..., 1]
     row = tf.cast(row, tf.uint32) * HASH_STEP
     column = tf.cast(tf.range(shape[-1]), tf.uint32) * HASH_STEP  # [n]
