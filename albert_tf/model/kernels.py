@@ -369,7 +369,7 @@ class _Attention:
 
         Tensors of the size of the scores exist for a single row only, and the gradient computes
         them again. For the base model (4 x 512 tokens, float32, two cores), a training step needs
-        31 % less memory and 3 % more CPU time than with `whole`.
+        a quarter less memory than with `whole`, and the same CPU time (6 % more with dropout).
         """
         rows = tf.range(tf.shape(query)[0])  # [B]
         adder += tf.zeros((tf.shape(query)[0], 1, 1, 1))  # [B, 1, 1, 1] or [B, 1, 1, S]
