@@ -2,7 +2,9 @@ r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
 
     albert convert --inspect --input=albert_base_zh/
 
-prints the kind of the checkpoint, and which of its tensors a model with its config would load.
+prints the kind of the checkpoint, which of its tensors a model with its config would load, and
+which release it is: the checksum of every tensor is compared with those of nine releases by Google
+and albert_zh, and the tensors that were altered, are missing or were added are listed.
 
     albert convert --input=albert_base/ --output=albert_base_hf/ \
         --output_format=huggingface
@@ -143,7 +145,10 @@ def convert(settings: Settings) -> bool:
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     # Which heads of pre-training there are does not matter: those that are there are written.
     print(report if settings.inspect else report.contents)
-    if release := releases.containing(loading.read_weights(settings.input)):
+    weights = loading.read_weights(settings.input)
+    if settings.inspect:
+        print(releases.identify(settings.input, weights))
+    elif release := releases.containing(weights):
         print(f"  all weights are those of {release}")
     if model is not None and not settings.inspect:
         _write(_with_vocabulary(settings, source), source, model)
