@@ -23,7 +23,7 @@ from albert_tf import files
 from albert_tf.checkpoints.families import (
     PROJECTION,
     check_google_layout,
-    group_obstacles,
+    group_obstacle,
     name_map,
 )
 from albert_tf.checkpoints.run_record import (
@@ -98,9 +98,8 @@ def to_hugging_face(
         ValueError: Hugging Face's ALBERT does not support this model. The message says why.
     """
     check_google_layout(config, "Hugging Face's")
-    obstacles = group_obstacles(config)
-    if obstacles:
-        raise ValueError(obstacles[0])
+    if obstacle := group_obstacle(config):
+        raise ValueError(obstacle)
     names = name_map("hugging_face", config.num_hidden_groups, config.inner_group_num)
     left_out = sorted(set(tensors) - set(names))
     if left_out:
