@@ -128,14 +128,6 @@ def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
             yield from filter(None, map(str.strip, lines))
 
 
-def _keeping_first(lines: Iterable[str], kept: list[str]) -> Iterator[str]:
-    """Yields lines, and appends the first ones to `kept`, for the summary."""
-    for line in lines:
-        if len(kept) < SUMMARY_LINES:
-            kept.append(line)
-        yield line
-
-
 def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
     """Returns a SentencePiece unigram model with ALBERT's special ids, trained on normalized lines.
 
@@ -297,12 +289,10 @@ def run(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    lines = read_lines(paths, settings)
-    sample = list[str]()
-    first = next(lines, None)
-    if first is None:
+    first_lines = list(itertools.islice(read_lines(paths, settings), SUMMARY_LINES))
+    if not first_lines:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
-    tokenizer = write(_keeping_first(itertools.chain([first], lines), sample), settings)
+    tokenizer = write(read_lines(paths, settings), settings)
     print(f"wrote {' and '.join(settings.outputs)}")
-    _print_summary(tokenizer, sample)
+    _print_summary(tokenizer, first_lines)
