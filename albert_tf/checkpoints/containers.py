@@ -214,23 +214,13 @@ def _open_safetensors(path: str) -> WeightFile:
             f"{path}: reading this file requires safetensors: pip install 'albert-tf2[hf]'"
         ) from None
 
-    def damaged(error: Exception) -> ValueError:
-        return ValueError(f"{path}: damaged or not a safetensors file ({error})")
-
-    def read(name: str) -> np.ndarray:
-        try:
-            with safe_open(path, framework="numpy") as opened:
-                return opened.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise damaged(error) from None
-
     try:
-        with safe_open(path, framework="numpy") as opened:
-            names = opened.keys()
-            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+        opened = safe_open(path, framework="numpy")
+        names = opened.keys()
+        shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError) as error:
-        raise damaged(error) from None
-    return WeightFile(path, "safetensors", shapes, read)
+        raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
+    return WeightFile(path, "safetensors", shapes, opened.get_tensor)
 
 
 def _shards(path: str) -> list[str]:

@@ -17,7 +17,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_record
-from albert_tf.checkpoints.run_folder import BEST, DATA_SUFFIX, NUMBERED, RunFolder
+from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
@@ -31,7 +31,7 @@ _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
-_SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
+_SHARD = re.compile(r"\.data-\d+-of-(\d+)$")
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
     f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, or an --export_dir"
@@ -176,18 +176,14 @@ def newest_export(folder: str) -> str:
 
 def _check_shards(prefix: str) -> None:
     folder, base = os.path.split(prefix)
-    names = files.list_directory(folder)
-    shards = [_SHARD.search(name) for name in names if name.startswith(base + ".data-")]
-    present = {(int(match[1]), int(match[2])) for match in shards if match}
-    counts = {count for _, count in present}
-    if not counts:
-        raise FileNotFoundError(f"{prefix}.index has no data: {prefix}{DATA_SUFFIX} is missing")
-    missing = [
-        [f"{prefix}.data-{i:05d}-of-{n:05d}" for i in range(n) if (i, n) not in present]
-        for n in sorted(counts)
-    ]
-    if all(missing):
-        raise FileNotFoundError(f"the checkpoint {prefix} lacks files: {', '.join(missing[0])}")
+    present = {name for name in files.list_directory(folder) if name.startswith(base + ".data-")}
+    counts = {int(match[1]) for match in map(_SHARD.search, present) if match} or {1}
+    for count in sorted(counts):
+        wanted = {f"{base}.data-{shard:05d}-of-{count:05d}" for shard in range(count)}
+        if wanted <= present:
+            return
+    missing = ", ".join(sorted(wanted - present))
+    raise FileNotFoundError(f"{prefix}.index lacks its data: {missing} in {folder or '.'}")
 
 
 def folder_of(checkpoint: str) -> str:
