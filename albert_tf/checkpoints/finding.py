@@ -337,12 +337,6 @@ def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:
     return os.path.join(folder, SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME)
 
 
-def read_labels(folder: str) -> list[str]:
-    """Returns the label names of an exported model; [] if there are none."""
-    paths = _find(folder, (LABELS_FILE,))
-    return files.read_text(paths[0]).splitlines() if paths else []
-
-
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
     """Returns the files of a folder and its `assets/` whose names match a pattern."""
     places = [folder, *(os.path.join(folder, name) for name in (ASSETS, EXTRA_ASSETS))]

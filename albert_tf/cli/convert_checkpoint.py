@@ -209,23 +209,14 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
 def find_task(source: ModelSource) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are those of the record or of Hugging Face's config next to the input, or else those
-    in `labels.txt` of an exported model.
-
     Raises:
-        ValueError: one of these files is damaged.
+        ValueError: the record, or Hugging Face's config next to the input, is damaged.
     """
     task = dict(source.run.record.task)
-    labels = task.get("labels") or finding.read_labels(source.folder)
-    if not labels:
+    if not task.get("labels"):
         return task
-    name = task.get("name")
-    if not task:
-        specs = [spec for spec in registry.rows() if spec.is_fine_tuned]
-        name = next((s.name for s in specs if registry.resolve(s.task).recognizes(labels)), None)
-        task = {"name": name} if name else {}
-    spec = registry.get(name) if name else registry.rows()[0]  # assumed of a head
-    return registry.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
+    spec = registry.get(task["name"]) if "name" in task else registry.rows()[0]  # of a head
+    return registry.resolve(spec.task).details_of_labels(task["labels"]) | task
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:

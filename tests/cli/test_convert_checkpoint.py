@@ -158,23 +158,6 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert RunFolder(str(foreign)).record.task == task | {"task_name": "tsv", "folder": ""}
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["no", "O"], {"task_name": "tsv", "labels": ["no", "O"]}),
-        (["B-LOC", "E-LOC", "O"], {"name": "token_classification", "tag_scheme": "bioes"}),
-    ],
-)
-def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
-    source, _ = fine_tuned(tmp_path / "run", len(labels))
-    (tmp_path / "run" / "assets.extra").mkdir()
-    (tmp_path / "run" / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
-    assert convert(Settings(source, str(tmp_path / "out")))
-    found = RunFolder(str(tmp_path / "out")).record
-    assert found.labels == tuple(labels)
-    assert found.task.items() >= expected.items()
-
-
 def test_a_head_that_hugging_face_lacks_is_refused(tmp_path):
     task, settings = {"name": "classification"}, {"use_pooled_output": False}
     source, _ = fine_tuned(tmp_path / "mean", 2, task, settings)
