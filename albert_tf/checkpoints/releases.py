@@ -39,7 +39,6 @@ class Release:
         aliases: other names.
         config: the name of its config in this package; "" if that is only in the archive.
         parameters: number of parameters of encoder and pooler; 0 if it has no archive.
-        vocabulary: "SentencePiece" or "WordPiece"; "" if it has no archive.
     """
 
     name: str
@@ -49,7 +48,6 @@ class Release:
     aliases: tuple[str, ...] = ()
     config: str = ""
     parameters: int = 0
-    vocabulary: str = ""
 
     def __str__(self) -> str:
         return f"{self.title}, {self.name}"
