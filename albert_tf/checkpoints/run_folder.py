@@ -214,18 +214,11 @@ class RunFolder:
         """
         fields = typing.get_type_hints(Evaluation)
         rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
-        last: dict[Any, Evaluation] = {}
-        of_checkpoint: dict[Any, Evaluation] = {}
-        for row in rows:
-            entry = Evaluation(**{name: row[name] for name in fields if name in row})
-            last[entry.key] = entry
-            of_checkpoint.pop((entry.key, entry.checkpoint), None)
-            of_checkpoint[entry.key, entry.checkpoint] = entry
-        return [
-            entry
-            for entry in of_checkpoint.values()
-            if last[entry.key] is entry or entry.checkpoint in present
-        ]
+        found = [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
+        last = {entry.key: number for number, entry in enumerate(found)}
+        of_checkpoint = {(entry.key, entry.checkpoint): n for n, entry in enumerate(found)}
+        others = {n for (_, checkpoint), n in of_checkpoint.items() if checkpoint in present}
+        return [found[number] for number in sorted(others.union(last.values()))]
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Appends an evaluation, also to the metrics."""

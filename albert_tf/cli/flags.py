@@ -310,7 +310,11 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
         shown = [_describe_flag(by_name[name]) for name in settings_class.ESSENTIAL]
         parts += ["essential flags:\n" + "\n".join(shown)]
         return "\n\n".join([*parts, f"--helpfull describes all {len(fields)} flags."])
-    sections = {group: _describe_group(fields, group) for group in GROUPS}
+    fields.sort(key=lambda field: not field.is_required)
+    sections = {
+        group: [_describe_flag(field) for field in fields if field.group == group]
+        for group in GROUPS
+    }
     sections["all programs"] = [_COMMON_HELP]
     sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(
         settings_class
@@ -319,13 +323,6 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
     sections["accepted and ignored"] = [_indented(ignored, "  ")] if ignored else []
     parts += [f"{heading}:\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
     return "\n\n".join(parts)
-
-
-def _describe_group(fields: Sequence[FieldInfo], group: str) -> list[str]:
-    """Returns the help texts of the flags in a group, required ones first."""
-    members = [field for field in fields if field.group == group]
-    members.sort(key=lambda field: not field.is_required)
-    return [_describe_flag(field) for field in members]
 
 
 def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:
