@@ -325,16 +325,11 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     """
     if list_tokenizers(folder):
         return
-    name = os.path.basename(vocabulary_path(folder, is_sentencepiece))
-    is_vocabulary = not huggingface_tokenizer.is_tokenizer_file(path)
+    own_name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
+    is_tokenizer = huggingface_tokenizer.is_tokenizer_file(path)
     for source in huggingface_tokenizer.list_files(path):
-        target = name if is_vocabulary else os.path.basename(source)
-        files.copy(source, os.path.join(folder, target))
-
-
-def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:
-    """Returns where the folder of a run has its vocabulary."""
-    return os.path.join(folder, SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME)
+        name = os.path.basename(source) if is_tokenizer else own_name
+        files.copy(source, os.path.join(folder, name))
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:

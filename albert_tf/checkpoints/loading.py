@@ -8,7 +8,6 @@ read them: they have Google's variable names, the optimizer's moments as `<varia
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import re
@@ -118,14 +117,6 @@ class LoadReport:
                 *_first(f"  unused     {name}" for name in self.unused),
             ]
         )
-
-    @property
-    def contents(self) -> str:
-        """What the checkpoint has, in one line, and the notes: nothing of a model."""
-        counts = collections.Counter(map(part_of, self.found))
-        parts = ", ".join(f"{part} {counts[part]}" for part in PARTS if counts[part])
-        line = f"{self.prefix}: {self.title}, {len(self.found)} weights ({parts})"
-        return "\n".join([line, *(f"  note: {note}" for note in self.notes)])
 
     @property
     def other_shapes(self) -> list[str]:

@@ -136,18 +136,18 @@ def convert(settings: Settings) -> bool:
     )
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
-    if not settings.inspect and (model is None or not report.fits):
-        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
-    # Which heads of pre-training there are does not matter: those that are there are written.
-    print(report if settings.inspect else report.contents)
     weights = loading.read_weights(settings.input)
     if settings.inspect:
-        print(releases.identify(settings.input, weights))
-    elif release := releases.containing(weights):
+        print(f"{report}\n{releases.identify(settings.input, weights)}")
+        return report.fits
+    if model is None or not report.fits:
+        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
+    # Which heads of pre-training there are does not matter: those that are there are written.
+    print(f"{report.prefix}: {report.title}, {len(report.found)} weights")
+    if release := releases.containing(weights):
         print(f"  all weights are those of {release}")
-    if model is not None and not settings.inspect:
-        _write(_with_vocabulary(settings, source), source, model)
-    return report.fits
+    _write(_with_vocabulary(settings, source), source, model)
+    return True
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:
