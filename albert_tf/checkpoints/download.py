@@ -70,11 +70,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
             raise ValueError(f"{release.url}: unsafe or damaged archive ({reason:.100})") from None
         except (ValueError, FileNotFoundError) as error:
             raise ValueError(f"{error}\n{release.url}: nothing was installed") from None
-        try:
-            os.rename(model, folder)
-        except OSError:
-            if not os.path.isdir(folder):  # another process has installed it meanwhile
-                raise
+        os.rename(model, folder)
     return folder
 
 
@@ -166,9 +162,4 @@ def download_from_hub(name: str, cache_dir: str | None = None) -> str:
             "downloading from the Hugging Face Hub requires huggingface_hub: pip install "
             "'albert-tf2[hf]'"
         ) from None
-    try:
-        return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))
-    except (OSError, ValueError) as error:
-        kind = OSError if isinstance(error, OSError) else ValueError
-        reason = " ".join(str(error).split())
-        raise kind(f"{name}: not downloaded from the Hugging Face Hub: {reason}") from None
+    return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))

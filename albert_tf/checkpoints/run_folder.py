@@ -238,7 +238,7 @@ class RunFolder:
             ValueError: the file is damaged.
         """
         rows = files.read_own_json_lines(self.file(METRICS_FILE), {"step": int})
-        last = {(row["step"], _is_evaluation(row)): row for row in rows}
+        last = {(row["step"], any(name.startswith(EVAL) for name in row)): row for row in rows}
         return [last[key] for key in sorted(last)]
 
     # The lock.
@@ -302,10 +302,6 @@ class RunFolder:
             if _HALF_WRITTEN.fullmatch(name):
                 logging.info("%s: removing the partial file %s", self.path, name)
                 os.remove(self.file(name))
-
-
-def _is_evaluation(row: Iterable[str]) -> bool:
-    return any(name.startswith(EVAL) for name in row)
 
 
 LOSS = "eval_loss"  # the metric that decides between equally good checkpoints

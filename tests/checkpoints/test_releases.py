@@ -19,7 +19,7 @@ import pytest
 
 import albert_tf
 from albert_tf.checkpoints import finding, loading, releases
-from albert_tf.checkpoints.download import download, download_from_hub
+from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint, flags
 from albert_tf.cli import download as program
@@ -277,8 +277,6 @@ def test_what_cannot_be_downloaded_is_refused(name, cache_dir, said):
 
 def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     def snapshot_download(repo_id, *, allow_patterns, cache_dir):
-        if "/" not in repo_id:
-            raise FileNotFoundError(f"Got: no {repo_id}\nPlease check your connection")
         assert (repo_id, cache_dir) == ("albert/albert-base-v2", "here")
         files = ("config.json", "model.safetensors", "spiece.model", "vocab.txt", "tf_model.h5")
         matched = [name for name in files if any(fnmatch.fnmatch(name, p) for p in allow_patterns)]
@@ -289,8 +287,6 @@ def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     arguments = ["albert/albert-base-v2", "--hub", "--cache_dir=here"]
     assert program.run(flags.parse(program.Settings, arguments)) == "/cache/snapshot"
-    with pytest.raises(OSError, match=r"^x: not downloaded .*: Got: no x Please check your connec"):
-        download_from_hub("x")
     with pytest.raises(ValueError, match="organization/name"):
         program.run(program.Settings(hub=True))
 
