@@ -507,15 +507,10 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
 
 def remove_half_written(paths: Iterable[str]) -> None:
     """Removes what killed processes left of local files that `write_atomically` writes."""
-    names: dict[str, set[str]] = {}
     for path in itertools.filterfalse(is_remote, paths):
-        folder, name = os.path.split(path)
-        names.setdefault(folder, set()).add(name)
-    for folder, ours in names.items():
-        for name in os.listdir(folder or ".") if os.path.isdir(folder or ".") else ():
-            if name not in ours and re.sub(f"{HALF_WRITTEN}$", "", name) in ours:
-                with contextlib.suppress(FileNotFoundError):  # its process may still be ending
-                    os.remove(os.path.join(folder, name))
+        for left in glob.glob(f"{glob.escape(path)}.{'[0-9a-f]' * 8}.tmp"):
+            with contextlib.suppress(FileNotFoundError):  # its process may still be ending
+                os.remove(left)
 
 
 def append_json_lines(path: str, rows: Iterable[Mapping[str, Any]]) -> None:

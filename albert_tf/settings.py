@@ -17,13 +17,11 @@ import math
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-
-ValueType = TypeVar("ValueType")
 
 REQUIRED = dataclasses.MISSING  # the default of settings that must be given
 
@@ -98,16 +96,9 @@ def redefined(
         is_optional: as in `setting`; None keeps the original value.
     """
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
-    metadata = dict(field.metadata) | {"redefines": group}
-    if help is not None:
-        metadata["help"] = help
-    if minimum is not None:
-        metadata["minimum"] = minimum
-    if choices is not None:
-        metadata["choices"] = choices
-    if is_optional is not None:
-        metadata["is_optional"] = is_optional
-    return dataclasses.field(default=default, metadata=metadata)
+    changes = {"help": help, "minimum": minimum, "choices": choices, "is_optional": is_optional}
+    given = {key: value for key, value in changes.items() if value is not None}
+    return dataclasses.field(default=default, metadata={**field.metadata, **given})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,44 +216,15 @@ def fields_of(settings: type[SettingsGroup]) -> list[FieldInfo]:
     hints = typing.get_type_hints(settings)
     fields = []
     for field in dataclasses.fields(settings):
-        element_type, is_tuple, is_scalar = _value_types(hints[field.name])
+        kind, is_tuple, is_scalar = _value_types(hints[field.name])
         is_required = field.default is dataclasses.MISSING
+        group = field.metadata["group"] or _first_owner(settings, field.name).GROUP
+        default = None if is_required else field.default
+        described = {**field.metadata, "group": group}
         fields.append(
-            FieldInfo(
-                name=field.name,
-                type=element_type,
-                is_tuple=is_tuple,
-                is_scalar=is_scalar,
-                default=None if is_required else field.default,
-                is_required=is_required,
-                group=field.metadata["group"] or _first_owner(settings, field.name).GROUP,
-                help=field.metadata["help"],
-                minimum=field.metadata["minimum"],
-                maximum=field.metadata["maximum"],
-                choices=field.metadata["choices"],
-                affects=field.metadata["affects"],
-                is_repeated=field.metadata["is_repeated"],
-                is_optional=field.metadata["is_optional"],
-            )
+            FieldInfo(field.name, kind, is_tuple, is_scalar, default, is_required, **described)
         )
     return fields
-
-
-def to_text(value: Any, field: FieldInfo) -> str:
-    """Returns the value of a setting as a canonical string, equal for equal values."""
-    if isinstance(value, tuple):
-        return ",".join(to_text(part, field) for part in value)
-    return str(float(value) if field.type is float and value is not None else value)
-
-
-def from_text(text: str, field: FieldInfo) -> Any:
-    """Returns the value that `to_text` converted to `text`."""
-    if field.is_tuple and (not field.is_scalar or "," in text):
-        one = dataclasses.replace(field, is_tuple=False)
-        return tuple(from_text(part, one) for part in text.split(",") if part)
-    if text == "None" and field.default is None:
-        return None
-    return text == "True" if field.type is bool else field.type(text)
 
 
 def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup]:

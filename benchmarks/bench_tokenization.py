@@ -28,7 +28,7 @@ import sentencepiece
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from albert_tf.checkpoints.huggingface import tokenizer_json
+from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 from albert_tf.model.tokenization import FullTokenizer
 
 DATA = Path(contenders.SHARED) / "data"

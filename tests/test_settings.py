@@ -7,15 +7,7 @@ import math
 
 import pytest
 
-from albert_tf.settings import (
-    REQUIRED,
-    SettingsGroup,
-    fields_of,
-    from_text,
-    redefined,
-    setting,
-    to_text,
-)
+from albert_tf.settings import REQUIRED, SettingsGroup, fields_of, redefined, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,26 +62,3 @@ def test_a_field_belongs_to_the_group_that_defined_it_first():
     assert [fields[name].group for name in ("oars", "wood", "landing")] == ["boat", "boat", "ferry"]
     assert fields["landing"].is_required
     assert not fields["cable"].is_required
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("oars", 3, "3"),
-        ("lengths", 2.0, "2.0"),
-        ("lengths", 2, "2.0"),
-        ("lengths", (2.0, 3.5), "2.0,3.5"),
-        ("stops", ("mill", "town"), "mill,town"),
-        ("stops", (), ""),
-        ("cable", None, "None"),
-        ("cable", "steel", "steel"),
-        ("has_sail", True, "True"),
-        ("has_sail", False, "False"),
-        ("crew", 3, "3"),
-        ("crew", None, "None"),
-    ],
-)
-def test_values_convert_to_text_and_back(name, value, text):
-    (field,) = (field for field in fields_of(Ferry) if field.name == name)
-    assert to_text(value, field) == text
-    assert from_text(text, field) == value

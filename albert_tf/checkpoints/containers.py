@@ -7,6 +7,7 @@ an array. Nothing is ever unpickled here, because pickles can execute arbitrary 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -60,7 +61,7 @@ def digest(path: str) -> str:
     """
     content = hashlib.sha256()
     is_prefix = files.exists(path + ".index")
-    shards = sorted(set(_shards(path).values())) if path.endswith(SHARDS) else []
+    shards = _shards(path) if path.endswith(SHARDS) else []
     for part in shards or [path + ".index" if is_prefix else path]:
         with files.open_binary(part) as stream:
             while block := stream.read(_BLOCK_BYTES):
@@ -99,17 +100,14 @@ def open_reader(prefix: str) -> tf.train.CheckpointReader:
 
 
 def _open_downloaded(prefix: str) -> tf.train.CheckpointReader:
-    folder = tempfile.mkdtemp(prefix="albert_tf_")
-    try:
-        directory, base = os.path.split(prefix)
+    directory, base = os.path.split(prefix)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="albert_tf_"))
         for name in files.list_directory(directory):
             if name == f"{base}.index" or name.startswith(f"{base}.data-"):
                 files.copy(f"{directory}/{name}", os.path.join(folder, name))
         reader = tf.train.load_checkpoint(os.path.join(folder, base))
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
-    weakref.finalize(reader, shutil.rmtree, folder, ignore_errors=True)  # it reads lazily
+        weakref.finalize(reader, stack.pop_all().close)  # it reads lazily
     return reader
 
 
@@ -216,56 +214,34 @@ def _open_safetensors(path: str) -> WeightFile:
             f"{path}: reading this file requires safetensors: pip install 'albert-tf2[hf]'"
         ) from None
 
-    def damaged(error: Exception) -> ValueError:
-        return ValueError(f"{path}: damaged or not a safetensors file ({error})")
-
-    def read(name: str) -> np.ndarray:
-        try:
-            with safe_open(path, framework="numpy") as opened:
-                return opened.get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise damaged(error) from None
-
     try:
-        with safe_open(path, framework="numpy") as opened:
-            names = opened.keys()
-            shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
+        opened = safe_open(path, framework="numpy")
+        names = opened.keys()
+        shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError) as error:
-        raise damaged(error) from None
-    return WeightFile(path, "safetensors", shapes, read)
+        raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
+    return WeightFile(path, "safetensors", shapes, opened.get_tensor)
 
 
-def _shards(path: str) -> dict[str, str]:
-    """Returns weight → path of the file that contains it, by Hugging Face's list of shards.
+def _shards(path: str) -> list[str]:
+    """Returns the paths of the files in Hugging Face's list of shards.
 
     Raises:
-        FileNotFoundError: a file does not exist.
         ValueError: the list is damaged.
     """
-    weight_map = files.read_json(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(
-        isinstance(name, str) and os.path.basename(name) == name for name in weight_map.values()
-    ):
-        raise ValueError(f'{path}: expected "weight_map", an object of weight → name of its file')
+    weight_map = files.read_json(path, {"weight_map": dict})["weight_map"]
     folder = os.path.dirname(path)
-    shards = {weight: os.path.join(folder, name) for weight, name in weight_map.items()}
-    for shard in sorted(set(shards.values())):
-        if not files.exists(shard):
-            raise FileNotFoundError(f"{shard}: no such file, and {path} lists it")
-    return shards
+    return [os.path.join(folder, name) for name in sorted(set(map(str, weight_map.values())))]
 
 
 def _open_shards(path: str) -> WeightFile:
-    shards = _shards(path)
-    opened = {shard: open_weights(shard) for shard in set(shards.values())}
-    for weight, shard in shards.items():
-        if weight not in opened[shard].shapes:
-            raise ValueError(f"{shard}: it has no weight {weight!r}, and {path} lists it")
+    opened = [open_weights(shard) for shard in _shards(path)]
+    shards = {weight: shard for shard in opened for weight in shard.shapes}
     return WeightFile(
         path,
         f"safetensors, {len(opened)} files",
-        {weight: opened[shard].shapes[weight] for weight, shard in shards.items()},
-        lambda weight: opened[shards[weight]].read(weight),
+        {weight: shard.shapes[weight] for weight, shard in shards.items()},
+        lambda weight: shards[weight].read(weight),
     )
 
 

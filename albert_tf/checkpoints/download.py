@@ -70,11 +70,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
             raise ValueError(f"{release.url}: unsafe or damaged archive ({reason:.100})") from None
         except (ValueError, FileNotFoundError) as error:
             raise ValueError(f"{error}\n{release.url}: nothing was installed") from None
-        try:
-            os.rename(model, folder)
-        except OSError:
-            if not os.path.isdir(folder):  # another process has installed it meanwhile
-                raise
+        os.rename(model, folder)
     return folder
 
 
@@ -133,17 +129,13 @@ def _verify(release: Release, folder: str) -> None:
     from albert_tf.checkpoints import loading  # imports TensorFlow
 
     tensors = loading.read_weights(folder)
-    report = releases.identify(release.name, tensors)
-    if release.tensors and not (report.is_release and report.release == release):
-        raise ValueError(str(report))
-    if report.is_release:
-        logging.info("%s", report)
-    else:
-        logging.info(
-            "%s: all %d tensors can be read, but the checksums of this release are not known",
-            release.name,
-            len(tensors),
-        )
+    if not release.tensors:
+        text = "%s: all %d tensors can be read, but the checksums of this release are not known"
+        logging.info(text, release.name, len(tensors))
+        return
+    if lines := release.differences(releases.checksums(tensors)):
+        raise ValueError("\n".join([f"{release.name}: not the tensors of the release", *lines]))
+    logging.info("%s; all %d tensors match the release", release, len(tensors))
 
 
 # A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
@@ -170,9 +162,4 @@ def download_from_hub(name: str, cache_dir: str | None = None) -> str:
             "downloading from the Hugging Face Hub requires huggingface_hub: pip install "
             "'albert-tf2[hf]'"
         ) from None
-    try:
-        return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))
-    except (OSError, ValueError) as error:
-        kind = OSError if isinstance(error, OSError) else ValueError
-        reason = " ".join(str(error).split())
-        raise kind(f"{name}: not downloaded from the Hugging Face Hub: {reason}") from None
+    return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))

@@ -25,34 +25,20 @@ from albert_tf.model.optimizers import OPTIMIZERS
 Shape = tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """A family of checkpoints with the same names and layout of weights.
-
-    Attributes:
-        title: name of the family, for messages.
-        hint: what to check if the weights do not fit a model.
-    """
-
-    title: str
-    hint: str = ""
-
-
 UNKNOWN = "unknown"
-FAMILIES = {
-    "google": Family("Google ALBERT"),
-    "google_square": Family("Google ALBERT with E = H, without embedding projection"),
-    "albert_zh": Family(
-        "albert_zh",
-        hint='its own config has "ln_type" or pooler keys, by which its layout is known; else add '
-        '"layout": "albert_zh"',
-    ),
-    "hugging_face": Family("ALBERT with Hugging Face's (PyTorch) names"),
-    "model_garden": Family("ALBERT of the TensorFlow Model Garden and its TF-Hub modules"),
-    UNKNOWN: Family("not recognized"),
+TITLES = {  # family → its name in messages
+    "google": "Google ALBERT",
+    "albert_zh": "albert_zh",
+    "hugging_face": "ALBERT with Hugging Face's (PyTorch) names",
+    "model_garden": "ALBERT of the TensorFlow Model Garden and its TF-Hub modules",
+    UNKNOWN: "not recognized",
 }
+_HINT = (  # where the weights of albert_zh do not fit a model
+    'its own config has "ln_type" or pooler keys, by which its layout is known; else add '
+    '"layout": "albert_zh"'
+)
 
-# The first family whose pattern matches the name of a weight; `_family` refines it.
+# The first family whose pattern matches the name of a weight.
 _SIGNS = (
     ("google", r"/transformer/group_\d+/inner_group_\d+/"),
     ("hugging_face", r"\.albert_layer_groups\.\d+\.albert_layers\.\d+\."),
@@ -61,10 +47,6 @@ _SIGNS = (
 )
 _GOOGLE_BLOCK = re.compile(r"/group_(\d+)/inner_group_(\d+)/")
 _HUGGING_FACE_BLOCK = re.compile(r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
-
-
-def _same(array: np.ndarray) -> np.ndarray:
-    return array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +61,7 @@ class Entry:
 
     shape: Shape
     sources: tuple[str, ...]
-    compute: Callable[..., np.ndarray] = _same
+    compute: Callable[..., np.ndarray] = np.asarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +69,7 @@ class Recognized:
     """The family and the weights of a checkpoint.
 
     Attributes:
-        family: a key of `FAMILIES`.
+        family: a key of `TITLES`.
         entries: name in this model → entry; empty if the family is unknown.
         unmapped: weights in the file without a counterpart in this model.
         unknown: those of them that belong to the encoder, such as an unmerged LoRA.
@@ -99,11 +81,6 @@ class Recognized:
     unmapped: list[str]
     unknown: list[str]
     bookkeeping: list[str]
-
-    @property
-    def kind(self) -> Family:
-        """The `Family`."""
-        return FAMILIES[self.family]
 
     @property
     def refusal(self) -> str:
@@ -127,21 +104,30 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     entries = {} if family == UNKNOWN else _entries(family, plain)
     used = {source for entry in entries.values() for source in entry.sources}
     unmapped = {name: raw for name, raw in weights.items() if raw not in used}
-    scopes = encoder_scopes(family) if family in FAMILY_NAMES else frozenset()
-    unknown = [raw for name, raw in unmapped.items() if first_part(name) in scopes]
+    scopes = {_first_part(scope) for scope in _encoder_scopes(family)}
+    unknown = [raw for name, raw in unmapped.items() if _first_part(name) in scopes]
     return Recognized(family, entries, sorted(unmapped.values()), sorted(unknown), bookkeeping)
 
 
 def _family(plain: Mapping[str, Entry]) -> str:
     found = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
     family = next(found, UNKNOWN)
-    if family == "google" and f"{PROJECTION}/kernel" not in plain:
-        return "google_square"
     return UNKNOWN if family == "albert_zh" and WORDS_2 not in plain else family
 
 
+def _encoder_scopes(family: str) -> list[str]:
+    """Returns the scopes of the encoder in a family that has other names than Google's."""
+    names = FAMILY_NAMES.get(family, {}).items()
+    return [scope for google, scope in names if google.startswith(("bert/", "{block}"))]
+
+
+def _first_part(name: str) -> str:
+    """Returns a name up to its first "/" or "."."""
+    return re.split(r"[/.]", name, maxsplit=1)[0]
+
+
 def _entries(family: str, plain: dict[str, Entry]) -> dict[str, Entry]:
-    if family in ("google", "google_square", "albert_zh"):
+    if family in ("google", "albert_zh"):
         return plain
     groups, inner = 1, 1
     if family == "hugging_face":
@@ -215,11 +201,6 @@ def fit(
     return result
 
 
-def is_identity(kernel: np.ndarray, bias: np.ndarray) -> bool:
-    """Returns whether a projection is the identity, and can be omitted without a difference."""
-    return np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any()
-
-
 def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
     """Returns the sizes that can be inferred from shapes, with the keys of `AlbertConfig`.
 
@@ -263,8 +244,7 @@ def differences(
     for key, size in sizes(entries).items():
         if size != expected.get(key, size):
             lines.append(f"{key} is {size} in the checkpoint, {expected[key]} in the config")
-    hint = [recognized.kind.hint] if lines and recognized.kind.hint else []
-    return lines + hint
+    return lines + [_HINT] * bool(lines and recognized.family == "albert_zh")
 
 
 def check_google_layout(config: AlbertConfig, whose: str) -> None:
@@ -281,8 +261,7 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
     if config.layout != "google":
         raise ValueError(
             f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
-            "`albert convert` converts albert_zh's post-LN models to "
-            "it, with E = H"
+            "`albert convert` converts albert_zh's post-LN models to it, with E = H"
         )
     if config.share != GROUPS:
         raise ValueError(
@@ -290,8 +269,8 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
         )
 
 
-def group_obstacles(config: AlbertConfig) -> list[str]:
-    """Returns why Hugging Face's ALBERT assigns layers to other groups; [] if it does not.
+def group_obstacle(config: AlbertConfig) -> str:
+    """Returns why Hugging Face's ALBERT assigns layers to other groups; "" if it does not.
 
     Both implementations assign layer i to group ⌊i / L · G⌋, but round differently.
     """
@@ -299,11 +278,11 @@ def group_obstacles(config: AlbertConfig) -> list[str]:
     ours = [config.group_of_layer(layer) for layer in range(count)]
     theirs = [int(layer / (count / groups)) for layer in range(count)]
     if ours == theirs and set(ours) == set(range(groups)):
-        return []
-    return [
+        return ""
+    return (
         f"with {count} layers in {groups} groups, Google's and Hugging Face's ALBERT assign layers "
         "to different groups, so their weights are not compatible"
-    ]
+    )
 
 
 # The names of ALBERT's weights in each family of checkpoints.
@@ -458,28 +437,6 @@ def part_of(name: str) -> str:
 def is_encoder(name: str) -> bool:
     """Returns whether a weight with Google's name belongs to encoder, embeddings or pooler."""
     return name.startswith("bert/")
-
-
-def encoder_scopes(family: str) -> frozenset[str]:
-    """Returns the first parts of a family's names of encoder weights.
-
-    >>> sorted(encoder_scopes("hugging_face"))
-    ['albert']
-
-    Args:
-        family: a key of `FAMILY_NAMES`.
-    """
-    scopes = (scope for google, scope in FAMILY_NAMES[family].items() if _is_in_encoder(google))
-    return frozenset(first_part(scope) for scope in scopes)
-
-
-def first_part(name: str) -> str:
-    """Returns a name up to its first "/" or "."."""
-    return re.split(r"[/.]", name, maxsplit=1)[0]
-
-
-def _is_in_encoder(google_scope: str) -> bool:
-    return is_encoder(google_scope.replace("{block}", BLOCK))
 
 
 def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:

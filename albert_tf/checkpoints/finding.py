@@ -17,7 +17,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_record
-from albert_tf.checkpoints.run_folder import BEST, DATA_SUFFIX, NUMBERED, RunFolder
+from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
@@ -31,7 +31,7 @@ _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
-_SHARD = re.compile(r"\.data-(\d+)-of-(\d+)$")
+_SHARD = re.compile(r"\.data-\d+-of-(\d+)$")
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
     f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, or an --export_dir"
@@ -176,18 +176,14 @@ def newest_export(folder: str) -> str:
 
 def _check_shards(prefix: str) -> None:
     folder, base = os.path.split(prefix)
-    names = files.list_directory(folder)
-    shards = [_SHARD.search(name) for name in names if name.startswith(base + ".data-")]
-    present = {(int(match[1]), int(match[2])) for match in shards if match}
-    counts = {count for _, count in present}
-    if not counts:
-        raise FileNotFoundError(f"{prefix}.index has no data: {prefix}{DATA_SUFFIX} is missing")
-    missing = [
-        [f"{prefix}.data-{i:05d}-of-{n:05d}" for i in range(n) if (i, n) not in present]
-        for n in sorted(counts)
-    ]
-    if all(missing):
-        raise FileNotFoundError(f"the checkpoint {prefix} lacks files: {', '.join(missing[0])}")
+    present = {name for name in files.list_directory(folder) if name.startswith(base + ".data-")}
+    counts = {int(match[1]) for match in map(_SHARD.search, present) if match} or {1}
+    for count in sorted(counts):
+        wanted = {f"{base}.data-{shard:05d}-of-{count:05d}" for shard in range(count)}
+        if wanted <= present:
+            return
+    missing = ", ".join(sorted(wanted - present))
+    raise FileNotFoundError(f"{prefix}.index lacks its data: {missing} in {folder or '.'}")
 
 
 def folder_of(checkpoint: str) -> str:
@@ -329,22 +325,11 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     """
     if list_tokenizers(folder):
         return
-    name = os.path.basename(vocabulary_path(folder, is_sentencepiece))
-    is_vocabulary = not huggingface_tokenizer.is_tokenizer_file(path)
+    own_name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
+    is_tokenizer = huggingface_tokenizer.is_tokenizer_file(path)
     for source in huggingface_tokenizer.list_files(path):
-        target = name if is_vocabulary else os.path.basename(source)
-        files.copy(source, os.path.join(folder, target))
-
-
-def vocabulary_path(folder: str, is_sentencepiece: bool) -> str:
-    """Returns where the folder of a run has its vocabulary."""
-    return os.path.join(folder, SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME)
-
-
-def read_labels(folder: str) -> list[str]:
-    """Returns the label names of an exported model; [] if there are none."""
-    paths = _find(folder, (LABELS_FILE,))
-    return files.read_text(paths[0]).splitlines() if paths else []
+        name = os.path.basename(source) if is_tokenizer else own_name
+        files.copy(source, os.path.join(folder, name))
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:

@@ -7,23 +7,18 @@ to H exists even if E = H, and "gelu" is the exact function with erf; Google's i
 
 from __future__ import annotations
 
-import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import sentencepiece
-import tokenizers
 from absl import logging
-from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from albert_tf import files
 from albert_tf.checkpoints.families import (
     PROJECTION,
     check_google_layout,
-    group_obstacles,
+    group_obstacle,
     name_map,
 )
 from albert_tf.checkpoints.run_record import (
@@ -34,16 +29,9 @@ from albert_tf.checkpoints.run_record import (
     SPANS,
     TOKEN_CLASSIFICATION,
 )
-from albert_tf.model import tokenization
 from albert_tf.model.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.model.tokenization import (
-    SENTENCEPIECE_NAME,
-    SPIECE_UNDERLINE,
-    WORDPIECE_NAME,
-    FullTokenizer,
-    character_class,
-)
+from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -98,9 +86,8 @@ def to_hugging_face(
         ValueError: Hugging Face's ALBERT does not support this model. The message says why.
     """
     check_google_layout(config, "Hugging Face's")
-    obstacles = group_obstacles(config)
-    if obstacles:
-        raise ValueError(obstacles[0])
+    if obstacle := group_obstacle(config):
+        raise ValueError(obstacle)
     names = name_map("hugging_face", config.num_hidden_groups, config.inner_group_num)
     left_out = sorted(set(tensors) - set(names))
     if left_out:
@@ -166,6 +153,8 @@ def save_hugging_face(
 
 def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
     """Writes the vocabulary, `tokenizer.json` and `tokenizer_config.json`."""
+    from albert_tf.checkpoints.tokenizer_json import tokenizer_json
+
     name = SENTENCEPIECE_NAME if tokenizer.is_sentencepiece else WORDPIECE_NAME
     files.copy(source, os.path.join(directory, name))
     tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
@@ -298,138 +287,3 @@ def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
         name = CLASSIFICATION
     kind = next((kind for kind, task_name in _PROBLEM_TYPES.items() if task_name == name), None)
     return values | ({"problem_type": kind} if kind else {})
-
-
-# Puts together a tokenizer of Hugging Face's library `tokenizers`, and writes it as JSON.
-#
-# Normalization, in part by regular expressions with Python's character classes, is followed by
-# SentencePiece's unigram model or WordPiece, as in `tokenization`. `transformers` reads the result
-# without protobuf or tiktoken. The ids equal those of `FullTokenizer`, except for the differences
-# listed in docs/differences.md.
-#
-# The normalizers process a text in parts, split at special tokens such as `[MASK]`.
-
-_UNIGRAM = 1  # SentencePiece's model type
-_FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
-_MARGIN = 0.01  # by which the score of a suppressed piece is lower than that of its parts
-
-
-def tokenizer_json(tokenizer: FullTokenizer) -> str:
-    """Returns the content of `tokenizer.json` for a vocabulary.
-
-    Raises:
-        ValueError: the library does not support the SentencePiece model. The message says why.
-    """
-    theirs = _unigram(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    for number in sorted({tokenizer.pad_id, tokenizer.unk_id, cls, sep, tokenizer.mask_id}):
-        # With SentencePiece, a space before [MASK] is part of the masked word.
-        takes_space = tokenizer.is_sentencepiece and number == tokenizer.mask_id
-        symbol = tokenizer.pieces[number]
-        token = tokenizers.AddedToken(symbol, lstrip=takes_space, normalized=False)
-        theirs.add_special_tokens([token])
-    names = tokenizer.pieces[cls], tokenizer.pieces[sep]
-    single = "{}:0 $A:0 {}:0".format(*names)
-    theirs.post_processor = processors.TemplateProcessing(
-        single, f"{single} $B:1 {names[1]}:1", list(zip(names, (cls, sep), strict=True))
-    )
-    return str(theirs.to_str())
-
-
-def _replace(pattern: str, content: str) -> Any:
-    return normalizers.Replace(tokenizers.Regex(pattern), content)
-
-
-def _lower() -> list[Any]:
-    """Returns the steps of `str.lower`; `Lowercase` by itself ignores the context of Σ."""
-
-    def is_cased(char: str) -> bool:
-        return (char + _SIGMA).lower().endswith(_FINAL_SIGMA)
-
-    def is_ignorable(char: str) -> bool:
-        return ("A" + char + _SIGMA).lower().endswith(_FINAL_SIGMA) and not is_cased(char)
-
-    cased, ignored = map(character_class, (is_cased, is_ignorable))
-    is_final = f"(?<={cased}|{cased}{ignored}){_SIGMA}(?!{ignored}*{cased})"
-    return [_replace(is_final, _FINAL_SIGMA), normalizers.Lowercase()]
-
-
-def _wordpiece(tokenizer: FullTokenizer) -> Any:
-    """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
-    unknown, longest = tokenization.UNKNOWN_TOKEN, tokenization.MAX_INPUT_CHARS_PER_WORD
-    model = models.WordPiece(tokenizer.vocab, unk_token=unknown, max_input_chars_per_word=longest)
-    theirs = tokenizers.Tokenizer(model)
-    # By Python's classes of characters: those of `BertNormalizer` are of another Unicode version.
-    steps = [_replace(character_class(tokenization.is_dropped), "")]
-    if tokenizer.do_lower_case:
-        marks = _replace(character_class(tokenization.is_mark), "")
-        steps += [*_lower(), normalizers.NFD(), marks]
-    theirs.normalizer = normalizers.Sequence(steps)
-    words = character_class(str.isspace) + "+"
-    alone = map(character_class, (tokenization.is_cjk, tokenization.is_punctuation))
-    splits = [(words, "removed"), *((symbols, "isolated") for symbols in alone)]
-    theirs.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(tokenizers.Regex(symbols), how) for symbols, how in splits]
-    )
-    theirs.decoder = tokenizers.decoders.WordPiece()
-    return theirs
-
-
-def _unigram(tokenizer: FullTokenizer) -> Any:
-    """Returns the steps of `preprocess_text`, of SentencePiece and of `encode_pieces`."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
-    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
-    replaces = normalizer.remove_extra_whitespaces and normalizer.escape_whitespaces
-    is_before = normalizer.add_dummy_prefix and not trainer.treat_whitespace_as_suffix
-    if trainer.model_type != _UNIGRAM or trainer.byte_fallback or not (replaces and is_before):
-        raise ValueError(
-            "tokenizer.json requires a SentencePiece model of the type unigram, without byte "
-            'fallback, that replaces spaces by one "▁" before each word'
-        )
-    scores, numbers = _scores(tokenizer, proto)
-    theirs = tokenizers.Tokenizer(models.Unigram(scores, tokenizer.unk_id, False))
-    combining = character_class(tokenization.is_combining)
-    steps = [_replace(character_class(str.isspace) + "+", " "), normalizers.NFKD()]
-    # "▁" is prepended to the first character, which may be removed: a space replaces it.
-    steps += [_replace(f"^{combining}+", " "), _replace(combining, "")]
-    steps += _lower() if tokenizer.do_lower_case else []
-    if charsmap := normalizer.precompiled_charsmap:
-        # NFC first, because `Precompiled` does not compose Hangul syllables.
-        steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
-    steps += [_replace(" {2,}", " "), _replace(" +$", "")]
-    theirs.normalizer = normalizers.Sequence(steps)
-    # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
-    splits: list[Any] = [pre_tokenizers.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")]
-    if numbers:
-        number = f"^{SPIECE_UNDERLINE}(?:{'|'.join(map(re.escape, numbers))}),(?!\\d)"
-        splits.append(pre_tokenizers.Split(tokenizers.Regex(number), "isolated"))
-    theirs.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    theirs.decoder = tokenizers.decoders.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")
-    return theirs
-
-
-def _scores(tokenizer: FullTokenizer, proto: Any) -> tuple[list[tuple[str, float]], list[str]]:
-    """Returns the pieces with their scores, and the numbers that are split from a comma.
-
-    `encode_pieces` splits pieces such as "▁1999,", so they get a score too low to be selected.
-    Where the model would select such a piece, the text is split after the comma, unless a digit
-    follows: then another piece such as "▁10,000" may have the better score. Inside words,
-    `encode_pieces` begins the number with "▁", which cannot be expressed: a warning lists these.
-    """
-    sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
-    scores = {piece.piece: float(piece.score) for piece in proto.pieces}
-    numbers, inside = [], []
-    for piece in filter(tokenization.has_number_comma, tokenizer.pieces):
-        body = piece[:-1].replace(SPIECE_UNDERLINE, "")
-        apart = math.fsum([*map(sp.get_score, sp.encode(body)), scores.get(",", 0.0)])
-        if not piece.startswith(SPIECE_UNDERLINE):
-            inside.append(piece)
-        elif scores[piece] > apart:
-            numbers.append(body)
-        scores[piece] = min(scores[piece], apart - _MARGIN)
-    if inside:
-        text = "%d pieces have other ids inside of words in tokenizer.json: %s"
-        logging.warning(text, len(inside), " ".join(inside))
-    return [(piece, scores[piece]) for piece in tokenizer.pieces], sorted(numbers)

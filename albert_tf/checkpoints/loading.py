@@ -8,7 +8,6 @@ read them: they have Google's variable names, the optimizer's moments as `<varia
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import re
@@ -120,12 +119,9 @@ class LoadReport:
         )
 
     @property
-    def contents(self) -> str:
-        """What the checkpoint has, in one line, and the notes: nothing of a model."""
-        counts = collections.Counter(map(part_of, self.found))
-        parts = ", ".join(f"{part} {counts[part]}" for part in PARTS if counts[part])
-        line = f"{self.prefix}: {self.title}, {len(self.found)} weights ({parts})"
-        return "\n".join([line, *(f"  note: {note}" for note in self.notes)])
+    def other_shapes(self) -> list[str]:
+        """The misshapen variables, with both shapes."""
+        return [f"{n} has the shape {t}, here {o}" for n, (t, o) in self.misshapen.items()]
 
     @property
     def reason(self) -> str:
@@ -133,9 +129,8 @@ class LoadReport:
 
         A weight of the encoder comes before one of a head, which may be new.
         """
-        shapes = (f"{n} has the shape {t}, here {o}" for n, (t, o) in self.misshapen.items())
         misfits = [
-            *shapes,
+            *self.other_shapes,
             *(f"{name} is missing" for name in self.missing),
             *(f"{name} is not in the model" for name in self.unused),
         ]
@@ -279,30 +274,24 @@ def _log(report: LoadReport, release: releases.Release | None, uses_pooler: bool
         logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
     else:
         logging.debug("%s", report)
-        shapes = (f"{n} has the shape {t}, here {o}" for n, (t, o) in report.misshapen.items())
-        for note in (*report.notes, *shapes):
+        for note in (*report.notes, *report.other_shapes):
             logging.warning("%s: %s", report.prefix, note)
-    heads = [name for name in report.loaded if not is_encoder(name)]
-    names = [*report.missing, *report.misshapen]
-    new = [name for name in names if not is_encoder(name)]
-    adapters = [name for name in new if name.startswith(ADAPTERS)]
-    new = [name for name in new if name not in adapters]
-    pooler = [name for name in names if name.startswith(POOLER) and uses_pooler]
-    parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
-    if release:
-        parts.append(f"They are those of {release}")
-    if report.unused:
-        parts.append(f"{len(report.unused)} not in the model are ignored")
-    if heads:
-        parts.append(f"Heads loaded from the checkpoint: {', '.join(heads)}")
-    if new:
-        parts.append(f"New heads with random weights: {', '.join(sorted(new))}")
-    if pooler:
-        parts.append(f"New pooler with random weights: {', '.join(pooler)}")
-    if adapters:
-        parts.append(f"New adapters, which change nothing yet: {len(adapters)} variables")
-    log = logging.warning if new or pooler else logging.info
-    log("%s", ". ".join(parts))
+    new = sorted([*report.missing, *report.misshapen])
+    loaded_heads = [name for name in report.loaded if not is_encoder(name)]
+    new_adapters = [name for name in new if name.startswith(ADAPTERS)]
+    new_heads = [name for name in new if not is_encoder(name) and name not in new_adapters]
+    new_pooler = [name for name in new if name.startswith(POOLER) and uses_pooler]
+    parts = {
+        f"They are those of {release}": release,
+        f"{len(report.unused)} not in the model are ignored": report.unused,
+        f"Heads loaded from the checkpoint: {', '.join(loaded_heads)}": loaded_heads,
+        f"New heads with random weights: {', '.join(new_heads)}": new_heads,
+        f"New pooler with random weights: {', '.join(new_pooler)}": new_pooler,
+        f"New adapters, which change nothing yet: {len(new_adapters)} variables": new_adapters,
+    }
+    first = f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"
+    log = logging.warning if new_heads or new_pooler else logging.info
+    log("%s", ". ".join([first, *(text for text, applies in parts.items() if applies)]))
 
 
 def load_weights(model: Any, prefix: str) -> None:
@@ -356,12 +345,10 @@ def read_weights(
 
 
 def _read_all(weights: WeightFile, entries: Mapping[str, families.Entry]) -> dict[str, np.ndarray]:
-    return {name: _read(weights, entry) for name, entry in entries.items()}
-
-
-def _read(weights: WeightFile, entry: families.Entry) -> np.ndarray:
-    value = entry.compute(*(weights.read(source) for source in entry.sources))
-    return np.asarray(value, np.float32)
+    return {
+        name: np.asarray(entry.compute(*map(weights.read, entry.sources)), np.float32)
+        for name, entry in entries.items()
+    }
 
 
 def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
@@ -410,7 +397,7 @@ def _compare(
         misshapen=misshapen,
         unused=unused + recognized.unmapped,
         unknown=recognized.unknown,
-        title=f"{recognized.kind.title} ({weights.container})",
+        title=f"{families.TITLES[recognized.family]} ({weights.container})",
         found=[*entries, *recognized.unmapped],
         bookkeeping=len(recognized.bookkeeping),
         sizes=families.sizes(entries),
@@ -432,8 +419,8 @@ def _remarks(
     if not isinstance(config, AlbertConfig):
         return [], []
     is_theirs = recognized.family == "hugging_face"
-    obstacles = families.group_obstacles(config) if is_theirs else []
-    return obstacles, families.differences(recognized, entries, config)
+    obstacle = families.group_obstacle(config) if is_theirs else ""
+    return [obstacle] * bool(obstacle), families.differences(recognized, entries, config)
 
 
 def _config_beside(path: str) -> AlbertConfig | None:
@@ -473,8 +460,8 @@ def _drop_identity_projection(
     """Removes a projection that the model lacks (E = H) if it is the identity."""
     names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
     if not set(names) & set(wanted) and set(names) <= set(entries):
-        kernel, bias = (_read(weights, entries[name]) for name in names)
-        if families.is_identity(kernel, bias):
+        kernel, bias = _read_all(weights, {name: entries[name] for name in names}).values()
+        if np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any():
             for name in names:
                 del entries[name]
 

@@ -12,9 +12,7 @@ import dataclasses
 import functools
 import json
 import os
-import types
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -41,7 +39,6 @@ class Release:
         aliases: other names.
         config: the name of its config in this package; "" if that is only in the archive.
         parameters: number of parameters of encoder and pooler; 0 if it has no archive.
-        vocabulary: "SentencePiece" or "WordPiece"; "" if it has no archive.
     """
 
     name: str
@@ -51,7 +48,6 @@ class Release:
     aliases: tuple[str, ...] = ()
     config: str = ""
     parameters: int = 0
-    vocabulary: str = ""
 
     def __str__(self) -> str:
         return f"{self.title}, {self.name}"
@@ -61,45 +57,25 @@ class Release:
         """Whether it is the TF-Hub module of a model that also has an archive of its own."""
         return self.url.startswith(_HUB)
 
+    def differences(self, here: Mapping[str, int]) -> list[str]:
+        """Returns a line for each of the first tensors that differ from the release; [] if none.
 
-@dataclasses.dataclass(frozen=True)
-class ReleaseReport:
-    """A comparison of a checkpoint with the release that it shares the most tensors with.
-
-    Attributes:
-        path: the checkpoint.
-        release: the closest release; None if the checkpoint shares no tensor with any release.
-        same: variables with the same values as in the release.
-        altered: variables whose values or shapes differ from the release.
-        missing: variables of the release that the checkpoint lacks.
-        added: variables that the release lacks, such as those of a new head.
-    """
-
-    path: str
-    release: Release | None
-    same: list[str]
-    altered: list[str]
-    missing: list[str]
-    added: list[str]
-
-    @property
-    def is_release(self) -> bool:
-        """Whether the checkpoint has exactly the tensors of the release."""
-        return self.release is not None and not (self.altered or self.missing or self.added)
-
-    def __str__(self) -> str:
-        if self.release is None:
-            return f"{self.path}: no tensor matches a known release"
-        count = f"{len(self.same)} of {len(self.release.tensors)} tensors"
-        if self.is_release:
-            return f"{self.path}: {self.release}; all {len(self.same)} tensors match the release"
-        lines = [f"{self.path}: not an unmodified release; {count} match {self.release}"]
-        for kind in ("altered", "missing", "added"):
-            names = getattr(self, kind)
+        Args:
+            here: the `checksums` of a checkpoint. Tensors that the release lacks, such as those of
+                a new head, are called added.
+        """
+        common = here.keys() & self.tensors.keys()
+        kinds = {
+            "altered": [name for name in common if here[name] != self.tensors[name]],
+            "missing": self.tensors.keys() - common,
+            "added": here.keys() - common,
+        }
+        lines = []
+        for kind, names in kinds.items():
+            lines += [f"  {kind:<8}{name}" for name in sorted(names)[:_MAX_LISTED_NAMES]]
             more = len(names) - _MAX_LISTED_NAMES
-            lines += [f"  {kind:<8}{name}" for name in names[:_MAX_LISTED_NAMES]]
             lines += [f"  and {more} more {kind}"] if more > 0 else []
-        return "\n".join(lines)
+        return lines
 
 
 @functools.cache
@@ -107,18 +83,12 @@ def table() -> tuple[Release, ...]:
     """Returns all rows of the table."""
     with open(_TABLE, encoding="utf-8") as stream:
         rows = json.load(stream)
-    return tuple(_release(name, **row) for name, row in rows.items())
-
-
-def _release(
-    name: str,
-    title: str,
-    tensors: Mapping[str, str] = types.MappingProxyType({}),
-    aliases: Sequence[str] = (),
-    **others: Any,
-) -> Release:
-    checksums = {key: int(crc, 16) for key, crc in tensors.items()}
-    return Release(name, title, checksums, aliases=tuple(aliases), **others)
+    releases = []
+    for name, row in rows.items():
+        tensors = {key: int(crc, 16) for key, crc in row.get("tensors", {}).items()}
+        aliases = tuple(row.get("aliases", ()))
+        releases.append(Release(name, **row | {"tensors": tensors, "aliases": aliases}))
+    return tuple(releases)
 
 
 def known_releases() -> tuple[Release, ...]:
@@ -171,43 +141,41 @@ def checksum(values: np.ndarray) -> int:
     return int.from_bytes(records.checksum(data), "little")
 
 
+def checksums(tensors: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Returns variable name → `checksum`."""
+    return {name: checksum(value) for name, value in tensors.items()}
+
+
 def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     """Returns the release that has all these tensors, with the same values; None if none has.
 
     Args:
         tensors: variable name → value, such as those of the encoder.
     """
-    checksums = {name: checksum(value) for name, value in tensors.items()}
-    matching = (
-        release for release in known_releases() if checksums.items() <= release.tensors.items()
-    )
-    return next(matching, None) if checksums else None
+    here = checksums(tensors).items()
+    matching = (release for release in known_releases() if here <= release.tensors.items())
+    return next(matching, None) if here else None
 
 
-def identify(path: str, tensors: Mapping[str, np.ndarray]) -> ReleaseReport:
-    """Compares a checkpoint with all known releases and reports the closest one.
+def identify(path: str, tensors: Mapping[str, np.ndarray]) -> str:
+    """Returns which release a checkpoint is, or which one is closest and how it differs.
 
-        >>> str(identify("albert_tiny/", read_weights("albert_tiny/")))  # doctest: +SKIP
+        >>> identify("albert_tiny/", read_weights("albert_tiny/"))  # doctest: +SKIP
         'albert_tiny/: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
 
     Args:
-        path: the checkpoint, for the report.
+        path: the checkpoint, for the text.
         tensors: its weights, as returned by `loading.read_weights`.
     """
-    checksums = {name: checksum(value) for name, value in tensors.items()}
-    best = max(known_releases(), key=lambda release: _num_same(checksums, release))
-    if not _num_same(checksums, best):
-        return ReleaseReport(path, None, [], [], [], sorted(checksums))
-    common = sorted(checksums.keys() & best.tensors.keys())
-    return ReleaseReport(
-        path,
-        best,
-        same=[name for name in common if checksums[name] == best.tensors[name]],
-        altered=[name for name in common if checksums[name] != best.tensors[name]],
-        missing=sorted(best.tensors.keys() - checksums.keys()),
-        added=sorted(checksums.keys() - best.tensors.keys()),
-    )
-
-
-def _num_same(checksums: Mapping[str, int], release: Release) -> int:
-    return sum(checksums.get(name) == crc for name, crc in release.tensors.items())
+    here = checksums(tensors)
+    shared = [len(here.items() & release.tensors.items()) for release in known_releases()]
+    count = max(shared)
+    if not count:
+        return f"{path}: no tensor matches a known release"
+    release = known_releases()[shared.index(count)]
+    lines = release.differences(here)
+    if not lines:
+        return f"{path}: {release}; all {count} tensors match the release"
+    total = len(release.tensors)
+    heading = f"{path}: not an unmodified release; {count} of {total} tensors match {release}"
+    return "\n".join([heading, *lines])

@@ -214,18 +214,11 @@ class RunFolder:
         """
         fields = typing.get_type_hints(Evaluation)
         rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
-        last: dict[Any, Evaluation] = {}
-        of_checkpoint: dict[Any, Evaluation] = {}
-        for row in rows:
-            entry = Evaluation(**{name: row[name] for name in fields if name in row})
-            last[entry.key] = entry
-            of_checkpoint.pop((entry.key, entry.checkpoint), None)
-            of_checkpoint[entry.key, entry.checkpoint] = entry
-        return [
-            entry
-            for entry in of_checkpoint.values()
-            if last[entry.key] is entry or entry.checkpoint in present
-        ]
+        found = [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
+        last = {entry.key: number for number, entry in enumerate(found)}
+        of_checkpoint = {(entry.key, entry.checkpoint): n for n, entry in enumerate(found)}
+        others = {n for (_, checkpoint), n in of_checkpoint.items() if checkpoint in present}
+        return [found[number] for number in sorted(others.union(last.values()))]
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Appends an evaluation, also to the metrics."""
@@ -245,7 +238,7 @@ class RunFolder:
             ValueError: the file is damaged.
         """
         rows = files.read_own_json_lines(self.file(METRICS_FILE), {"step": int})
-        last = {(row["step"], _is_evaluation(row)): row for row in rows}
+        last = {(row["step"], any(name.startswith(EVAL) for name in row)): row for row in rows}
         return [last[key] for key in sorted(last)]
 
     # The lock.
@@ -309,10 +302,6 @@ class RunFolder:
             if _HALF_WRITTEN.fullmatch(name):
                 logging.info("%s: removing the partial file %s", self.path, name)
                 os.remove(self.file(name))
-
-
-def _is_evaluation(row: Iterable[str]) -> bool:
-    return any(name.startswith(EVAL) for name in row)
 
 
 LOSS = "eval_loss"  # the metric that decides between equally good checkpoints

@@ -144,12 +144,7 @@ class RunRecord:
         labels = values["task"].get("labels", [])
         if not all(isinstance(label, str) for label in labels):
             raise ValueError(f"{place}: expected labels as a list of texts, got {labels!r:.100}")
-        record = cls(**{name: values[name] for name in kinds} | {"files": kept})
-        try:
-            record.to_json().encode("utf-8")
-        except UnicodeEncodeError as error:  # JSON can encode a lone surrogate
-            raise ValueError(f"{place}: a text in it is not UTF-8: {error.reason}") from None
-        return record
+        return cls(**{name: values[name] for name in kinds} | {"files": kept})
 
     def to_json(self) -> str:
         """Returns the text of `run.json`."""
@@ -303,7 +298,6 @@ def check_training(
         logging.info(text, output_dir)
         return {}
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
-    _log_others(output_dir, before, now, settings)
     changes = _changes(before, now, names)
     if step == 0:
         later = {name: pair for name, pair in changes.items() if name not in _AFFECTS_STEP_0}
@@ -390,23 +384,6 @@ def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
     if changes:
         logging.warning("%s:\n%s\nAccepted by --allow_changed_settings.", what, _table(changes))
     return changes
-
-
-def _log_others(output_dir: str, before: RunRecord, now: RunRecord, settings: Any) -> None:
-    """Logs changes that do not affect the result."""
-    names = {field.name for field in fields_of(type(settings)) if field.is_recorded}
-    names -= {"allow_changed_settings", *settings.names_for_training, *ALWAYS_COMPARED}
-    columns = {"before": before.texts(names), "now": now.texts(names)}
-    for name in before.files.keys() & now.files.keys():
-        old, new = before.files[name], now.files[name]
-        if old.digest == new.digest:
-            columns["before"][name], columns["now"][name] = old.path, new.path
-    common = columns["before"].keys() & columns["now"].keys()
-    table = differences_table(
-        {heading: {n: t[n] for n in common} for heading, t in columns.items()}
-    )
-    if table:
-        logging.info("%s: changes that do not affect the result:\n%s", output_dir, table)
 
 
 def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:

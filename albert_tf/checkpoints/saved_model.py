@@ -11,7 +11,6 @@ OpenVINO and tf2onnx. Its weights are hard links to those of the first one.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import tempfile
@@ -243,8 +242,6 @@ _INPUTS = {
 }
 _POSITIONS = "masked_lm_positions"
 _IDS = tf.TensorSpec((None, None), tf.int32)
-# AutoGraph is not needed because no Python control flow depends on the value of a tensor.
-_function = functools.partial(tf.function, autograph=False)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
 
@@ -273,18 +270,26 @@ def save_hub_module(
     """
     encoder = model.encoder
 
-    @_function
+    # AutoGraph is not needed because no Python control flow depends on the value of a tensor.
+    @tf.function(autograph=False)
     def encode(inputs: Tensors, training: bool = False) -> Tensors:
-        return _outputs(encoder(_our_names(inputs), training=training, output_hidden_states=True))
+        batch = {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
+        outputs = encoder(batch, training=training, output_hidden_states=True)
+        return {
+            "sequence_output": outputs["sequence_output"],
+            "pooled_output": outputs["pooled_output"],
+            "default": outputs["pooled_output"],
+            "encoder_outputs": list(outputs["hidden_states"][1:]),
+        }
 
-    @_function
+    @tf.function(autograph=False)
     def predict_words(inputs: Tensors, training: bool = False) -> Tensors:
         outputs = encode({name: inputs[name] for name in _INPUTS.values()}, training=training)
         x = tf.gather(outputs["sequence_output"], inputs[_POSITIONS], batch_dims=1)  # [B, P, H]
         logits = model.masked_lm(x, encoder.embeddings)
         return outputs | {"mlm_logits": logits}
 
-    @_function
+    @tf.function(autograph=False)
     def classify_pairs(inputs: Tensors, training: bool = False) -> Tensors:
         outputs = encode(inputs, training=training)
         logits = model.sentence_head(outputs["pooled_output"])
@@ -304,19 +309,6 @@ def save_hub_module(
     signature = Signature(dict.fromkeys(_INPUTS.values(), _IDS), serve)
     with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
         save(directory, root, {DEFAULT: signature})
-
-
-def _our_names(inputs: Tensors) -> Tensors:
-    return {ours: inputs[theirs] for ours, theirs in _INPUTS.items()}
-
-
-def _outputs(outputs: Tensors) -> Tensors:
-    return {
-        "sequence_output": outputs["sequence_output"],
-        "pooled_output": outputs["pooled_output"],
-        "default": outputs["pooled_output"],
-        "encoder_outputs": list(outputs["hidden_states"][1:]),
-    }
 
 
 def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:

@@ -31,12 +31,6 @@ _DISK_ERRORS = (
     tf.errors.PermissionDeniedError,
     tf.errors.NotFoundError,
     tf.errors.UnknownError,
-    # on remote file systems
-    tf.errors.AbortedError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.UnauthenticatedError,
-    tf.errors.UnavailableError,
 )
 
 
@@ -227,16 +221,10 @@ def newest_usable(folder: RunFolder) -> str | None:
     """
     damages: dict[str, str] = {}
     for prefix in reversed(folder.resumable().values()):
-        damage = find_damage(prefix)
-        if not damage:
-            for damaged, reason in damages.items():
-                logging.warning("%s is damaged (%s); falling back to %s", damaged, reason, prefix)
-                set_aside(damaged)
-            return prefix
-        damages[prefix] = damage
-    if damages:
-        raise _all_damaged(damages)
-    return None
+        damages[prefix] = find_damage(prefix)
+        if not damages[prefix]:
+            break
+    return next(iter(_set_aside_damaged(damages, has_others=False)), None)
 
 
 def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
@@ -253,24 +241,22 @@ def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
         ValueError: all of them are damaged, and there are no others. Nothing has been renamed.
         OSError: a checkpoint cannot be opened.
     """
-    damages = {prefix: find_damage(prefix) for prefix in prefixes}
+    return _set_aside_damaged({prefix: find_damage(prefix) for prefix in prefixes}, has_others)
+
+
+def _set_aside_damaged(damages: Mapping[str, str], has_others: bool) -> list[str]:
     usable = [prefix for prefix, damage in damages.items() if not damage]
     if damages and not usable and not has_others:
-        raise _all_damaged(damages)
+        listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
+        raise ValueError(
+            f"{os.path.dirname(next(iter(damages)))}: no checkpoint can be read:\n{listed}\n"
+            "Restore one from a backup, or move these files away to start from the beginning."
+        )
     for prefix, damage in damages.items():
         if damage:
             logging.warning("%s is damaged (%s): set aside", prefix, damage)
             set_aside(prefix)
     return usable
-
-
-def _all_damaged(damages: Mapping[str, str]) -> ValueError:
-    directory = os.path.dirname(next(iter(damages)))
-    listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
-    return ValueError(
-        f"{directory}: no checkpoint can be read:\n{listed}\nRestore one from a backup, or move "
-        "these files away to start from the beginning."
-    )
 
 
 def set_aside(prefix: str) -> None:

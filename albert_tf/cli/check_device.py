@@ -31,17 +31,17 @@ import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf.cli.describe import StepShape, step_flops
-from albert_tf.model import optimization
+from albert_tf.model import ops, optimization
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.settings import SettingsGroup, setting
+from albert_tf.training import devices
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.version import __version__
 
 DROPOUT = 0.1
-SMALL_BATCH = (8, 32, 5)  # rows, tokens and masked tokens
-SHAPES = {"8 x 128": (8, 128, 20), "4 x 512": (4, 512, 76)}
+SMALL_BATCH = StepShape(8, 32, 5)
 # Largest norm of a difference, relative to the norm of the expected values.
 LIMITS = {"float32": 1e-4, "bfloat16": 5e-2}
 TWO_DEVICES_LIMIT = 1e-5
@@ -51,7 +51,8 @@ TIMED_STEPS = 5
 PASSED = "passed"
 FAILED = "**failed**"
 SKIPPED = "skipped"
-IMPORT = "from albert_tf.cli import check_device"  # in the processes of the checks
+SECONDS = 300  # after which a check has failed and is ended
+MEASURE = "from albert_tf.cli import check_device; check_device.measure()"
 
 Batch = dict[str, NDArray[Any]]
 Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
@@ -70,7 +71,7 @@ class Training:
     Args:
         strategy: the devices.
         config: the model.
-        shape: rows, tokens and masked tokens of the batch.
+        shape: the shape of the batch.
         precision_name: "float32", "bfloat16" or "float16".
         jit_compile: whether XLA compiles the step.
     """
@@ -79,16 +80,13 @@ class Training:
         self,
         strategy: tf.distribute.Strategy,
         config: AlbertConfig,
-        shape: tuple[int, int, int] = SMALL_BATCH,
+        shape: StepShape = SMALL_BATCH,
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-
-        from albert_tf.training import devices
-
         devices.apply_precision(precision_name)
-        self.batch = random_batch(*shape, config.vocab_size)
-        self._step, self._inputs = make_step(strategy, config, self.batch, jit_compile=jit_compile)
+        batch = random_batch(shape.rows, shape.length, shape.predictions, config.vocab_size)
+        self._step, self._inputs = make_step(strategy, config, batch, jit_compile=jit_compile)
         self.model = self._step.model
 
     def step(self) -> float:
@@ -113,23 +111,12 @@ def within(limit: float, value: float, text: str) -> Outcome:
     return PASSED if value <= limit else FAILED, f"{text} (at most {limit:g})"
 
 
-def find_device() -> Outcome:
-    """Returns "gpu" if TensorFlow finds a GPU, else "cpu"."""
-    import tensorflow as tf
-
-    return PASSED, "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
-
-
 def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
     """Returns the strategy that computes on a device: "cpu", "gpu" or "tpu".
 
     Raises:
         ValueError: TensorFlow does not find the device; the message says what to do.
     """
-    import tensorflow as tf
-
-    from albert_tf.training import devices
-
     if device == "tpu":
         return devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name=tpu_name or None))
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
@@ -140,11 +127,6 @@ def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
 # The checks, of a device and the name of a TPU
 def check_versions(device: str, tpu_name: str) -> Outcome:
     """Names the device and its memory, and lists the versions of the software."""
-    import tensorflow as tf
-    import tf_keras
-
-    from albert_tf.training import devices
-
     parts = [devices.describe(find_strategy(device, tpu_name))]
     parts += [f"TensorFlow {tf.__version__}", f"tf_keras {tf_keras.__version__}"]
     parts.append(f"Python {platform.python_version()}")
@@ -161,10 +143,6 @@ def check_versions(device: str, tpu_name: str) -> Outcome:
 
 def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     """Compares loss and gradient with those of plain operations in float32 on the CPU."""
-    import tensorflow as tf
-
-    from albert_tf.model import ops
-
     strategy = find_strategy(device, tpu_name)  # a TPU must be found before anything else
     cpu = find_strategy("cpu")
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -197,8 +175,6 @@ def compare_weights(strategies: Sequence[tf.distribute.Strategy], dropout: float
 
 def check_determinism(device: str, tpu_name: str) -> Outcome:
     """Trains twice with dropout and TensorFlow's deterministic operations."""
-    import tensorflow as tf
-
     tf.config.experimental.enable_op_determinism()
     worst = compare_weights([find_strategy(device, tpu_name)] * 2, DROPOUT)
     return within(0.0, worst, f"weights of two runs with dropout differ by {worst:.1e}")
@@ -206,10 +182,6 @@ def check_determinism(device: str, tpu_name: str) -> Outcome:
 
 def check_two_devices(device: str, tpu_name: str) -> Outcome:
     """Trains on all cores of a TPU, or on two GPUs or parts of a CPU, and on one device."""
-    import tensorflow as tf
-
-    from albert_tf.training import devices
-
     tf.config.experimental.enable_tensor_float_32_execution(False)
     count = len(tf.config.list_physical_devices("GPU"))
     if device == "gpu" and count < 2:
@@ -226,23 +198,19 @@ def check_two_devices(device: str, tpu_name: str) -> Outcome:
     return within(TWO_DEVICES_LIMIT, worst, text)
 
 
-def check_speed(device: str, tpu_name: str, shape: str) -> Outcome:
+def check_speed(shape: StepShape, device: str, tpu_name: str) -> Outcome:
     """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
-    import tensorflow as tf
-
-    from albert_tf.training import devices
-
     strategy = find_strategy(device, tpu_name)
     config = read_config("albert_base")
     name, _ = devices.resolve_precision("auto")
-    training = Training(strategy, config, SHAPES[shape], name, jit_compile=device == "gpu")
+    training = Training(strategy, config, shape, name, jit_compile=device == "gpu")
     times = []
     for _ in range(WARM_UP_STEPS + TIMED_STEPS):
         begin = time.perf_counter()
         loss = training.step()
         times.append(time.perf_counter() - begin)
     seconds = statistics.median(times[WARM_UP_STEPS:])
-    rate = step_flops(config, StepShape(*SHAPES[shape])) / seconds / 1e12
+    rate = step_flops(config, shape) / seconds / 1e12
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
     if device != "cpu":
         try:
@@ -259,7 +227,14 @@ CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {
     "bfloat16": ("step in bfloat16", functools.partial(check_agreement, "bfloat16")),
     "determinism": ("determinism", check_determinism),
     "two_devices": ("two devices", check_two_devices),
-    "speed": ("ALBERT base", check_speed),
+    "speed_128": (
+        "ALBERT base 8 x 128",
+        functools.partial(check_speed, StepShape(8, 128, 20)),
+    ),
+    "speed_512": (
+        "ALBERT base 4 x 512",
+        functools.partial(check_speed, StepShape(4, 512, 76)),
+    ),
 }
 
 
@@ -278,9 +253,6 @@ class Settings(SettingsGroup):
     checks: tuple[str, ...] = setting(
         tuple(CHECKS), "Checks to make, separated by commas.", choices=tuple(CHECKS)
     )
-    check_seconds: int = setting(
-        300, "Number of seconds after which a check has failed and is ended.", minimum=1
-    )
 
 
 def run(settings: Settings) -> None:
@@ -290,43 +262,31 @@ def run(settings: Settings) -> None:
         ChildProcessError: a check failed.
     """
     device = settings.device
-    seconds = settings.check_seconds
     if device == "auto":
-        code = f"{IMPORT} as c; print(c.json.dumps(c.find_device()))"
-        device = "gpu" if run_python([code], "auto", seconds)[1] == "gpu" else "cpu"
+        device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
     command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
     print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {__version__}\n")
     print(f"| check | on `{device}` | figures |\n|---|---|---|", flush=True)
     outcomes = {}
-    for name in dict.fromkeys(settings.checks):
-        for shape in SHAPES if name == "speed" else [""]:
-            title = f"{CHECKS[name][0]} {shape}".strip()
-            arguments = [name, device, settings.tpu_name, *filter(None, [shape])]
-            code = f"{IMPORT}; check_device.measure()"
-            outcomes[title], text = run_python([code, *arguments], device, seconds)
-            print(f"| {title} | {outcomes[title]} | {text.replace('|', '/')} |", flush=True)
+    for name in settings.checks:
+        title = CHECKS[name][0]
+        outcomes[title], text = make_check(name, device, settings.tpu_name)
+        print(f"| {title} | {outcomes[title]} | {text.replace('|', '/')} |", flush=True)
     if failed := [title for title, outcome in outcomes.items() if outcome == FAILED]:
         raise ChildProcessError(f"failed: {', '.join(failed)}; the table has the reasons")
 
 
-def run_python(arguments: list[str], device: str, seconds: float) -> Outcome:
-    """Runs code for a device in a process, and returns the outcome that it printed."""
-    folders = [
-        os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
-        os.environ.get("PYTHONPATH", ""),
-    ]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(folders).strip(":"),
-        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    }
+def make_check(name: str, device: str, tpu_name: str) -> Outcome:
+    """Makes a check in a process of its own, and returns the outcome that this printed."""
+    environment = os.environ | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
-    command = [sys.executable, "-c", *arguments]
+    command = [sys.executable, "-c", MEASURE, name, device, tpu_name]
     start = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
     try:
-        done = start(command, env=environment, timeout=seconds)
+        done = start(command, env=environment, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return FAILED, f"not finished after {seconds:g} seconds"
+        return FAILED, f"not finished after {SECONDS} seconds"
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return FAILED, f"exit status {done.returncode}: {last}"
@@ -344,9 +304,7 @@ def measure() -> None:
     print(json.dumps(outcome))
 
 
-def random_batch(
-    rows: int, length: int, predictions: int, vocab_size: int
-) -> dict[str, NDArray[Any]]:
+def random_batch(rows: int, length: int, predictions: int, vocab_size: int) -> Batch:
     """Returns a batch of random tokens without padding, [rows, length]."""
     rng = np.random.default_rng(5)
     shape = (rows, length)
@@ -365,7 +323,7 @@ def random_batch(
 def make_step(
     strategy: tf.distribute.Strategy,
     config: AlbertConfig,
-    batch: dict[str, NDArray[Any]],
+    batch: Batch,
     optimizer: str = "adamw",
     **options: Any,
 ) -> tuple[TrainStep, dict[str, tf.Tensor]]:

@@ -6,44 +6,33 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator
 
 from absl import logging as absl_logging
 from tqdm import tqdm
 
+_TIME = "%Y-%m-%d %H:%M:%S"
+
 
 class ConsoleHandler(logging.Handler):
-    """Writes messages to standard error, above progress bars."""
+    """Writes messages to standard error: the local time, the level unless it is INFO, the text."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a message."""
+        level = "" if record.levelno == logging.INFO else f"{record.levelname}: "
         try:
-            tqdm.write(self.format(record), file=sys.stderr)
+            text = self.format(record)
+            tqdm.write(f"{time.strftime(_TIME)} {level}{text}", file=sys.stderr)
         except Exception:
             self.handleError(record)
 
 
-class ConsoleFormatter(logging.Formatter):
-    """Formats messages: the local time, the level unless it is INFO, and the text."""
-
-    def __init__(self) -> None:
-        super().__init__("%(message)s", "%Y-%m-%d %H:%M:%S")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Returns the formatted message."""
-        text = super().format(record)
-        if record.levelno != logging.INFO:
-            text = f"{record.levelname}: {text}"
-        return f"{self.formatTime(record, self.datefmt)} {text}"
-
-
 def install() -> None:
     """Replaces absl's log handler with `ConsoleHandler`."""
-    handler = ConsoleHandler()
-    handler.setFormatter(ConsoleFormatter())
     root = logging.getLogger()
     root.removeHandler(absl_logging.get_absl_handler())
-    root.addHandler(handler)
+    root.addHandler(ConsoleHandler())
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@ r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
 
     albert convert --inspect --input=albert_base_zh/
 
-prints the kind of the checkpoint, and which of its tensors a model with its config would load.
+prints the kind of the checkpoint, which of its tensors a model with its config would load, and
+which release it is: the checksum of every tensor is compared with those of nine releases by Google
+and albert_zh, and the tensors that were altered, are missing or were added are listed.
 
     albert convert --input=albert_base/ --output=albert_base_hf/ \
         --output_format=huggingface
@@ -34,64 +36,36 @@ from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.finetuning import registry
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
-from albert_tf.model.objectives import SCOPE, SOP
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.model.objectives import SOP
+from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:
     from albert_tf.checkpoints.loading import ModelSource
     from albert_tf.model.modeling import AlbertForPretraining
 
-FORMATS = ("tensorflow", "huggingface", "tf_hub", "saved_model")
+MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `families.PARTS`
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
-MASKED_LM = "cls/predictions/"  # prefix of the names of the masked-LM head's weights
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceSettings(SettingsGroup):
-    """The files of a model to convert or to edit, besides the checkpoint."""
-
-    albert_config_file: str | None = setting(
-        None,
-        "JSON file with the architecture of the input model; if not given, the one beside the "
-        "input.",
-    )
-    vocab_file: str | None = setting(
-        None, "WordPiece vocabulary of the input; if not given, the one beside the input."
-    )
-    spm_model_file: str | None = setting(
-        None, "SentencePiece model of the input; if not given, the one beside the input."
-    )
-    do_lower_case: bool | None = setting(
-        None,
-        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
-        "nothing is recorded.",
-    )
-
-    def open(self, path: str) -> ModelSource:
-        """Opens the model of a checkpoint, with these files; see `ModelSource`."""
-        from albert_tf.checkpoints.loading import ModelSource
-
-        return ModelSource(
-            path,
-            self.albert_config_file,
-            self.vocab_file,
-            self.spm_model_file,
-            self.do_lower_case,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(SourceSettings):
+class Settings(VocabularyFileSettings):
     """What to convert."""
+
+    GROUP = "flags"
 
     input: str = setting(REQUIRED, "Checkpoint to read: a prefix, a file or a folder.")
     output: str | None = setting(
         None, "Folder to write, which must be new or empty; required unless inspect is set."
     )
-    output_format: str = setting("tensorflow", "Format to write.", choices=FORMATS)
+    output_format: str = setting(
+        "tensorflow",
+        "Format to write.",
+        choices=("tensorflow", "huggingface", "tf_hub", "saved_model"),
+    )
     inspect: bool = setting(False, "Only print what the input contains.")
     merge_embeddings: bool = setting(
         False,
@@ -104,6 +78,23 @@ class Settings(SourceSettings):
         "given, as in the input.",
         minimum=1,
     )
+    albert_config_file: str | None = setting(
+        None,
+        "JSON file with the architecture of the input model; if not given, the one beside the "
+        "input.",
+    )
+    do_lower_case: bool | None = setting(
+        None,
+        "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
+        "nothing is recorded.",
+    )
+
+    @property
+    def vocabulary(self) -> tuple[str | None, str | None, bool]:
+        """The two vocabulary files, without a Hugging Face tokenizer, and if they are uncased."""
+        is_theirs = is_tokenizer_file(self.vocab_file or "")
+        vocab_file = None if is_theirs else self.vocab_file
+        return vocab_file, self.spm_model_file, bool(self.do_lower_case)
 
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -136,18 +127,27 @@ def convert(settings: Settings) -> bool:
 
     from albert_tf.checkpoints import loading, releases
 
-    source = settings.open(settings.input)
+    source = loading.ModelSource(
+        settings.input,
+        settings.albert_config_file,
+        settings.vocab_file,
+        settings.spm_model_file,
+        settings.do_lower_case,
+    )
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
-    if not settings.inspect and (model is None or not report.fits):
+    weights = loading.read_weights(settings.input)
+    if settings.inspect:
+        print(f"{report}\n{releases.identify(settings.input, weights)}")
+        return report.fits
+    if model is None or not report.fits:
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     # Which heads of pre-training there are does not matter: those that are there are written.
-    print(report if settings.inspect else report.contents)
-    if release := releases.containing(loading.read_weights(settings.input)):
+    print(f"{report.prefix}: {report.title}, {len(report.found)} weights")
+    if release := releases.containing(weights):
         print(f"  all weights are those of {release}")
-    if model is not None and not settings.inspect:
-        _write(_with_vocabulary(settings, source), source, model)
-    return report.fits
+    _write(_with_vocabulary(settings, source), source, model)
+    return True
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:
@@ -175,21 +175,10 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
 def _check_output(settings: Settings) -> None:
     if settings.inspect:
         return
-    if not settings.output:
+    settings.check_paths()
+    path = settings.output
+    if not path:
         raise ValueError("--output is required: name a new folder, or pass --inspect")
-    check_new_folder(settings.output)
-    for name in ("vocab_file", "spm_model_file"):
-        path = getattr(settings, name)
-        if path and not files.is_file(path):
-            raise FileNotFoundError(f"--{name}={path}: no such file")
-
-
-def check_new_folder(path: str) -> None:
-    """Checks that a folder can be written under the path of `--output`, and creates its parents.
-
-    Raises:
-        ValueError: there is a file or a folder that is not empty, or the path cannot be written.
-    """
     files.check_path(path, "--output")
     if files.is_file(path) or (files.is_directory(path) and files.list_directory(path)):
         raise ValueError(f"--output={path} already exists. Name a new folder.")
@@ -220,23 +209,14 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
 def find_task(source: ModelSource) -> dict[str, Any]:
     """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
 
-    The labels are those of the record or of Hugging Face's config next to the input, or else those
-    in `labels.txt` of an exported model.
-
     Raises:
-        ValueError: one of these files is damaged.
+        ValueError: the record, or Hugging Face's config next to the input, is damaged.
     """
     task = dict(source.run.record.task)
-    labels = task.get("labels") or finding.read_labels(source.folder)
-    if not labels:
+    if not task.get("labels"):
         return task
-    name = task.get("name")
-    if not task:
-        specs = [spec for spec in registry.rows() if spec.is_fine_tuned]
-        name = next((s.name for s in specs if registry.resolve(s.task).recognizes(labels)), None)
-        task = {"name": name} if name else {}
-    spec = registry.get(name) if name else registry.rows()[0]  # assumed of a head
-    return registry.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
+    spec = registry.get(task["name"]) if "name" in task else registry.rows()[0]  # of a head
+    return registry.resolve(spec.task).details_of_labels(task["labels"]) | task
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
@@ -286,8 +266,7 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
     of_head = registry.get(before.task_name).head_settings if before.task_name else ()
     record = before.only(*names, *of_head)
-    has_vocabulary = settings.spm_model_file or settings.vocab_file
-    if has_vocabulary and run_record.VOCABULARY not in record.files:
+    if settings.vocabulary_file and run_record.VOCABULARY not in record.files:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
@@ -321,11 +300,9 @@ def _write_hugging_face(
             "with sentence_objective=%s",
             model.sentence_objective,
         )
-    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
-    if is_tokenizer_file(settings.vocab_file or ""):  # Hugging Face's own
-        _copy_tokenizer(settings.vocab_file or "", folder)
-        vocabulary = (None, None, bool(settings.do_lower_case))
-    huggingface.save_hugging_face(folder, tensors, model.config, *vocabulary, record.task)
+    if is_tokenizer_file(settings.vocabulary_file):
+        _copy_tokenizer(settings.vocabulary_file, folder)
+    huggingface.save_hugging_face(folder, tensors, model.config, *settings.vocabulary, record.task)
 
 
 def _write_tf_hub(
@@ -333,78 +310,62 @@ def _write_tf_hub(
 ) -> None:
     from albert_tf.checkpoints import saved_model
 
-    masked_lm, pairs = _assign_with_heads(model, tensors, "a TF-Hub module")
-    vocabulary = (settings.vocab_file, settings.spm_model_file, bool(settings.do_lower_case))
-    if is_tokenizer_file(settings.vocab_file or ""):
+    parts = _assign(model, tensors, "a TF-Hub module")
+    if is_tokenizer_file(settings.vocabulary_file):
         logging.warning(
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
-        vocabulary = (None, None, bool(settings.do_lower_case))
-    saved_model.save_hub_module(folder, model, model.config, masked_lm, pairs, *vocabulary)
+    has_masked_lm, has_sentence_head = MASKED_LM in parts, SENTENCE in parts
+    saved_model.save_hub_module(
+        folder, model, model.config, has_masked_lm, has_sentence_head, *settings.vocabulary
+    )
 
 
-def _assign_with_heads(
-    model: AlbertForPretraining, tensors: dict[str, np.ndarray], target: str
-) -> tuple[bool, bool]:
-    """Assigns weights as `_assign`, and logs a warning for each unused one.
+def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray], target: str) -> set[str]:
+    """Assigns weights to a model, zeros where there are none, and returns the parts with weights.
 
     Args:
         model: the model to write.
-        tensors: variable → value.
+        tensors: variable → value. A warning names each that the model does not have.
         target: the form in which the model is written, for the warnings.
 
     Returns:
-        Whether the weights contain the masked-LM head, and the sentence head of the model.
+        Keys of `families.PARTS`.
     """
-    for name in sorted(_assign(model, tensors)):
-        logging.warning("%s is not part of %s and is left out", name, target)
-    heads = _heads_in(tensors, model)
-    return "masked_lm_logits" in heads, model.objective.logits_name in heads
-
-
-def _heads_in(tensors: dict[str, np.ndarray], model: AlbertForPretraining) -> list[str]:
-    """Returns the outputs of the model's heads for which there are weights."""
-    scopes = {"masked_lm_logits": MASKED_LM}
-    if model.objective.has_head:
-        scopes[model.objective.logits_name] = SCOPE
-    return [output for output, scope in scopes.items() if any(n.startswith(scope) for n in tensors)]
-
-
-def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray]) -> set[str]:
-    """Assigns weights to a model, zeros where there are none; returns the unused names."""
-    from albert_tf.checkpoints.families import by_name
+    from albert_tf.checkpoints.families import by_name, part_of
 
     variables = by_name(model.variables)
+    for name in sorted(tensors.keys() - variables.keys()):
+        logging.warning("%s is not part of %s and is left out", name, target)
     for name, variable in variables.items():
         variable.assign(tensors.get(name, np.zeros(variable.shape)))
-    return tensors.keys() - variables.keys()
+    return set(map(part_of, tensors))
 
 
 def _write_saved_model(
     folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
 ) -> None:
     from albert_tf.checkpoints import saved_model, signatures
-    from albert_tf.checkpoints.families import part_of
     from albert_tf.inference import pretrained
 
-    masked_lm, pairs = _assign_with_heads(model, tensors, "a pre-trained SavedModel")
+    parts = _assign(model, tensors, "a pre-trained SavedModel")
     tokenizer = None
-    if settings.spm_model_file or settings.vocab_file:
+    if settings.vocabulary_file:
         is_lower = bool(settings.do_lower_case)
         tokenizer = load_tokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
-    length = model.config.max_position_embeddings
-    parts = {part_of(name) for name in tensors}
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
     exported = signatures.embeddings_export(
-        model.encoder, tokenizer, length, signatures.poolings_of(parts)
-    )
-    layers = [
         model.encoder,
-        model.masked_lm if masked_lm else None,
-        model.sentence_head if pairs else None,
-    ]
-    variables = [variable for layer in layers if layer for variable in layer.variables]
+        tokenizer,
+        model.config.max_position_embeddings,
+        signatures.poolings_of(parts),
+    )
+    variables = list(model.encoder.variables)
+    if MASKED_LM in parts:
+        variables += model.masked_lm.variables
+    if SENTENCE in parts and model.sentence_head is not None:
+        variables += model.sentence_head.variables
     saved_model.save(folder, saved_model.hold(variables), exported.signatures)
 
 

@@ -19,7 +19,6 @@ downloaded from there with the library huggingface_hub, and is given by the fold
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from typing import ClassVar
 
@@ -57,14 +56,16 @@ def run(settings: Settings) -> str:
     if settings.name:
         return download.download(settings.name, cache_dir=settings.cache_dir)
     cache = settings.cache_dir or finding.cache_directory()
-    # A model, and then the same weights again, so that each model is in the list once.
-    rows = sorted(releases.downloadable(), key=lambda row: row.is_hub_module)
-    width = max(len(row.name) for row in rows)
+    width = max(len(row.name) for row in releases.downloadable())
     lines = []
-    for is_hub_module, group in itertools.groupby(rows, lambda row: row.is_hub_module):
-        heading = "the same models as TF-Hub modules" if is_hub_module else "model"
+    for is_hub_module, heading in (
+        (False, "model"),
+        (True, "the same models as TF-Hub modules"),
+    ):
         lines += ["", f"{'name':{width}}   parameters  {heading}"]
-        for row in group:
+        for row in releases.downloadable():
+            if row.is_hub_module != is_hub_module:
+                continue
             also = "".join(f", also {alias}" for alias in row.aliases)
             state = ", in the cache" if os.path.isdir(os.path.join(cache, row.name)) else ""
             lines.append(f"{row.name:{width}}  {row.parameters:11,}  {row.title}{also}{state}")

@@ -15,10 +15,9 @@ from absl import flags, logging
 from albert_tf import data, files, pretraining, settings
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.inference import WebSettings
 from albert_tf.model import config
 from albert_tf.settings import FieldInfo, SettingsGroup
-from albert_tf.training.settings import DeviceSettings, ModelSettings, TrainingSettings
+from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 # Aliases of flags in albert_zh and in some of Google's programs: settings class → alias → name of
 # the field.
@@ -41,11 +40,6 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
         "use_einsum": bool,
     },
     DeviceSettings: {"master": str, "num_tpu_cores": str, "iterations_per_loop": str},
-}
-# Flags that do not exist, and what to use in their place: settings class → name → advice.
-INSTEAD: dict[type[SettingsGroup], dict[str, str]] = {
-    TrainingSettings: {"max_batch_per_device": "use --gradient_accumulation_steps"},
-    WebSettings: {"web_host": "use a tunnel (ssh -L) or a proxy in front of 127.0.0.1"},
 }
 
 
@@ -186,17 +180,15 @@ def define(settings_class: type[SettingsGroup]) -> flags.FlagValues:
     for alias, name in _rows(ALIASES, settings_class).items():
         flags.DEFINE_alias(alias, name, values)
     for name, kind in _rows(IGNORED, settings_class).items():
-        if kind is bool:
-            flags.DEFINE_boolean(name, None, "Accepted and ignored.", values)
-        else:
-            flags.DEFINE_string(name, None, "Accepted and ignored.", values)
+        define_flag = flags.DEFINE_boolean if kind is bool else flags.DEFINE_string
+        define_flag(name, None, "Accepted and ignored.", values)
     return values
 
 
 def _rows(
     table: dict[type[SettingsGroup], dict[str, Any]], settings_class: type[SettingsGroup]
 ) -> dict[str, Any]:
-    """Returns the rows of `ALIASES`, `IGNORED` or `INSTEAD` that belong to a settings class."""
+    """Returns the rows of `ALIASES` or `IGNORED` that belong to a settings class."""
     rows = {}
     for group, group_rows in table.items():
         if issubclass(settings_class, group):
@@ -221,13 +213,7 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     values = define(settings_class)
     if settings_class.ARGUMENT:
         values.set_gnu_getopt()  # flags may follow the argument
-    try:
-        _, *words = values(["program", *_find_recipes(arguments)])
-    except flags.UnrecognizedFlagError as error:
-        advice = _rows(INSTEAD, settings_class).get(error.flagname)
-        if advice is None:
-            raise
-        raise flags.Error(f"--{error.flagname} does not exist: {advice}") from None
+    _, *words = values(["program", *_find_recipes(arguments)])
     if words and settings_class.ARGUMENT:
         values[settings_class.ARGUMENT].parse(words.pop(0))
     if words:
@@ -324,7 +310,11 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
         shown = [_describe_flag(by_name[name]) for name in settings_class.ESSENTIAL]
         parts += ["essential flags:\n" + "\n".join(shown)]
         return "\n\n".join([*parts, f"--helpfull describes all {len(fields)} flags."])
-    sections = {group: _describe_group(fields, group) for group in GROUPS}
+    fields.sort(key=lambda field: not field.is_required)
+    sections = {
+        group: [_describe_flag(field) for field in fields if field.group == group]
+        for group in GROUPS
+    }
     sections["all programs"] = [_COMMON_HELP]
     sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(
         settings_class
@@ -333,13 +323,6 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
     sections["accepted and ignored"] = [_indented(ignored, "  ")] if ignored else []
     parts += [f"{heading}:\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
     return "\n\n".join(parts)
-
-
-def _describe_group(fields: Sequence[FieldInfo], group: str) -> list[str]:
-    """Returns the help texts of the flags in a group, required ones first."""
-    members = [field for field in fields if field.group == group]
-    members.sort(key=lambda field: not field.is_required)
-    return [_describe_flag(field) for field in members]
 
 
 def _describe_other_spellings(settings_class: type[SettingsGroup]) -> list[str]:

@@ -1,7 +1,6 @@
 r"""Prints the content of pre-training records: instances as text, and counts.
 
-    albert inspect-records --input_file='records/train-*' \
-        --spm_model_file=30k-clean.model --plot=records.png
+    albert inspect-records --input_file='records/train-*' --spm_model_file=30k-clean.model
 
 prints the first instances, with the tokens to predict in brackets, and then statistics of all
 records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. Records
@@ -13,7 +12,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,14 +22,13 @@ from albert_tf import files
 from albert_tf.cli import console
 from albert_tf.data import records
 from albert_tf.data.records import decode_example
-from albert_tf.data.settings import InputSettings
+from albert_tf.data.settings import InputSettings, VocabularyFileSettings
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, Tokenizer
-from albert_tf.settings import setting
+from albert_tf.settings import redefined, setting
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
-PLOT_ENDINGS = (".png", ".pdf", ".svg")
 
 Features = Mapping[str, NDArray[Any]]
 
@@ -84,11 +81,7 @@ def _is_joined(piece: str, before: str) -> bool:
     return piece.startswith("##") or (len(piece) == 1 and not (piece + before[-1:]).isascii())
 
 
-def render(
-    features: Features,
-    tokenizer: Tokenizer | None,
-    objective: SentenceObjective = OBJECTIVES[SOP],
-) -> str:
+def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceObjective) -> str:
     """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
 
     Args:
@@ -130,7 +123,6 @@ def render(
     )
 
 
-@dataclasses.dataclass
 class Statistics:
     """Statistics of records.
 
@@ -141,12 +133,11 @@ class Statistics:
         inner_labels: number of positions whose label is a piece inside a word ("##").
     """
 
-    values: dict[str, list[float]] = dataclasses.field(
-        default_factory=lambda: collections.defaultdict(list)
-    )
-    labels: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
-    replacements: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    inner_labels: int = 0
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = collections.defaultdict(list)
+        self.labels = collections.Counter[int]()
+        self.replacements = collections.Counter[str]()
+        self.inner_labels = 0
 
     def add(self, features: Features, tokenizer: Tokenizer | None) -> None:
         """Counts one record."""
@@ -169,7 +160,7 @@ class Statistics:
                 self.inner_labels += tokenizer.pieces[label].startswith("##")
             self.replacements[kind] += 1
 
-    def summary(self, objective: SentenceObjective = OBJECTIVES[SOP]) -> str:
+    def summary(self, objective: SentenceObjective) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""
         lengths = self.values["tokens of an instance"]
         instances = len(lengths)
@@ -195,50 +186,23 @@ class Statistics:
         return "\n".join(lines)
 
 
-def plot_statistics(statistics: Statistics, path: str) -> None:
-    """Plots a histogram of each of the values; the ending of `path` selects the format."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    panels = zip(figure.subplots(2, 2).flat, statistics.values.items(), strict=True)
-    for axes, (title, values) in panels:
-        axes.hist(values)
-        axes.set(title=title, ylabel="count")
-    with files.write_atomically(path, "wb") as stream:
-        figure.savefig(stream, format=os.path.splitext(path)[1].removeprefix("."))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(InputSettings):
+class Settings(InputSettings, VocabularyFileSettings):
     """What to show."""
 
     GROUP = "data"
 
-    spm_model_file: str | None = setting(
+    spm_model_file: str | None = redefined(
+        VocabularyFileSettings,
+        "spm_model_file",
         None,
         "SentencePiece model that the records were created with; required to print their text, "
         "unless vocab_file is given.",
-    )
-    vocab_file: str | None = setting(
-        None,
-        "WordPiece vocabulary that the records were created with; used only if there is no "
-        "SentencePiece model.",
     )
     num_instances: int = setting(5, "Number of instances to print; 0 prints none.", minimum=0)
     max_records: int = setting(
         0, "Maximum number of records to read for the statistics; 0 reads all.", minimum=0
     )
-    plot: str = setting(
-        "", "File (.png, .pdf or .svg) to plot histograms to; if empty, only counts are printed."
-    )
-
-    def __post_init__(self) -> None:
-        """Checks the name of the plot."""
-        super().__post_init__()
-        if self.plot and not self.plot.endswith(PLOT_ENDINGS):
-            raise ValueError(
-                f"--plot={self.plot}: expected a name that ends in {', '.join(PLOT_ENDINGS)}"
-            )
 
 
 def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
@@ -247,7 +211,7 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
     Raises:
         ValueError: the records were created with another vocabulary.
     """
-    if not (settings.vocab_file or settings.spm_model_file):
+    if not settings.vocabulary_file:
         return None
     tokenizer = load(settings.vocab_file, spm_model_file=settings.spm_model_file)
     for path, info in records.read_metadata(paths).items():
@@ -255,7 +219,7 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
             raise ValueError(
                 f"{path} was created with the vocabulary {info.vocabulary['file']}, SHA-256 "
                 f"{info.vocabulary['checksum'][:16]}…, not with "
-                f"{settings.spm_model_file or settings.vocab_file}, {tokenizer.checksum[:16]}…"
+                f"{settings.vocabulary_file}, {tokenizer.checksum[:16]}…"
             )
     return tokenizer
 
@@ -272,11 +236,8 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 
 def run(settings: Settings) -> None:
-    """Prints instances and statistics of the records, and plots histograms if asked to."""
+    """Prints instances and statistics of the records."""
     paths = records.exclude_metadata(files.expand_patterns(settings.input_file, "--input_file"))
-    if settings.plot:
-        named = {"--spm_model_file": settings.spm_model_file, "--vocab_file": settings.vocab_file}
-        files.check_outputs({"--plot": settings.plot}, {"--input_file": paths, **named})
     tokenizer = load_tokenizer(settings, paths)
     objective = find_objective(paths)
     statistics = Statistics()
@@ -290,5 +251,3 @@ def run(settings: Settings) -> None:
         if not statistics.labels:
             raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
         print(f"\n{statistics.summary(objective)}")
-    if settings.plot:
-        plot_statistics(statistics, settings.plot)

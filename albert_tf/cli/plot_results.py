@@ -34,9 +34,6 @@ TRAINING_CURVE = "training_curve.png"
 CONFUSION_MATRIX = "confusion_matrix.png"
 
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
-_COUNT_SIZES = {5: 11, 10: 9, 20: 7, MOST_NAMES: 5}  # maximum number of labels -> font size (pt)
-_TRAIN_COLOR = "tab:blue"
-_DEV_COLOR = "tab:orange"
 
 Row = Mapping[str, Any]
 
@@ -73,19 +70,17 @@ def plot_run(folder: str) -> list[str]:
     """
     from albert_tf.finetuning import sweeps
 
-    paths = []
-    for run_folder in (folder, *sweeps.read_folders(folder)):
-        if plot_training_curve(run_folder):
-            paths.append(os.path.join(run_folder, TRAINING_CURVE))
-        if plot_confusion_matrix(run_folder):
-            paths.append(os.path.join(run_folder, CONFUSION_MATRIX))
-    return paths
+    folders = (folder, *sweeps.read_folders(folder))
+    drawn = (
+        plot(each) for each in folders for plot in (plot_training_curve, plot_confusion_matrix)
+    )
+    return [path for path in drawn if path]
 
 
 # The training curves
 
 
-def plot_training_curve(folder: str) -> bool:
+def plot_training_curve(folder: str) -> str:
     """Draws the losses and the main metrics over the steps.
 
     The main metrics are the selection metric that the run recorded and, for pre-training, masked-LM
@@ -93,7 +88,7 @@ def plot_training_curve(folder: str) -> bool:
     the last data count.
 
     Returns:
-        False if nothing was trained or evaluated.
+        The path of the plot; "" if nothing was trained or evaluated.
     """
     from albert_tf.checkpoints.run_record import SELECTION_METRIC
     from albert_tf.checkpoints.store import evaluation_of_best
@@ -108,7 +103,7 @@ def plot_training_curve(folder: str) -> bool:
         and entry.precision in (None, measured[-1].precision)
     ]
     if not training and not evaluations:
-        return False
+        return ""
     best = evaluation_of_best(run)
     reported = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
@@ -124,15 +119,13 @@ def plot_training_curve(folder: str) -> bool:
     dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
     _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
     for axes, name in zip(panels[1:], names, strict=False):
-        _draw_panel(axes, name, _points(training, name), _points(evaluations, name))
-        if best is not None and name == metric:
-            axes.axvline(best.step, color="gray", linestyle="--", label=f"best: step {best.step}")
-    for axes in panels[: 1 + len(names)]:
-        _finish(axes)
+        best_step = best.step if best is not None and name == metric else None
+        _draw_panel(axes, name, _points(training, name), _points(evaluations, name), best_step)
     for axes in panels[1 + len(names) :]:
         axes.remove()
-    _save(figure, os.path.join(folder, TRAINING_CURVE))
-    return True
+    path = os.path.join(folder, TRAINING_CURVE)
+    _save(figure, path)
+    return path
 
 
 Points = tuple[list[float], list[float]]
@@ -144,34 +137,42 @@ def _points(rows: Iterable[Row], key: str) -> Points:
     return [step for step, _ in points], [value for _, value in points]
 
 
-def _draw_panel(axes: Any, title: str, training: Points, evaluations: Points) -> None:
+def _draw_panel(
+    axes: Any, title: str, training: Points, evaluations: Points, best_step: int | None = None
+) -> None:
     if training[0]:
-        axes.plot(*training, color=_TRAIN_COLOR, label="training batches")
+        axes.plot(*training, color="tab:blue", label="training batches")
     if evaluations[0]:
-        axes.plot(*evaluations, "o-", color=_DEV_COLOR, label="evaluation")
+        axes.plot(*evaluations, "o-", color="tab:orange", label="evaluation")
+    if best_step is not None:
+        axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
     axes.set(title=title, xlabel="step")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:  # matplotlib warns of an empty legend
+        axes.legend(fontsize="small")
 
 
 # The confusion matrix
 
 
-def plot_confusion_matrix(folder: str) -> bool:
+def plot_confusion_matrix(folder: str) -> str:
     """Draws the confusion matrix of a classifier.
 
     Returns:
-        False if the run is not a classifier's.
+        The path of the plot; "" if the run is not a classifier's.
     """
     from albert_tf.finetuning.classification import task
 
     labels, rows = task.read_dev_predictions(RunFolder(folder))
     if not rows:
-        return False
+        return ""
     ids = {label: number for number, label in enumerate(labels)}
     matrix = np.zeros((len(labels), len(labels)), np.int64)
     for label, prediction in rows:
         matrix[ids[label], ids[prediction]] += 1
-    draw_confusion_matrix(os.path.join(folder, CONFUSION_MATRIX), matrix, labels)
-    return True
+    path = os.path.join(folder, CONFUSION_MATRIX)
+    draw_confusion_matrix(path, matrix, labels)
+    return path
 
 
 def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence[str]) -> None:
@@ -196,8 +197,8 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
         names = list(map(_drawable_name, labels))
         axes.set_xticks(range(len(labels)), names, rotation=90)
         axes.set_yticks(range(len(labels)), names)
-        points = next(points for most, points in _COUNT_SIZES.items() if len(labels) <= most)
-        style = {"fontsize": points, "ha": "center", "va": "center"}
+        font_size = min(11, 150 / len(labels))  # in points, so that counts fit into their cells
+        style = {"fontsize": font_size, "ha": "center", "va": "center"}
         for (row, column), count in np.ndenumerate(matrix):
             color = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(count), color=color, **style)
@@ -217,12 +218,6 @@ def _new_figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _finish(axes: Any) -> None:
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:  # matplotlib warns of an empty legend
-        axes.legend(fontsize="small")
 
 
 def _save(figure: Any, path: str) -> None:

@@ -37,7 +37,7 @@ from albert_tf.model.tokenization import (
     FullTokenizer,
     preprocess_text,
 )
-from albert_tf.settings import REQUIRED, SettingsGroup, setting
+from albert_tf.settings import REQUIRED, setting
 
 WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
 # Rounding depends on the number of threads; a fixed number makes results equal on all machines.
@@ -52,32 +52,13 @@ TOO_SMALL = (
     "symbols is {}. Raise it, or lower --character_coverage."
 )
 OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
-MIN_INPUT_SENTENCES = 100  # SentencePiece refuses to sample this few or fewer
 CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
 SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SpmTrainSettings(SettingsGroup):
-    """Flags of spm_train that the command in Google's README uses."""
-
-    GROUP = "text"
-
-    user_defined_symbols: tuple[str, ...] = setting(
-        ("(", ")", '"', "-", ".", "–", "£", "€"),
-        "Pieces that are always in a SentencePiece vocabulary, with the ids from 5 on, separated "
-        "by commas.",
-    )
-    shuffle_input_sentence: bool = setting(
-        True,
-        "Sample input_sentence_size lines at random for SentencePiece, instead of taking the "
-        "first ones.",
-    )
-
-
 @dataclasses.dataclass(frozen=True)
-class Settings(SpmTrainSettings, TextSettings):
+class Settings(TextSettings):
     """What to train."""
 
     input_file: str = setting(REQUIRED, "Text files: paths or glob patterns, separated by commas.")
@@ -106,13 +87,27 @@ class Settings(SpmTrainSettings, TextSettings):
         maximum=1,
     )
     input_sentence_size: int = setting(
-        10_000_000,
-        "Maximum number of lines to train SentencePiece on, more than 100.",
+        10_000_000, "Maximum number of lines to train SentencePiece on.", minimum=101
+    )
+    shuffle_input_sentence: bool = setting(
+        True,
+        "Sample input_sentence_size lines at random for SentencePiece, instead of taking the "
+        "first ones.",
+    )
+    user_defined_symbols: tuple[str, ...] = setting(
+        ("(", ")", '"', "-", ".", "–", "£", "€"),
+        "Pieces that are always in a SentencePiece vocabulary, with the ids from 5 on, separated "
+        "by commas.",
     )
     max_sentence_length: int = setting(
         4192, "Maximum length of a line for SentencePiece, in bytes; longer lines are left out."
     )
     overwrite: bool = setting(False, "Overwrite an existing vocabulary of the same name.")
+
+    @property
+    def outputs(self) -> list[str]:
+        """The files to write."""
+        return [self.output_prefix + ending for ending in OUTPUT_ENDINGS[self.type]]
 
 
 # The flags of spm_train.
@@ -131,14 +126,6 @@ def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
     for chunk in corpus.read_chunks(paths, CHUNK_BYTES, settings.input_format):
         for lines in sentences_of(chunk.parts, settings):
             yield from filter(None, map(str.strip, lines))
-
-
-def _keeping_first(lines: Iterable[str], kept: list[str]) -> Iterator[str]:
-    """Yields lines, and appends the first ones to `kept`, for the summary."""
-    for line in lines:
-        if len(kept) < SUMMARY_LINES:
-            kept.append(line)
-        yield line
 
 
 def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
@@ -246,28 +233,21 @@ def _write_sentencepiece(lines: Iterable[str], settings: Settings) -> FullTokeni
     normalized = (preprocess_text(line, lower=settings.do_lower_case) for line in lines)
     model = train_sentencepiece(normalized, settings)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model)
-    model_file, vocab_file = (
-        settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]
-    )
+    model_file, vocab_file = settings.outputs
     with files.write_atomically(model_file, "wb") as stream:
         stream.write(model)
     with files.write_atomically(vocab_file) as stream:
         for piece_id in range(sp.get_piece_size()):
             stream.write(f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n")
-    print(f"wrote {model_file} and {vocab_file}")
     return FullTokenizer(vocab_file, settings.do_lower_case, model_file)
 
 
 def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
     basic = BasicTokenizer(settings.do_lower_case)
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(basic.tokenize(line))
-    vocabulary = train_wordpiece(counts, settings)
-    vocab_file = settings.output_prefix + OUTPUT_ENDINGS[settings.type][0]
+    counts = Counter(word for line in lines for word in basic.tokenize(line))
+    (vocab_file,) = settings.outputs
     with files.write_atomically(vocab_file) as stream:
-        stream.writelines(f"{token}\n" for token in vocabulary)
-    print(f"wrote {vocab_file}")
+        stream.writelines(f"{token}\n" for token in train_wordpiece(counts, settings))
     return FullTokenizer(vocab_file, settings.do_lower_case)
 
 
@@ -285,19 +265,13 @@ def _print_summary(tokenizer: FullTokenizer, lines: list[str]) -> None:
 
 
 def _check_settings(paths: list[str], settings: Settings) -> None:
-    if settings.input_sentence_size <= MIN_INPUT_SENTENCES:
-        raise ValueError(
-            f"--input_sentence_size={settings.input_sentence_size}: SentencePiece requires more "
-            f"than {MIN_INPUT_SENTENCES} lines"
-        )
     if not os.path.basename(settings.output_prefix):
         raise ValueError(
             f"--output_prefix={settings.output_prefix!r} must end with a file name, for example "
             "vocabulary/30k"
         )
-    outputs = [settings.output_prefix + ending for ending in OUTPUT_ENDINGS[settings.type]]
-    files.check_outputs({"--output_prefix": outputs}, {"--input_file": paths})
-    for path in outputs:
+    files.check_outputs({"--output_prefix": settings.outputs}, {"--input_file": paths})
+    for path in settings.outputs:
         if files.exists(path) and not settings.overwrite:
             raise ValueError(
                 f"{path} already exists, and records and models created with it depend on it. "
@@ -315,11 +289,10 @@ def run(settings: Settings) -> None:
     """
     paths = files.expand_patterns(settings.input_file, "--input_file")
     _check_settings(paths, settings)
-    lines = read_lines(paths, settings)
-    sample = list[str]()
-    first = next(lines, None)
-    if first is None:
+    first_lines = list(itertools.islice(read_lines(paths, settings), SUMMARY_LINES))
+    if not first_lines:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
-    tokenizer = write(_keeping_first(itertools.chain([first], lines), sample), settings)
-    _print_summary(tokenizer, sample)
+    tokenizer = write(read_lines(paths, settings), settings)
+    print(f"wrote {' and '.join(settings.outputs)}")
+    _print_summary(tokenizer, first_lines)

@@ -542,11 +542,6 @@ class FineTuningTask(Task, TextTask):
         """Returns the `details` of a model with these labels that no run has recorded."""
         return {}
 
-    @staticmethod
-    def recognizes(labels: Sequence[str]) -> bool:
-        """Returns whether labels of an unknown task can only be those of this one."""
-        return False
-
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
         return self.predictions(outputs)

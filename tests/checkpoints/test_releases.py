@@ -19,9 +19,9 @@ import pytest
 
 import albert_tf
 from albert_tf.checkpoints import finding, loading, releases
-from albert_tf.checkpoints.download import download, download_from_hub
+from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import check_release, convert_checkpoint, flags
+from albert_tf.cli import convert_checkpoint, flags
 from albert_tf.cli import download as program
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
@@ -49,7 +49,6 @@ def test_the_table_has_the_sizes_of_the_configs_and_each_name_once():
         if row.config:
             config = AlbertConfig.from_json_file(row.config)
             assert row.parameters == config.num_weights
-            assert row.vocabulary == {30000: "SentencePiece", 21128: "WordPiece"}[config.vocab_size]
     assert releases.named("albert_tiny_brightmart") is None  # it has no archive
 
 
@@ -96,7 +95,7 @@ def saved(folder, weights):
 
 
 def identify(path):
-    return check_release.run(check_release.Settings(input=path))
+    return releases.identify(path, loading.read_weights(path))
 
 
 def test_altered_missing_and_added_tensors_are_listed(known, tmp_path):
@@ -134,7 +133,7 @@ def test_a_release_is_named_where_it_is_loaded_or_inspected(known, tmp_path, cap
     saved(tmp_path, known["google"])
     GOOGLE.to_json_file(str(tmp_path / "albert_config.json"))
     convert_checkpoint.convert(convert_checkpoint.Settings(str(tmp_path), inspect=True))
-    assert capsys.readouterr().out.endswith("  all weights are those of ALBERT google, google\n")
+    assert ": ALBERT google, google; all 48 tensors match" in capsys.readouterr().out
 
 
 def test_a_config_that_is_not_that_of_the_release_is_named(caplog):
@@ -278,8 +277,6 @@ def test_what_cannot_be_downloaded_is_refused(name, cache_dir, said):
 
 def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     def snapshot_download(repo_id, *, allow_patterns, cache_dir):
-        if "/" not in repo_id:
-            raise FileNotFoundError(f"Got: no {repo_id}\nPlease check your connection")
         assert (repo_id, cache_dir) == ("albert/albert-base-v2", "here")
         files = ("config.json", "model.safetensors", "spiece.model", "vocab.txt", "tf_model.h5")
         matched = [name for name in files if any(fnmatch.fnmatch(name, p) for p in allow_patterns)]
@@ -290,8 +287,6 @@ def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     arguments = ["albert/albert-base-v2", "--hub", "--cache_dir=here"]
     assert program.run(flags.parse(program.Settings, arguments)) == "/cache/snapshot"
-    with pytest.raises(OSError, match=r"^x: not downloaded .*: Got: no x Please check your connec"):
-        download_from_hub("x")
     with pytest.raises(ValueError, match="organization/name"):
         program.run(program.Settings(hub=True))
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import tokenizers
 
-from albert_tf.checkpoints.huggingface import tokenizer_json
+from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 from albert_tf.model.tokenization import FullTokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", "河", "σ", "##ς", "a"]

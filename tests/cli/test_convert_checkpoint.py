@@ -123,7 +123,7 @@ def test_heads_of_tasks_are_kept_and_moments_left_behind(tmp_path, capsys):
         assert convert(Settings(source, target, output_format))
         assert_same(read_weights(target), weights)
     found, *_ = capsys.readouterr().out.splitlines()
-    assert found.endswith("27 weights (embeddings 7, encoder 16, pooler 2, other heads 2)")
+    assert found.endswith("Google ALBERT (TensorFlow checkpoint), 27 weights")
     assert inspect_checkpoint(target).bookkeeping == 1
     written = open_checkpoint(target).get_tensor("global_step")
     assert (written, written.dtype) == (0, np.int64)
@@ -158,23 +158,6 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert RunFolder(str(foreign)).record.task == task | {"task_name": "tsv", "folder": ""}
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["no", "O"], {"task_name": "tsv", "labels": ["no", "O"]}),
-        (["B-LOC", "E-LOC", "O"], {"name": "token_classification", "tag_scheme": "bioes"}),
-    ],
-)
-def test_labels_of_exported_models_are_known(labels, expected, tmp_path):
-    source, _ = fine_tuned(tmp_path / "run", len(labels))
-    (tmp_path / "run" / "assets.extra").mkdir()
-    (tmp_path / "run" / "assets.extra" / "labels.txt").write_text("\n".join(labels) + "\n")
-    assert convert(Settings(source, str(tmp_path / "out")))
-    found = RunFolder(str(tmp_path / "out")).record
-    assert found.labels == tuple(labels)
-    assert found.task.items() >= expected.items()
-
-
 def test_a_head_that_hugging_face_lacks_is_refused(tmp_path):
     task, settings = {"name": "classification"}, {"use_pooled_output": False}
     source, _ = fine_tuned(tmp_path / "mean", 2, task, settings)
@@ -204,7 +187,7 @@ def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys
     [
         ({"output": "google"}, r"--output=.*google already exists\. Name a new folder"),
         ({"output": None}, "--output is required: name a new folder, or pass --inspect"),
-        ({"vocab_file": "absent.txt"}, r"--vocab_file=.*absent.txt: no such file"),
+        ({"vocab_file": "absent.txt"}, r"--vocab_file: absent.txt: no such file"),
     ],
 )
 def test_what_cannot_be_read_or_written_is_named(google, tmp_path, flags, said):

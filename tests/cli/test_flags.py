@@ -149,12 +149,9 @@ def test_invalid_flags_are_refused_by_name(flag):
         parse(["--output_dir=o", f"--{flag}"])
 
 
-def test_what_is_required_and_what_to_use_instead_is_named(monkeypatch):
+def test_what_is_required_is_named():
     with pytest.raises(absl_flags.Error, match="--output_dir is required"):
         parse(["--seed=1"])
-    monkeypatch.setitem(flags.INSTEAD, FineTuningSettings, {"fan_speed": "use --threads"})
-    with pytest.raises(absl_flags.Error, match=r"^--fan_speed does not exist: use --threads$"):
-        parse(["--output_dir=o", "--fan_speed=3"])
 
 
 def test_help_shows_groups_meanings_and_defaults():
@@ -196,9 +193,10 @@ def test_help_shows_the_essential_flags_and_helpfull_all_of_them(script):
 
 
 @pytest.mark.ci
-def test_help_of_every_program_needs_no_tensorflow():
+def test_help_of_every_program_needs_neither_tensorflow_nor_an_extra():
     # A module that is None cannot be imported.
-    code = "import runpy, sys; sys.modules.update(tensorflow=None, tf_keras=None)\n" + "\n".join(
+    absent = ("tensorflow", "tf_keras", "tokenizers", "safetensors", "huggingface_hub", "gradio")
+    code = f"import runpy, sys; sys.modules.update(dict.fromkeys({absent}))\n" + "\n".join(
         f"sys.argv = ['{script}.py', '--helpfull']; runpy.run_path('{script}.py', None, '__main__')"
         for script in PROGRAMS
     )

@@ -123,7 +123,7 @@ def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_pa
         (TOY_TEXT, {"output_prefix": "in.txt/v"}, "--output_prefix: cannot write to"),
         (TOY_TEXT, {"output_prefix": "new/"}, r"--output_prefix=.* must end with a file name"),
         (TOY_TEXT, {"output_prefix": "in", "type": "wordpiece"}, r"in\.txt is an input, --input"),
-        (TOY_TEXT, {"input_sentence_size": 100}, r"--input_sentence_size=100: .* more than 100"),
+        (TOY_TEXT, {"input_sentence_size": 100}, r"input_sentence_size=100: expected 101 or more"),
         (TOY_TEXT, {"output_prefix": "old"}, r"old\.model already exists, .* --overwrite"),
     ],
 )

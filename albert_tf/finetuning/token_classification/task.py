@@ -31,7 +31,6 @@ from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
 from albert_tf.finetuning.token_classification.tags import (
     CHARACTERS,
     LETTERS,
-    OUTSIDE,
     WORDS,
     Sentence,
     Tags,
@@ -459,11 +458,6 @@ class TokenClassifier(FineTuningTask):
     def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
         """Returns the tagging scheme that labels look like, for tokens that are words."""
         return details_of(guess_tags(labels))
-
-    @staticmethod
-    def recognizes(labels: Sequence[str]) -> bool:
-        """Returns whether labels are those of a tagging scheme."""
-        return OUTSIDE in labels and guess_tags(labels).scheme != RAW
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
