@@ -214,6 +214,13 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             )
         return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)
 
+    def check_paths(self) -> None:
+        """Checks all paths, including the folder of the data if the program reads one."""
+        super().check_paths()
+        data_dir = getattr(self, "data_dir", None)
+        if data_dir is not None and self.splits:
+            files.check_directory(data_dir, "--data_dir")
+
     @property
     def splits(self) -> list[str]:
         """The splits of the data to use: "train", "dev" and "test"."""

@@ -19,7 +19,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import CLASSIFICATION
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
@@ -111,12 +110,10 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     )
 
     def check_paths(self) -> None:
-        """Checks the name of the task, and all paths, also of the data."""
+        """Checks the name of the task, and all paths."""
         super().check_paths()
         if self.task_name.strip().lower() != CUSTOM_TASK:
             find_task(self.task_name)
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
         if self.tflite_quantization and not self.export_dir:
             raise ValueError(
                 f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "

@@ -17,7 +17,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
@@ -60,12 +59,6 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     train_step: int = redefined(FineTuningSettings, "train_step", 12000)
     warmup_step: int = redefined(FineTuningSettings, "warmup_step", 1000)
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
-
-    def check_paths(self) -> None:
-        """Checks all paths, including the folder of the data."""
-        super().check_paths()
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:

@@ -18,7 +18,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
@@ -78,12 +77,6 @@ class Settings(FineTuningSettings, ColumnSettings):
     ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
 
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
-
-    def check_paths(self) -> None:
-        """Checks all paths, including the folder of the data."""
-        super().check_paths()
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
