@@ -457,10 +457,13 @@ class FineTuningTask(Task, TextTask):
         )
 
     def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the text to print when all checkpoints of a folder have been evaluated."""
-        best = self.best_of(evaluations)
-        text = results.format_metrics(evaluations[-1].metrics)
-        return text + results.format_best(best, self.selection_metric)
+        """Returns the text to print when all checkpoints of a folder have been evaluated.
+
+        These are the metrics of the best checkpoint, or of the last one if there is no best.
+        """
+        best = self.best_of(evaluations) or evaluations[-1]
+        metrics = best.metrics | {"global_step": best.step}
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]

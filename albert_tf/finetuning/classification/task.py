@@ -293,13 +293,6 @@ class Classifier(FineTuningTask):
             folder, evaluations, self.selection_metric, self.settings.official_order
         )
 
-    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
-        best = self.best_of(evaluations)
-        step = (best or evaluations[-1]).step
-        row = {"global_step": step} | (best.metrics if best else {})
-        return f"best checkpoint of {folder.path}\n{results.format_metrics(row)}"
-
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import results
@@ -405,12 +405,6 @@ class TokenClassifier(FineTuningTask):
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns the labels and the tagging scheme, by which spans are measured."""
         return (self.tags,)
-
-    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint as text."""
-        best = self.best_of(evaluations) or evaluations[-1]
-        metrics = best.metrics | {"global_step": best.step}
-        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
