@@ -35,7 +35,6 @@ from albert_tf.finetuning.rows import (
     RowReports,
     ShortRowError,
 )
-from albert_tf.model.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
@@ -94,13 +93,11 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     """
     if isinstance(value, bool):
         value = str(value).lower()
-    if isinstance(value, list) and not task.is_multi_label:
-        raise BadRowError(
-            f"the label is {files.quote(value)}. If texts have any number of labels, pass "
-            "--is_multi_label"
-        )
     if not isinstance(value, (str, int, float)) or value == "":
-        raise BadRowError(f"the label is {files.quote(value)}")
+        raise BadRowError(
+            f"the label is {files.quote(value)}, expected text or a number; for lists of labels, "
+            "pass --is_multi_label"
+        )
     label = rows.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
@@ -122,18 +119,13 @@ def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     Raises:
         BadRowError: the value is not a list of labels of the task, or one occurs twice.
     """
-    if not isinstance(value, list):
+    labels = [parse_label(label, task) for label in value] if isinstance(value, list) else None
+    if labels is None or len(set(labels)) < len(labels):
         raise BadRowError(
-            f"the labels are {files.quote(value)}, expected a list of labels in a line of JSON. If "
-            "each label has a column with 0 or 1, name all of them in --label_column"
+            f"the labels are {files.quote(value)}, expected a list of different labels in a line "
+            "of JSON. If each label has a column with 0 or 1, name all of them in --label_column"
         )
-    labels = tuple(parse_label(label, task) for label in value)
-    if len(set(labels)) < len(labels):
-        raise BadRowError(
-            f"the labels {files.quote(value)} have one of them twice: expected the names of the "
-            "labels, not 0 or 1 for each"
-        )
-    return labels
+    return tuple(labels)
 
 
 def _is_true(value: Any, column: Column) -> bool:
@@ -164,7 +156,6 @@ class _Parser:
         reports: where remarks go.
         width: the number of columns in the header, if rows may not have more.
         num_rows: the number of rows before this one, including the header.
-        line_of_guid: id → line of its first example.
     """
 
     task: ClassificationTask
@@ -174,7 +165,6 @@ class _Parser:
     reports: RowReports
     width: int | None
     num_rows: int
-    line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def parse(self, row: Row, line: int) -> list[Example]:
         """Returns the examples in the next row."""
@@ -215,7 +205,7 @@ class _Parser:
         if label is not None and label in self.task.unlabeled:
             self.reports.note(line, f"label {label!r}, skipped")
             return None
-        return Example(self._guid(row, default_guid, line), text_a, text_b, label, line)
+        return Example(self._guid(row, default_guid), text_a, text_b, label, line)
 
     def _texts(self, row: Row, line: int) -> tuple[str, str]:
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
@@ -250,22 +240,16 @@ class _Parser:
         pairs = zip(names, cells, strict=True)
         return tuple(parse_label(name, self.task) for name, cell in pairs if _is_true(cell, name))
 
-    def _guid(self, row: Row, default: str, line: int) -> str:
+    def _guid(self, row: Row, default: str) -> str:
         column = self.columns.guid
         if column is None or (isinstance(row, dict) and column not in row):
             return default
-        guid = " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
-        first = self.line_of_guid.setdefault(guid, line)
-        if first != line:
-            if self.split == "test":
-                raise BadRowError(f"the id {files.quote(guid)} also occurs in line {first}")
-            self.reports.note(line, "duplicate id")
-        return guid
+        return " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
 
 
-def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str]]:
+def _is_header(row: Row, source: Source) -> TypeGuard[Sequence[str]]:
     """Returns whether the first row of a file is a header."""
-    if isinstance(row, (dict, BadRowError)):
+    if isinstance(row, dict):
         return False
     if source.has_header is not None:
         return source.has_header
@@ -274,23 +258,7 @@ def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str
     return bool(rows.find_header(row, names | ALL_NAMES))
 
 
-def _refuse_example(header: Sequence[str], column: Any, task: ClassificationTask) -> None:
-    """Raises BadRowError if the header looks like an example: its label column has a label."""
-    if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
-        return
-    try:
-        parse_label(rows.cell(header, column), task)
-    except BadRowError:
-        return
-    raise BadRowError(
-        "expected a header, but this looks like an example. It would be skipped as a header: add a "
-        "header line before it."
-    )
-
-
-def _find_columns(
-    source: Source, row: Row | BadRowError, header: Sequence[str] | None, is_test: bool
-) -> Columns:
+def _find_columns(source: Source, row: Row, header: Sequence[str] | None, is_test: bool) -> Columns:
     """Returns the columns of a file, as indices or as keys of JSON objects.
 
     Those of a custom task have the names in the settings, or else usual names. Those of other tasks
@@ -306,10 +274,6 @@ def _find_columns(
     Raises:
         BadRowError: a column of a custom task does not exist, or two columns would be the same.
     """
-    if isinstance(row, BadRowError):
-        if source.is_custom:
-            raise row
-        return source.columns
     names: Iterable[str] = row if isinstance(row, dict) else header or ()
     if not source.is_custom and source.has_header is not None:
         names = ()
@@ -366,45 +330,6 @@ def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | No
     return next((places[n] for n in rows.normalized(map(str, names)) if n in places), None)
 
 
-def warn_of_unread_text(path: str, cells: Iterable[tuple[Any, Any]]) -> None:
-    """Logs a warning if cells that are not read have several words.
-
-    Args:
-        path: the file.
-        cells: the (name of the column, cell) pairs that are not read, of a row with a single text.
-    """
-    unread = [name for name, cell in cells if isinstance(cell, str) and len(find_words(cell)) > 1]
-    if unread:
-        logging.warning(
-            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
-            "texts, call the second column text_b, or train with --text_b_column=%s",
-            path,
-            files.quote_all(unread),
-            unread[0],
-        )
-
-
-def _unread_cells(
-    asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
-) -> Iterable[tuple[Any, Any]]:
-    """Yields (name, cell) of what is not read of a row, if a single text is.
-
-    Args:
-        asked: the columns in the settings; whoever names a text knows the columns.
-        columns: the columns that are read.
-        header: the header, or None.
-        row: the first row, or an error.
-    """
-    if isinstance(row, BadRowError) or any(
-        column is not None for column in (columns.text_b, asked.text_a, asked.text_b)
-    ):
-        return
-    named = row if isinstance(row, dict) else dict(enumerate(row[: len(header or row)]))
-    for place, cell in named.items():
-        if place not in (columns.text_a, columns.guid, *_as_tuple(columns.label)):
-            yield place if header is None else header[place], cell
-
-
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
     """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
 
@@ -427,11 +352,7 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
 
 
 def read_examples(
-    task: ClassificationTask,
-    data_dir: str,
-    split: str,
-    is_logged: bool = True,
-    quoting: bool = False,
+    task: ClassificationTask, data_dir: str, split: str, quoting: bool = False
 ) -> Examples[Example]:
     """Reads the examples of a split.
 
@@ -439,39 +360,37 @@ def read_examples(
         task: a task of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        is_logged: whether remarks about rows are logged.
         quoting: see `rows.read`.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: there is a wrong header, no example, or a bad row: with too few columns (in
-            custom tasks also too many), an unknown label, an empty text, invalid JSON, or a
-            carriage return inside. The message names the file and the lines.
+            custom tasks also too many), an unknown label, an empty text, or invalid JSON. The
+            message names the file and the lines.
     """
     source, path = find_file(task, data_dir, split)
-    reports = RowReports(path)
     numbered = rows.read(path, quoting=quoting)
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: the file is empty")
     line, row = first
-    header = row if _is_header(row, source) else None
-    with reports.row(line):
+    try:
+        if isinstance(row, BadRowError):
+            raise row
+        header = row if _is_header(row, source) else None
         columns = _find_columns(source, row, header, split == "test")
-        if header:
-            _refuse_example(header, columns.label, task)
-    reports.check()
-    head = [*itertools.islice(numbered, 1)] if header else [first]
-    if source.is_custom and is_logged:
-        logging.info("%s: reading the columns %s", path, columns)
-        for _, row in head:
-            warn_of_unread_text(path, _unread_cells(source.columns, columns, header, row))
+    except BadRowError as error:
+        raise ValueError(f"{path}, line {line}: {error}") from None
+    if source.is_custom:
+        logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
+    reports = RowReports(path)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(header) if source.is_custom and header else None
     parser = _Parser(task, split, source, columns, reports, width, num_rows=int(bool(header)))
-    parsed = reports.parsed(itertools.chain(head, numbered), parser.parse)
+    remaining = numbered if header else itertools.chain([first], numbered)
+    parsed = reports.parsed(remaining, parser.parse)
     examples = [example for _, found in parsed for example in found]
-    return reports.examples(split, examples, "example", task, is_logged)
+    return reports.examples(split, examples, "example", task)
 
 
 # Defines custom classification tasks, and records the task of a trained model in a file.
@@ -497,11 +416,9 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
-            "To predict numbers, pass --is_regression; to predict one of these classes, pass "
-            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. Is "
-            "--label_column right?"
+            "To predict numbers, pass --is_regression; to predict one of these classes, list all "
+            "of them in --labels. Is --label_column right?"
         )
-    rows.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
@@ -534,10 +451,6 @@ def _parse_column(text: str | None) -> Column | None:
     if not text:
         return None
     return int(text) if text.removeprefix("-").isdecimal() else text
-
-
-def _as_number(label: str) -> float:
-    return float(label) if is_number(label) else float("inf")
 
 
 def _parse_label_column(options: CustomDataSettings) -> Column | tuple[Column, ...] | None:
@@ -636,8 +549,8 @@ def find_task(
     task = _make_task(data_dir, options, labels)
     if task.is_regression or task.labels:
         return task
-    try:  # Not logged, because training reads the file again.
-        train = read_examples(task, data_dir, "train", is_logged=False, quoting=quoting)
+    try:
+        train = read_examples(task, data_dir, "train", quoting)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))

@@ -232,7 +232,7 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         articles = reports.parsed(_read_articles(folder, level), expand)
         numbered = (pair for _, pairs in articles for pair in pairs)
         questions += _questions(numbered, split, reports, RACE_OPTIONS)
-    return reports.examples(split, questions, "question", "race", is_logged=False)
+    return reports.examples(split, questions, "question", "race")
 
 
 def _questions(
@@ -301,7 +301,7 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
     reports = RowReports(path)
     questions = list(_questions(_read_custom(path, split), split, reports))
-    return reports.examples(split, questions, "question", "choice", is_logged=False)
+    return reports.examples(split, questions, "question", "choice")
 
 
 def _read_custom(path: str, split: str) -> Iterator[tuple[str, Any]]:

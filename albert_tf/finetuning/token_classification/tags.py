@@ -58,7 +58,7 @@ class Sentence:
 
 
 def read_sentences(
-    settings: Settings, split: str, labels: Sequence[str] = (), is_logged: bool = True
+    settings: Settings, split: str, labels: Sequence[str] = ()
 ) -> Examples[Sentence]:
     """Reads the sentences of a split.
 
@@ -66,7 +66,6 @@ def read_sentences(
         settings: the folder and the columns.
         split: "train", "dev" or "test"; in a test file, labels may be missing.
         labels: all valid labels; () to accept any.
-        is_logged: whether remarks about lines are logged.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -91,7 +90,7 @@ def read_sentences(
         sentences.append(Sentence(first_line, tokens, gold))
         if None in gold:
             reports.note(first_line, "no known label, so the test split is not evaluated")
-    return reports.examples(split, sentences, "sentence", is_logged=is_logged)
+    return reports.examples(split, sentences, "sentence")
 
 
 def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -193,7 +192,6 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
     units = find_units(train)
     if scheme == RAW:
         return Tags(labels, RAW, units)
-    rows.check_case(lines, train.path)
     tried = [scheme] if scheme != AUTO else list(LETTERS)
     strange = {name: _labels_outside_of(name, labels) for name in tried}
     fitting = next((name for name in tried if not strange[name]), None)

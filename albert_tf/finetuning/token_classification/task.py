@@ -70,8 +70,8 @@ def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
     """
     tags = None if trained is None else recorded_tags(trained)
     if tags is None:
-        try:  # Not logged, because training reads the file again.
-            train = read_sentences(settings, "train", is_logged=False)
+        try:
+            train = read_sentences(settings, "train")
         except FileNotFoundError as error:
             place = "" if trained is None else f", nor labels in {trained.path}"
             raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None

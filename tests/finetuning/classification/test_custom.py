@@ -75,7 +75,7 @@ def with_labels(*labels):
         (["1.0", "0.0", "1.0"], {}, ("0.0", "1.0")),
         (["b", "a"], {"labels": ("b", "a")}, ("b", "a")),
         (["10", "3.5", "4"], {"labels": ("3.5", "4", "10")}, ("3.5", "4", "10")),
-        (["Pos", "neg", "pos"], {"labels": ("Pos", "neg", "pos")}, ("Pos", "neg", "pos")),
+        (["pos", "Pos"], {}, ("Pos", "pos")),
         (["1", "2.5", "2.5"], {"is_regression": True}, ()),
     ],
 )
@@ -201,9 +201,8 @@ REFUSED = [
         "train.tsv",
         with_labels("10", "3.5", "4"),
         {},
-        r"line 3: label '3.5' is a fraction.*--is_regression.*--labels=3.5,4,10\.",
+        r"line 3: label '3.5' is a fraction.*--is_regression.*in --labels",
     ),
-    ("train.tsv", with_labels("Pos", "pos"), {}, r"'Pos' \(line 2\) and 'pos' .*--labels"),
     (
         "train.tsv",
         [*with_labels("good"), "poor\tbad\tgood"],
@@ -212,8 +211,8 @@ REFUSED = [
     ),
     ("train.jsonl", changed(label="a\tb"), {}, "line 2: the label is 'a.*tb'" + NO_BREAKS),
     ("train.jsonl", LISTS, {}, r"line 1: the label is \['b', 'a'\].* pass --is_multi_label"),
-    ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of labels"),
-    ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "one of them twice"),
+    ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of "),
+    ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "expected .*different"),
     (
         "train.jsonl",
         [{"text": "x", "a": 2, "b": 1, "c": 0}],
