@@ -136,7 +136,7 @@ def write_run(path):
     settings = {"do_lower_case": True, "vocab_file": "words", "optimizer": "lamb", "rate": [0.1, 1]}
     start = {"directory": str(path.parent), "command": ["run"]}
     known = {"vocabulary": FileRecord("5 entries, sha256 abab", "/x/vocab.txt")}
-    task = {"name": "classification", "task_name": "tsv", "folder": "", "labels": ["a", "b"]}
+    task = {"name": "classification", "labels": ["a", "b"]}
     RunFolder(str(path.parent)).write_record(RunRecord(start, settings, TINY_SHAPE, known, task))
     path.write_bytes(lines(json.loads(path.read_text())))
 

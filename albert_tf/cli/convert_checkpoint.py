@@ -230,13 +230,11 @@ def find_task(source: ModelSource) -> dict[str, Any]:
     labels = task.get("labels") or finding.read_labels(source.folder)
     if not labels:
         return task
-    name = task.get("name")
     if not task:
         specs = [spec for spec in registry.rows() if spec.is_fine_tuned]
         name = next((s.name for s in specs if registry.resolve(s.task).recognizes(labels)), None)
         task = {"name": name} if name else {}
-    spec = registry.get(name) if name else registry.rows()[0]  # assumed of a head
-    return registry.resolve(spec.task).details_of_labels(labels) | task | {"labels": labels}
+    return task | {"labels": labels}
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:

@@ -524,25 +524,8 @@ class FineTuningTask(Task, TextTask):
 
     # The folder of a run, and its export.
 
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Checks that the checkpoints in the folder of a run belong to this task.
-
-        Args:
-            folder: folder of the run, which has checkpoints.
-            is_training: whether the run trains.
-
-        Raises:
-            ValueError: they belong to another task.
-        """
-        return
-
     def details(self) -> dict[str, Any]:
         """Returns what is recorded of the task besides its name and labels."""
-        return {}
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the `details` of a model with these labels that no run has recorded."""
         return {}
 
     @staticmethod

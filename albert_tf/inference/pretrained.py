@@ -498,9 +498,7 @@ def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
         settings[run_record.OBJECTIVE] = model.sentence_objective
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
-    details = registry.resolve(spec.task).details_of_labels(labels)
-    task = {"name": spec.name, "labels": list(labels), **details}
-    return RunRecord(settings=settings, task=task)
+    return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
 
 
 def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:

@@ -393,7 +393,7 @@ def read_examples(
     return reports.examples(split, examples, "example", task)
 
 
-# Defines custom classification tasks, and records the task of a trained model in a file.
+# Defines custom classification tasks.
 #
 # A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
 # lines. Columns are found by name or index, and labels are read from the training data.
@@ -559,40 +559,3 @@ def find_task(
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:
     """Returns the labels that a classifier was trained with; () if none are recorded."""
     return record.labels if record.task_name in _CLASSIFIERS else ()
-
-
-def details_of(task: ClassificationTask) -> dict[str, Any]:
-    """Returns what is recorded of a task besides its labels: its name and folder of the data."""
-    return {"task_name": task.name, "folder": task.folder}
-
-
-def check_task(folder: RunFolder, task: ClassificationTask, is_training: bool) -> None:
-    """Compares a task with that of the model in a folder, if it is recorded.
-
-    This prevents that a model is accidentally trained on another task or with other labels. The
-    task must be the same only for training: a model may be evaluated on another task with the same
-    labels, as MNLI models are on both dev sets.
-
-    Args:
-        folder: folder of the checkpoints.
-        task: the task, with its labels.
-        is_training: whether the model is to be trained.
-
-    Raises:
-        ValueError: the model belongs to another task; the message names both.
-    """
-    record = folder.record
-    if "labels" not in record.task or record.task_name not in _CLASSIFIERS:
-        return
-    is_same = record.labels == task.labels
-    is_same &= (record.task_name == REGRESSION) == task.is_regression
-    if not is_same or (is_training and record.task.get("folder") != task.folder):
-        raise ValueError(
-            f"{folder.path} contains a model of the task {record.task.get('task_name')} with the "
-            f"labels {_all(record.labels)}, not {task.name} with {_all(task.labels)}. Use another "
-            "--output_dir; to start from this model, pass it as --init_checkpoint."
-        )
-
-
-def _all(labels: Sequence[str]) -> str:
-    return ", ".join(labels) or "numbers"

@@ -31,7 +31,7 @@ from albert_tf.checkpoints.signatures import (
 )
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding, TokenSequences
-from albert_tf.finetuning.classification import Settings, reading, tasks
+from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.rows import Examples
@@ -187,18 +187,17 @@ class Classifier(FineTuningTask):
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Classifier:
         """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
-        record = trained.run.record
         is_regression = trained.task == run_record.REGRESSION
-        labels = () if is_regression else reading.recorded_labels(record)
+        labels = () if is_regression else reading.recorded_labels(trained.run.record)
         if labels:
             trained.check_labels(labels)
         elif not is_regression:
             labels = tuple(map(str, range(trained.num_outputs)))
         task = ClassificationTask(
-            record.task.get("task_name", ""),
-            "",
-            {},
-            labels,
+            name="",
+            folder="",
+            splits={},
+            labels=labels,
             is_regression=is_regression,
             is_multi_label=trained.task == run_record.MULTI_LABEL,
         )
@@ -321,19 +320,6 @@ class Classifier(FineTuningTask):
         measured = self.measure(split, outputs, self.settings.predict_batch_size)
         measured["global_step"] = step
         return results.write_test_results(folder, measured, self.selection_metric)
-
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Compares the task with that of the model in a folder; see `reading.check_task`."""
-        reading.check_task(folder, self.task, is_training)
-
-    def details(self) -> dict[str, Any]:
-        """Returns the name of the task, and the folder of its data."""
-        return reading.details_of(self.task)
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the details of a custom task."""
-        return {"task_name": tasks.CUSTOM_TASK, "folder": ""}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.

@@ -99,11 +99,6 @@ def recorded_tags(folder: RunFolder) -> Tags | None:
     return Tags(folder.record.labels, scheme, units)
 
 
-def details_of(tags: Tags) -> dict[str, Any]:
-    """Returns what is recorded of the tags besides their names."""
-    return {"tag_scheme": tags.scheme, "token_units": tags.units}
-
-
 @dataclasses.dataclass(frozen=True)
 class Windows:
     """The features of sentences: `[CLS] pieces [SEP]`, with long sentences split into windows.
@@ -431,28 +426,9 @@ class TokenClassifier(FineTuningTask):
 
     # The folder of a run, and its export.
 
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Compares the labels with those that the model in a folder was trained with.
-
-        Raises:
-            ValueError: they differ.
-        """
-        recorded = recorded_tags(folder)
-        if recorded is not None and recorded.labels != self.labels:
-            raise ValueError(
-                f"{folder.path} contains a model with the labels {', '.join(recorded.labels)}, "
-                f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
-                "to start from this model, pass it as --init_checkpoint."
-            )
-
     def details(self) -> dict[str, Any]:
         """Returns the tagging scheme, and whether tokens are words or characters."""
-        return details_of(self.tags)
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the tagging scheme that labels look like, for tokens that are words."""
-        return details_of(guess_tags(labels))
+        return {"tag_scheme": self.tags.scheme, "token_units": self.tags.units}
 
     @staticmethod
     def recognizes(labels: Sequence[str]) -> bool:

@@ -10,15 +10,6 @@ from albert_tf.finetuning.classification import CustomDataSettings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 
 
-def record(folder, task):
-    """Writes the record of a model that was trained for a task, and returns its folder."""
-    trained = RunFolder(str(folder))
-    details = reading.details_of(task)
-    described = {"name": "classification", "labels": list(task.labels), **details}
-    trained.write_record(RunRecord(task=described))
-    return trained
-
-
 def read(folder, split="train", quoting=False, **settings):
     task = reading.find_task("tsv", folder, CustomDataSettings(**settings), quoting=quoting)
     return read_examples(task, folder, split, quoting=quoting)
@@ -101,7 +92,9 @@ def test_quoted_cells_are_parsed_with_quoting(write):
 def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
     folder, options = write("train.tsv", *with_labels("b", "a")), CustomDataSettings()
     (tmp_path / "model").mkdir()
-    trained = record(tmp_path / "model", reading.find_task("tsv", folder, options))
+    trained = RunFolder(str(tmp_path / "model"))
+    labels = reading.find_task("tsv", folder, options).labels
+    trained.write_record(RunRecord(task={"name": "classification", "labels": list(labels)}))
     (tmp_path / "train.tsv").unlink()
     write("test.tsv", "text", "z")
     assert reading.find_task("tsv", folder, options, trained).labels == ("a", "b")
@@ -121,21 +114,6 @@ def test_labels_without_names_are_their_numbers_too(tmp_path, write):
     assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     data = read_examples(task, folder, "dev")
     assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
-
-
-def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
-    cola, mrpc, mnli, other = (
-        reading.find_task(name, "", CustomDataSettings()) for name in ("cola", "mrpc", "mnli", "ax")
-    )
-    reading.check_task(RunFolder(str(tmp_path)), cola, is_training=True)  # no task is recorded
-    trained = record(tmp_path, cola)
-    reading.check_task(trained, cola, is_training=True)
-    reading.check_task(trained, mrpc, is_training=False)  # the same labels
-    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, not "):
-        reading.check_task(trained, mrpc, is_training=True)
-    with pytest.raises(ValueError, match="not mnli with contradiction, entailment, neutral"):
-        reading.check_task(trained, mnli, is_training=False)
-    reading.check_task(record(tmp_path, mnli), other, is_training=False)
 
 
 # Several labels
