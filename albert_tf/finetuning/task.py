@@ -559,9 +559,8 @@ class FineTuningTask(Task, TextTask):
         self.splits = splits
         limit = self.settings.max_seq_length
         self._padding = self.padding(Padding(limit, padding_multiple(self.settings, strategy)))
-        self._model: Any = None  # the one that the next two belong to
-        self._runners: dict[Any, BatchRunner] = {}
-        self._steps: dict[Any, batching.Step] = {}  # by signature of the batches
+        self._model: Any = None  # the one that the runners belong to
+        self._runners: dict[Any, BatchRunner] = {}  # by signature of the batches
         # Digest of a checkpoint → its selection metric, and its outputs on the dev split. Those of
         # the best and the last evaluated one are kept.
         self._dev_outputs: dict[str, tuple[float, Outputs]] = {}
@@ -614,7 +613,7 @@ class FineTuningTask(Task, TextTask):
     def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
         """Returns the metrics on the dev split; see `Task`."""
         dev = self.splits["dev"]
-        outputs = self._runner(model, dev).run()
+        outputs = self.compute_outputs(model, dev)
         metrics = self.measure(dev, outputs, self._batch_size(dev))
         best = max(self._dev_outputs.items(), key=lambda item: item[1][0], default=None)
         self._dev_outputs = {} if best is None else dict([best])
@@ -633,39 +632,25 @@ class FineTuningTask(Task, TextTask):
             return None
         return self._dev_outputs.get(checkpoint, (0.0, None))[1]
 
-    def compute_outputs(self, model: Any, split: Split) -> Outputs:
-        """Returns the outputs of a model for a split, name → [N, …]."""
-        return self._runner(model, split).run()
-
     def _batch_size(self, split: Split) -> int:
         size: int = self.settings.predict_batch_size
         if split.name == "dev":
             size = self.settings.eval_batch_size or size
         return size
 
-    def _runner(self, model: Any, split: Split) -> BatchRunner:
-        """Returns the runner of a split, which is kept as long as the same model is used."""
+    def compute_outputs(self, model: Any, split: Split) -> Outputs:
+        """Returns the outputs of a model for a split, name → [N, …].
+
+        The model is traced once for all splits whose batches have the same signature.
+        """
         if model is not self._model:
-            self._model, self._runners, self._steps = model, {}, {}
+            self._model, self._runners = model, {}
         size = self._batch_size(split)
-        key = split.name, size
+        key = tuple(sorted(batching.batch_signature(split.features).items()))
         if key not in self._runners:
             self._runners[key] = BatchRunner(
-                model,
-                split.features,
-                size,
-                self._padding,
-                self.outputs,
-                self.predictions,
-                compile_step=self._compile_step,
+                model, split.features, size, self._padding, self.outputs, self.predictions
             )
-        return self._runners[key]
-
-    def _compile_step(
-        self, step: batching.Step, signature: Mapping[str, tf.TensorSpec]
-    ) -> batching.Step:
-        """Returns the prediction step, traced once for all splits with the same signature."""
-        key = tuple(sorted(signature.items()))
-        if key not in self._steps:
-            self._steps[key] = batching.as_tf_function(step, signature)
-        return self._steps[key]
+        runner = self._runners[key]
+        runner.features, runner.batch_size = split.features, size
+        return runner.run()
