@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf.training import hooks
@@ -274,6 +275,20 @@ class TokenSequences:
             shape = (len(rows), choices, seq_length)
             arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
         return arrays | {name: column[rows] for name, column in self.columns.items()}
+
+
+def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:
+    """Logs how many sequences of the file `path` have the maximum length, and may be truncated."""
+    num_full = np.count_nonzero(features.sequence_lengths == max_seq_length)
+    if num_full:
+        logging.info(
+            "%s: %d of %d sequences have --max_seq_length=%d or more tokens; longer ones are "
+            "truncated",
+            path,
+            num_full,
+            len(features.sequence_lengths),
+            max_seq_length,
+        )
 
 
 # Training datasets and prediction, for any fine-tuning task.

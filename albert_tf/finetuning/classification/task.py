@@ -30,7 +30,7 @@ from albert_tf.checkpoints.signatures import (
     token_signatures,
 )
 from albert_tf.finetuning import metrics, results
-from albert_tf.finetuning.batching import Padding, TokenSequences
+from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
 from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 from albert_tf.finetuning.classification.tasks import ClassificationTask
@@ -43,10 +43,9 @@ from albert_tf.model.heads import (
     multi_label_losses,
     regression_losses,
 )
-from albert_tf.model.tokenization import Tokenizer, truncated_lengths
+from albert_tf.model.tokenization import Tokenizer
 
 EXAMPLES_AT_ONCE = 1000
-LOGGED_EXAMPLES = 1
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
@@ -60,31 +59,11 @@ OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 def _sequences(
     data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
 ) -> Iterator[tuple[list[int], int]]:
-    num_cut = 0
     for begin in range(0, len(data), EXAMPLES_AT_ONCE):
         examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
-        firsts = tokenizer.encode_batch([example.text_a for example in examples])
-        seconds = tokenizer.encode_batch([example.text_b for example in examples])
-        for number, (first, second) in enumerate(zip(firsts, seconds, strict=True), begin):
-            # An empty second text is omitted, together with its [SEP].
-            limit = max_seq_length - (3 if second else 2)
-            kept = truncated_lengths(len(first), len(second), limit)
-            num_cut += kept != (len(first), len(second))
-            sequence = tokenizer.join(first[: kept[0]], second[: kept[1]])
-            if number < LOGGED_EXAMPLES:
-                example = data.examples[number]
-                tokens = tokenizer.convert_ids_to_tokens(sequence[0])
-                label = _as_list(example.labels) if data.task.is_multi_label else example.label
-                logging.info("%s (%s): %s", example.guid, label, " ".join(tokens))
-            yield sequence
-    if num_cut:
-        logging.info(
-            "%s: %d of %d examples are longer than max_seq_length=%d and were truncated",
-            data.path,
-            num_cut,
-            len(data),
-            max_seq_length,
-        )
+        firsts = [example.text_a for example in examples]
+        seconds = [example.text_b for example in examples]
+        yield from tokenizer.sequences(firsts, seconds, max_seq_length)
 
 
 def _label_ids(data: Examples[Example]) -> NDArray[Any]:
@@ -121,7 +100,6 @@ def make_features(
     """
     if max_seq_length < MIN_SEQ_LENGTH:
         raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
-    logging.info("Tokenizing the %d examples of %s", len(data), data.path)
     sequences = _sequences(data, tokenizer, max_seq_length)
     return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
@@ -215,7 +193,13 @@ class Classifier(FineTuningTask):
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""
-        return make_features(data, self.tokenizer, self.settings.max_seq_length)
+        logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+        features = make_features(data, self.tokenizer, self.max_seq_length)
+        ids = features.input_ids[: features.sequence_lengths[0]].tolist()
+        tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
+        logging.info("%s (%s): %s", data.examples[0].guid, data.examples[0].label, tokens)
+        log_full_sequences(data.path, features, self.max_seq_length)
+        return features
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: all to the same length without `use_pooled_output`.

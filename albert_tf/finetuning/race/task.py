@@ -28,7 +28,7 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics, results, rows
-from albert_tf.finetuning.batching import Features, Padding, TokenSequences
+from albert_tf.finetuning.batching import Features, Padding, TokenSequences, log_full_sequences
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Examples, Row, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -342,7 +342,6 @@ def option_sequences(
     count = num_choices(data.examples)
     passage = ""
     passage_ids = [0]
-    num_cut = 0
     for question in data.examples:
         if question.passage != passage:  # consecutive questions share a passage
             passage = question.passage
@@ -353,17 +352,9 @@ def option_sequences(
             tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
             ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
-            num_cut += len(kept) < len(passage_ids)
             ids = [cls_id, *kept, sep_id, *ending, sep_id]
             yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
         yield from [([], 0)] * (count - len(question.options))
-    if num_cut:
-        logging.info(
-            "%s: %d sequences are longer than max_seq_length=%d; their passages were truncated",
-            data.path,
-            num_cut,
-            max_seq_length,
-        )
 
 
 def make_features(
@@ -388,21 +379,12 @@ def make_features(
         ValueError: the lengths leave no room for the texts.
     """
     room = max_seq_length - SPECIAL_TOKENS
-    if max_qa_length < 1 or room < 1:
+    if room < 1:
         raise ValueError(
-            f"--max_seq_length={max_seq_length} and --max_qa_length={max_qa_length}: expected at "
-            f"least {SPECIAL_TOKENS + 1} and 1"
+            f"--max_seq_length={max_seq_length}: expected at least {SPECIAL_TOKENS + 1}"
         )
-    if max_qa_length > room:
-        logging.warning(
-            "max_qa_length=%d is reduced to %d, to fit beside [CLS], [SEP] and [SEP]",
-            max_qa_length,
-            room,
-        )
-        max_qa_length = room
-    logging.info("Tokenizing the %d questions of %s", len(data), data.path)
     labels = np.array([question.label or 0 for question in data.examples], np.int32)
-    sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
+    sequences = option_sequences(data, tokenizer, max_seq_length, min(max_qa_length, room))
     return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
 
@@ -449,8 +431,13 @@ class MultipleChoice(FineTuningTask):
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""
-        settings = self.settings
-        return make_features(data, self.tokenizer, settings.max_seq_length, settings.max_qa_length)
+        logging.info("Tokenizing the %d questions of %s", len(data), data.path)
+        features = self._features(data)
+        log_full_sequences(data.path, features, self.max_seq_length)
+        return features
+
+    def _features(self, data: Examples[Question]) -> TokenSequences:
+        return make_features(data, self.tokenizer, self.max_seq_length, self.settings.max_qa_length)
 
     def build_model(self) -> AlbertForMultipleChoice:
         """Returns the model with random weights."""
@@ -509,11 +496,7 @@ class MultipleChoice(FineTuningTask):
 
     def features_of(self, examples: Sequence[Question]) -> TokenSequences:
         """Returns the token sequences of questions."""
-        data = Examples("questions", "test", list(examples))
-        length = self.max_seq_length
-        max_qa_length = min(self.settings.max_qa_length, length - SPECIAL_TOKENS)
-        sequences = option_sequences(data, self.tokenizer, length, max_qa_length)
-        return TokenSequences.pack(sequences, {}, num_choices(examples))
+        return self._features(Examples("questions", "test", list(examples)))
 
     def results(
         self, examples: Sequence[Question], features: Features, outputs: Outputs

@@ -51,7 +51,6 @@ from albert_tf.model.tokenization import Tokenizer
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
 MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
-LOGGED_SENTENCES = 1
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
 NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
@@ -134,11 +133,7 @@ class Windows:
 
 
 def make_features(
-    data: Examples[Sentence],
-    labels: Sequence[str],
-    tokenizer: Tokenizer,
-    max_seq_length: int,
-    is_logged: bool = True,
+    data: Examples[Sentence], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
 ) -> Windows:
     """Returns the windows of sentences, in their order. Each token is in exactly one window.
 
@@ -149,7 +144,6 @@ def make_features(
         labels: the labels, in the order of their ids.
         tokenizer: the tokenizer.
         max_seq_length: S; longer sentences are split between tokens.
-        is_logged: whether to log the first sentences, and the number of split sentences.
 
     Raises:
         ValueError: `max_seq_length` leaves no room for a token.
@@ -161,16 +155,11 @@ def make_features(
     room = max_seq_length - 2
     sequences = []
     label_ids = []
-    num_split = num_parts = 0
-    for number, sentence in enumerate(data.examples):
+    for sentence in data.examples:
         pieces = [
             (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
         ]
-        windows = list(_windows([len(ids) for ids in pieces], room))
-        if len(windows) > 1:
-            num_split += 1
-            num_parts += len(windows)
-        for begin, end in windows:
+        for begin, end in _windows([len(ids) for ids in pieces], room):
             ids = [tokenizer.cls_id]
             row = [NO_LABEL]
             for token in range(begin, end):
@@ -178,18 +167,6 @@ def make_features(
                 row += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
             sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
             label_ids.append(np.array([*row, NO_LABEL], np.int32))
-        if is_logged and number < LOGGED_SENTENCES:
-            first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
-            logging.info("%s, line %d: %s", data.path, sentence.line, first)
-    if is_logged and num_split:
-        logging.info(
-            "%s: %d of %d sentences are longer than max_seq_length=%d; split into %d windows",
-            data.path,
-            num_split,
-            len(data),
-            max_seq_length,
-            num_parts,
-        )
     return Windows(TokenSequences.pack(sequences, {}), label_ids)
 
 
@@ -278,8 +255,15 @@ class TokenClassifier(FineTuningTask):
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
-        length = self.settings.max_seq_length
-        return make_features(data, self.tags.labels, self.tokenizer, length)
+        windows = self._windows(data)
+        ids = windows.sequences.input_ids[: windows.lengths[0]].tolist()
+        tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
+        logging.info("%s, line %d: %s", data.path, data.examples[0].line, tokens)
+        logging.info("%s: %d sentences, %d windows", data.path, len(data), len(windows))
+        return windows
+
+    def _windows(self, data: Examples[Sentence]) -> Windows:
+        return make_features(data, self.labels, self.tokenizer, self.max_seq_length)
 
     # Training.
 
@@ -331,10 +315,7 @@ class TokenClassifier(FineTuningTask):
 
     def features_of(self, examples: Sequence[str | Sequence[str]]) -> Windows:
         """Returns the windows of texts."""
-        data = self._sentences(examples)
-        return make_features(
-            data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
-        )
+        return self._windows(self._sentences(examples))
 
     def _words(self, text: str | Sequence[str]) -> list[tuple[str, int]]:
         """Returns the tokens of a text with their character offsets, -1 if they are given."""
