@@ -329,7 +329,7 @@ class Predictor:
         logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
         of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
-        recorded = model_folder.settings(names, of)
+        recorded = model_folder.run.record.values_for(of, names)
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)

@@ -383,7 +383,7 @@ def evaluate(
         measured = metrics.multi_label_metrics(logits > 0, label_ids, task.labels)
     else:
         predictions = logits if task.is_regression else logits.argmax(axis=1)
-        measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
+        measured = {key: metrics.METRICS[key](predictions, label_ids) for key in task.metrics}
     losses = metrics.losses_of_examples(logits, label_ids)
     return measured | metrics.loss_metrics(losses, batch_size)
 
