@@ -515,6 +515,26 @@ class FineTuningTask(Task, TextTask):
         logging.info("Predictions: %s", path)
         return ""
 
+    def write_test_results(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
+        """Writes `predict_results.txt` if the labels of a split of `Examples` are known.
+
+        Args:
+            folder: folder of the run.
+            split: the split.
+            outputs: the outputs of the best checkpoint.
+            step: the step of the best checkpoint.
+
+        Returns:
+            The text of the file, or "" without labels.
+        """
+        if not split.data.has_labels:
+            return ""
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        measured["global_step"] = step
+        return results.write_test_results(folder, measured, self.selection_metric)
+
     def results(
         self, examples: Sequence[Any], features: Features, outputs: Outputs
     ) -> list[dict[str, Any]]:

@@ -299,11 +299,7 @@ class Classifier(FineTuningTask):
         """
         paths = write_predictions(folder, split.data, outputs["probabilities"])
         logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
-        if not split.data.has_labels:
-            return ""
-        measured = self.measure(split, outputs, self.settings.predict_batch_size)
-        measured["global_step"] = step
-        return results.write_test_results(folder, measured, self.selection_metric)
+        return self.write_test_results(folder, split, outputs, step)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.

@@ -224,25 +224,25 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         ValueError: there is a bad article or question (invalid JSON, an empty article, missing
             options, an invalid answer); the message names the file, the article and the question.
     """
-    questions: list[Question] = []
+    numbered: list[tuple[str, Any]] = []
     folders = _level_folders(data_dir, split, levels)
     reports = RowReports(os.path.dirname(next(iter(folders.values()))))
     for level, folder in folders.items():
         expand = functools.partial(_rows_of_article, level=level, is_test=split == "test")
         articles = reports.parsed(_read_articles(folder, level), expand)
-        numbered = (pair for _, pairs in articles for pair in pairs)
-        questions += _questions(numbered, split, reports, RACE_OPTIONS)
-    return reports.examples(split, questions, "question", "race")
+        numbered += [pair for _, pairs in articles for pair in pairs]
+    return _parse_questions(numbered, split, reports, "race", RACE_OPTIONS)
 
 
-def _questions(
+def _parse_questions(
     numbered: Iterable[tuple[str, Any]],
     split: str,
     reports: RowReports,
+    task: str,
     num_options: int | None = None,
-) -> Iterator[Question]:
+) -> Examples[Question]:
     parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split, num_options))
-    return (question for _, question in parsed)
+    return reports.examples(split, [question for _, question in parsed], "question", task)
 
 
 def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
@@ -299,9 +299,7 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     path = next((path for path in paths if files.is_file(path)), "")
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
-    reports = RowReports(path)
-    questions = list(_questions(_read_custom(path, split), split, reports))
-    return reports.examples(split, questions, "question", "choice")
+    return _parse_questions(_read_custom(path, split), split, RowReports(path), "choice")
 
 
 def _read_custom(path: str, split: str) -> Iterator[tuple[str, Any]]:
@@ -525,11 +523,7 @@ class MultipleChoice(FineTuningTask):
             The text of `predict_results.txt`, or "" without labels.
         """
         write_predictions(folder, split.data, outputs["probabilities"])
-        if not split.data.has_labels:
-            return ""
-        measured = self.measure(split, outputs, self.settings.predict_batch_size)
-        measured["global_step"] = step
-        return results.write_test_results(folder, measured, self.selection_metric)
+        return self.write_test_results(folder, split, outputs, step)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, C] and `predictions` [B], the indices of the best options."""
@@ -573,17 +567,13 @@ def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) ->
 
 def write_predictions(
     folder: RunFolder, data: Examples[Question], probabilities: NDArray[np.float32]
-) -> str:
+) -> None:
     """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
 
     The keys are `id` (of the passage), `question`, `prediction` (an index, starting at 0), `answer`
     (the letter of the prediction) and `probabilities` (of the question's options).
-
-    Returns:
-        The path of the file.
     """
-    path = folder.file(f"{data.task}_predictions.jsonl")
-    with files.write_atomically(path) as stream:
+    with files.write_atomically(folder.file(f"{data.task}_predictions.jsonl")) as stream:
         for question, row in zip(data.examples, probabilities, strict=True):
             prediction = int(row.argmax())
             line = {
@@ -594,4 +584,3 @@ def write_predictions(
                 "probabilities": [float(p) for p in row[: len(question.options)]],
             }
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return path

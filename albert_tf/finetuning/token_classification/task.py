@@ -29,8 +29,6 @@ from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
 from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
 from albert_tf.finetuning.token_classification.tags import (
-    CHARACTERS,
-    LETTERS,
     OUTSIDE,
     WORDS,
     Sentence,
@@ -81,21 +79,12 @@ def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
 
 
 def recorded_tags(folder: RunFolder) -> Tags | None:
-    """Returns the tags that the record of a run has; None if it is not one of this task.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Returns the tags that the record of a run has; None if it is not one of this task."""
     task = folder.record.task
     if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
         return None
     scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
-    units = task.get("token_units", WORDS)
-    if scheme not in (*LETTERS, RAW) or units not in (WORDS, CHARACTERS):
-        raise ValueError(
-            f"{folder.path}: unknown tag_scheme {scheme!r} or token_units {units!r} in its record"
-        )
-    return Tags(folder.record.labels, scheme, units)
+    return Tags(folder.record.labels, scheme, task.get("token_units", WORDS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -400,10 +389,7 @@ class TokenClassifier(FineTuningTask):
         path = folder.file(TEST_PREDICTIONS)
         write_predictions(path, split.data, self.predicted_labels(split, outputs))
         logging.info("Predictions of %d sentences: %s", len(split.data), path)
-        if not split.data.has_labels:
-            return ""
-        metrics: dict[str, float] = self.measure(split, outputs, 1) | {"global_step": step}
-        return results.write_test_results(folder, metrics, self.selection_metric)
+        return self.write_test_results(folder, split, outputs, step)
 
     # The folder of a run, and its export.
 

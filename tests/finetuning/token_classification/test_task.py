@@ -45,13 +45,11 @@ def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path, tiny_config)
         assert task.TokenClassifier.make(settings, tiny_config, None, trained).tags == tags
 
 
-def test_tags_that_are_unknown_or_damaged_are_refused(tmp_path):
+def test_tags_that_are_unknown_are_refused(tmp_path):
     message = r"no train\.txt or .*, nor labels in model; it is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
         task.find_tags(settings_for(tmp_path), RunFolder("model"))
     assert task.recorded_tags(record(tmp_path, TAGS, name="classification")) is None
-    with pytest.raises(ValueError, match=f"{tmp_path}: unknown tag_scheme 'bio'"):
-        task.recorded_tags(record(tmp_path, TAGS, tag_scheme="bio"))
 
 
 # Windows
