@@ -35,7 +35,6 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification import CustomDataSettings
 from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
@@ -150,8 +149,9 @@ def read_run(path):
 
 
 def read_task_of_ones_own(path):
-    task = find_task("tsv", str(path.parent), CustomDataSettings())
-    return task.labels, read_examples(task, str(path.parent), path.stem).examples
+    folder = str(path.parent)
+    task = find_task(classification.Settings(task_name="tsv", data_dir=folder, output_dir="out"))
+    return task.labels, read_examples(task, folder, path.stem).examples
 
 
 def read_questions_of_squad(path):

@@ -7,7 +7,6 @@ their places.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -69,34 +68,27 @@ class RowReports:
         self._bad: list[str] = []
         self._notes: dict[str, list[str]] = {}
 
-    @contextlib.contextmanager
-    def row(self, place: Place = "") -> Iterator[None]:
-        """Returns a context that records a BadRowError of its block for `check`.
-
-        Args:
-            place: line number of the row, or a description of where it is.
-        """
-        try:
-            yield
-        except BadRowError as error:
-            self._bad.append(f"{', '.join(filter(None, [self.path, _words(place)]))}: {error}")
-            if self.stops_at_once:
-                self.check()
-
     def parsed(
         self, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
     ) -> Iterator[tuple[Any, T]]:
         """Yields (place, `parse(row, place)`) of good rows, and records the bad ones.
 
         Args:
-            rows: pairs of a place and a row, or of a place and a BadRowError.
+            rows: pairs of a place and a row, or of a place and a BadRowError. The place is a line
+                number, or says where the row is.
             parse: converts a row; raises BadRowError if it cannot be used.
         """
         for place, row in rows:
-            with self.row(place):
+            try:
                 if isinstance(row, BadRowError):
                     raise row
-                yield place, parse(row, place)
+                value = parse(row, place)
+            except BadRowError as error:
+                self._bad.append(f"{self.path}, {_words(place)}: {error}")
+                if self.stops_at_once:
+                    self.check()
+            else:
+                yield place, value
 
     def check(self) -> None:
         """Raises a ValueError that names the file, the place and the reason of the first bad rows.

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from absl import logging
@@ -16,7 +16,7 @@ from albert_tf.checkpoints import huggingface, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,
@@ -424,23 +424,19 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[Source, ...]]:
-    columns = Columns(
-        _parse_column(options.text_a_column),
-        _parse_column(options.text_b_column),
-        _parse_label_column(options),
-    )
+def _find_splits(settings: Settings, columns: Columns) -> dict[str, tuple[Source, ...]]:
     names = {
-        split: rows.existing_files(data_dir, split, EXTENSIONS)
+        split: rows.existing_files(settings.data_dir, split, EXTENSIONS)
         for split in ("train", "dev", "test")
     }
     if not any(names.values()):
         raise FileNotFoundError(
-            f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
+            f"{settings.data_dir}: contains no train, dev or test file with one of "
+            f"{', '.join(EXTENSIONS)}"
         )
     return {
         split: tuple(
-            Source(name, columns, options.has_header, is_custom=True)
+            Source(name, columns, settings.has_header, is_custom=True)
             for name in existing or [split + extension for extension in EXTENSIONS]
         )
         for split, existing in names.items()
@@ -453,104 +449,91 @@ def _parse_column(text: str | None) -> Column | None:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _parse_label_column(options: CustomDataSettings) -> Column | tuple[Column, ...] | None:
-    """Returns the label column, or the columns of the labels of a multi-label task."""
-    names = (options.label_column or "").split(",")
-    if not options.is_multi_label or len(names) == 1:
-        return _parse_column(options.label_column)
-    return tuple(filter(None, map(_parse_column, map(str.strip, names))))
-
-
-def _names_of_columns(options: CustomDataSettings, splits: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the labels that have a column each; () if there are no such columns.
+def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
+    """Returns the label column, or the columns of the labels of a multi-label task.
 
     Raises:
-        ValueError: columns are given by number, without names.
+        ValueError: columns of labels are given by number, without names.
     """
-    columns = splits["train"][0].columns.label
-    if not isinstance(columns, tuple):
-        return ()
-    if not all(isinstance(column, str) for column in columns):
+    given = settings.label_column or ""
+    if not settings.is_multi_label or "," not in given:
+        return _parse_column(given)
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not all(isinstance(_parse_column(name), str) for name in names):
         raise ValueError(
-            f"--label_column={options.label_column}: labels are named by the columns' names, not "
-            "by numbers. Add a header line to the files"
+            f"--label_column={given}: labels are named by the columns' names, not by numbers. Add "
+            "a header line to the files"
         )
-    return columns
+    return names
 
 
-def _make_task(
-    data_dir: str, options: CustomDataSettings, labels: tuple[str, ...]
-) -> ClassificationTask:
+def _make_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
     """Returns a custom task, without labels if only the training data tells them."""
-    splits = _find_splits(data_dir, options)
-    columns = _names_of_columns(options, splits)
-    if columns and labels and set(columns) != set(labels):
+    columns = Columns(
+        _parse_column(settings.text_a_column),
+        _parse_column(settings.text_b_column),
+        _parse_label_column(settings),
+    )
+    named = columns.label if isinstance(columns.label, tuple) else ()
+    if named and labels and set(named) != set(labels):
         raise ValueError(
-            f"--label_column={options.label_column}: expected the columns of the labels "
+            f"--label_column={settings.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
     is_unnamed = huggingface.are_default(list(labels))
     aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY
-    if options.is_regression:
+    if settings.is_regression:
         metrics = ("MSE", "pearson", "spearman")
         selection_metric = "pearson"
-    elif options.is_multi_label:
+    elif settings.is_multi_label:
         metrics = ()  # all of `multi_label_metrics`
         selection_metric = MICRO_F1
     return ClassificationTask(
         CUSTOM_TASK,
         "",
-        splits,
-        labels or columns,
-        options.is_regression,
+        _find_splits(settings, columns),
+        labels or named,
+        settings.is_regression,
         metrics,
         selection_metric,
         label_aliases=aliases,
-        is_multi_label=options.is_multi_label,
+        is_multi_label=settings.is_multi_label,
     )
 
 
-def find_task(
-    name: str,
-    data_dir: str,
-    options: CustomDataSettings,
-    trained: RunFolder | None = None,
-    quoting: bool = False,
-) -> ClassificationTask:
+def find_task(settings: Settings, trained: RunFolder | None = None) -> ClassificationTask:
     """Returns the task with the name `--task_name`, from the table or a custom one.
 
-    The labels of a custom task are those of `options`, or else those of the trained model, or else
-    those of the training data.
+    The labels of a custom task are those of the settings, or else those of the trained model, or
+    else those of the training data.
 
     Args:
-        name: name of a task, or CUSTOM_TASK.
-        data_dir: folder of a custom task, with the files train, dev and test ending in one of
-            EXTENSIONS; splits may be missing.
-        options: columns and labels of a custom task.
+        settings: the task, its data and, for a custom task, its columns and labels. The files
+            train, dev and test of a custom task end in one of EXTENSIONS; splits may be missing.
         trained: the folder of a trained model; None if there is none.
-        quoting: see `read_examples`.
 
     Raises:
         FileNotFoundError: there are no files, or no training data to read the labels from.
         ValueError: the task does not exist, a split has two files, or the training data is invalid.
     """
+    name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
         for flag in ("is_regression", "is_multi_label"):
-            if getattr(options, flag):
+            if getattr(settings, flag):
                 raise ValueError(f"--{flag} is for --task_name={CUSTOM_TASK}, not for {name}")
         return tasks.find_task(name)
-    if options.is_regression and options.is_multi_label:
+    if settings.is_regression and settings.is_multi_label:
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
-    labels = options.labels or (recorded_labels(trained.record) if trained is not None else ())
+    labels = settings.labels or (recorded_labels(trained.record) if trained is not None else ())
     for label in labels:
         rows.check_name(label, f"a label of --labels or {run_record.FILE}")
-    task = _make_task(data_dir, options, labels)
+    task = _make_task(settings, labels)
     if task.is_regression or task.labels:
         return task
     try:
-        train = read_examples(task, data_dir, "train", quoting)
+        train = read_examples(task, settings.data_dir, "train", settings.quoting)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))

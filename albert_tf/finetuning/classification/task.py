@@ -153,13 +153,7 @@ class Classifier(FineTuningTask):
 
         The labels of a custom task are those of the trained model, unless it is trained now.
         """
-        task = reading.find_task(
-            settings.task_name,
-            settings.data_dir,
-            settings,
-            None if settings.do_train else trained,
-            settings.quoting,
-        )
+        task = reading.find_task(settings, None if settings.do_train else trained)
         return cls(task, settings, config, tokenizer)
 
     @classmethod
@@ -183,13 +177,7 @@ class Classifier(FineTuningTask):
 
     def read(self, split: str) -> Examples[Example]:
         """Returns the examples of a split; see `read_examples`."""
-        settings = self.settings
-        return read_examples(
-            self.task,
-            settings.data_dir,
-            split,
-            quoting=settings.quoting,
-        )
+        return read_examples(self.task, self.settings.data_dir, split, self.settings.quoting)
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""

@@ -6,13 +6,18 @@ import pytest
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.classification import CustomDataSettings, reading
+from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 
 
-def read(folder, split="train", quoting=False, **settings):
-    task = reading.find_task("tsv", folder, CustomDataSettings(**settings), quoting=quoting)
-    return read_examples(task, folder, split, quoting=quoting)
+def find_task(folder, trained=None, name="tsv", **values):
+    settings = Settings(task_name=name, data_dir=str(folder), output_dir="out", **values)
+    return reading.find_task(settings, trained)
+
+
+def read(folder, split="train", quoting=False, **values):
+    task = find_task(folder, quoting=quoting, **values)
+    return read_examples(task, folder, split, quoting)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +95,17 @@ def test_quoted_cells_are_parsed_with_quoting(write):
 
 
 def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
-    folder, options = write("train.tsv", *with_labels("b", "a")), CustomDataSettings()
+    folder = write("train.tsv", *with_labels("b", "a"))
     (tmp_path / "model").mkdir()
     trained = RunFolder(str(tmp_path / "model"))
-    labels = reading.find_task("tsv", folder, options).labels
+    labels = find_task(folder).labels
     trained.write_record(RunRecord(task={"name": "classification", "labels": list(labels)}))
     (tmp_path / "train.tsv").unlink()
     write("test.tsv", "text", "z")
-    assert reading.find_task("tsv", folder, options, trained).labels == ("a", "b")
-    said = CustomDataSettings(labels=("c", "d"))
-    assert reading.find_task("tsv", folder, said, trained).labels == ("c", "d")
+    assert find_task(folder, trained).labels == ("a", "b")
+    assert find_task(folder, trained, labels=("c", "d")).labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match=r"no train data.* needed for the labels"):
-        reading.find_task("tsv", folder, options)
+        find_task(folder)
 
 
 def test_labels_without_names_are_their_numbers_too(tmp_path, write):
@@ -110,7 +114,7 @@ def test_labels_without_names_are_their_numbers_too(tmp_path, write):
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     folder = write("dev.tsv", *with_labels("2", "LABEL_0"))
     trained = RunFolder(str(tmp_path / "model"))
-    task = reading.find_task("tsv", folder, CustomDataSettings(), trained)
+    task = find_task(folder, trained)
     assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     data = read_examples(task, folder, "dev")
     assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
@@ -220,4 +224,4 @@ def test_a_split_has_one_file(write):
     with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):
         read(folder)
     with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
-        reading.find_task("mrpc", folder, CustomDataSettings(is_multi_label=True))
+        find_task(folder, name="mrpc", is_multi_label=True)
