@@ -270,15 +270,14 @@ class TaskSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionSettings(SettingsGroup):
-    """Settings shared by the question-answering programs, RACE and SQuAD."""
+class HeadSettings(SettingsGroup):
+    """Settings of programs whose task has a head with a dropout rate of its own."""
 
-    GROUP = "data"
+    GROUP = "model"
 
     dropout_prob: float = setting(
         0.1,
         "Dropout rate of the task head; 0 disables dropout.",
         minimum=0,
-        group="model",
         affects=TRAINING,
     )

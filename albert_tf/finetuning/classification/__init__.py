@@ -24,7 +24,7 @@ from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings, TFLiteSettings
-from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import MODEL, READING, REQUIRED, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -43,11 +43,14 @@ _COLUMN = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CustomDataSettings(SettingsGroup):
-    """The columns and labels of a custom task, `task_name=tsv`."""
+class Settings(FineTuningSettings, TFLiteSettings, TaskSettings):
+    """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"
+    BATCHES_TO_SORT = 32
+    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
+    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     text_a_column: str | None = setting(None, _COLUMN.format("text"), affects=READING)
     text_b_column: str | None = setting(None, _COLUMN.format("second text"), affects=READING)
     label_column: str | None = redefined(
@@ -73,22 +76,10 @@ class CustomDataSettings(SettingsGroup):
         "Labels of a custom task in the order of their ids, separated by commas; if not given, "
         "those of the training data, sorted.",
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
-    """Settings of run_classifier.py, with the names of Google's flags."""
-
-    GROUP = "data"
-    BATCHES_TO_SORT = 32
-    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
-
-    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     quoting: bool = setting(
         False,
         "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "
         "may always have them.",
-        group="data",
         affects=READING,
     )
     use_pooled_output: bool = setting(

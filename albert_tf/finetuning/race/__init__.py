@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
+from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
 from albert_tf.settings import TRAINING, redefined, setting
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["Settings", "run"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
+class Settings(FineTuningSettings, TaskSettings, HeadSettings):
     """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
