@@ -561,6 +561,12 @@ class FineTuningTask(Task, TextTask):
         """Returns `served_outputs` of a model for a batch of tokens."""
         return self.served_outputs(model(batch, training=False))
 
+    @property
+    def label_files(self) -> dict[str, bytes]:
+        """Name → content of `labels.txt`, for the folder of an export; {} without labels."""
+        lines = "".join(f"{label}\n" for label in self.labels)
+        return {finding.LABELS_FILE: lines.encode()} if lines else {}
+
     def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
         """Returns what is exported: by default, `served_outputs` for inputs of any length.
 
@@ -570,7 +576,8 @@ class FineTuningTask(Task, TextTask):
             folder: folder with the record of the run.
         """
         inputs = token_inputs(max_seq_length)
-        return Export(token_signatures(inputs, functools.partial(self.serve, model)))
+        signatures = token_signatures(inputs, functools.partial(self.serve, model))
+        return Export(signatures, self.label_files)
 
     # What a run calls; see `training.task.Task`.
 

@@ -20,7 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.signatures import (
     Export,
@@ -331,7 +331,7 @@ class Classifier(FineTuningTask):
 
         return Export(
             signatures,
-            {finding.LABELS_FILE: "".join(f"{label}\n" for label in self.labels).encode()},
+            self.label_files,
             Signature(inputs, probabilities),
             self.settings.tflite_quantization,
         )

@@ -19,10 +19,9 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
-from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding, TokenSequences
 from albert_tf.finetuning.rows import Examples
@@ -405,12 +404,6 @@ class TokenClassifier(FineTuningTask):
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
         return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
-
-    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
-        """Returns the usual export, with `labels.txt`."""
-        exported = super().make_export(model, max_seq_length, folder)
-        labels = "".join(f"{label}\n" for label in self.labels).encode()
-        return dataclasses.replace(exported, files={finding.LABELS_FILE: labels})
 
 
 def write_predictions(
