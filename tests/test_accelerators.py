@@ -136,7 +136,7 @@ def fine_tuning_cases():
         name: np.ones(ROWS, np.int32)
         for name in ("start_positions", "end_positions", "is_impossible")
     }
-    spans |= {"p_mask": np.zeros((ROWS, LENGTH), np.int32), "unique_ids": np.arange(ROWS)}
+    spans |= {"p_mask": np.zeros((ROWS, LENGTH), np.int32)}
     settings = squad.Settings(output_dir="out", start_n_top=3, end_n_top=2)
     for version_2 in (False, True):
         task = QuestionAnswering(settings, CONFIG, NO_TOKENIZER, version_2, {})

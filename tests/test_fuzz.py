@@ -35,7 +35,6 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification import CustomDataSettings
 from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
@@ -136,7 +135,7 @@ def write_run(path):
     settings = {"do_lower_case": True, "vocab_file": "words", "optimizer": "lamb", "rate": [0.1, 1]}
     start = {"directory": str(path.parent), "command": ["run"]}
     known = {"vocabulary": FileRecord("5 entries, sha256 abab", "/x/vocab.txt")}
-    task = {"name": "classification", "task_name": "tsv", "folder": "", "labels": ["a", "b"]}
+    task = {"name": "classification", "labels": ["a", "b"]}
     RunFolder(str(path.parent)).write_record(RunRecord(start, settings, TINY_SHAPE, known, task))
     path.write_bytes(lines(json.loads(path.read_text())))
 
@@ -150,8 +149,9 @@ def read_run(path):
 
 
 def read_task_of_ones_own(path):
-    task = find_task("tsv", str(path.parent), CustomDataSettings())
-    return task.labels, read_examples(task, str(path.parent), path.stem).examples
+    folder = str(path.parent)
+    task = find_task(classification.Settings(task_name="tsv", data_dir=folder, output_dir="out"))
+    return task.labels, read_examples(task, folder, path.stem).examples
 
 
 def read_questions_of_squad(path):

@@ -27,7 +27,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -206,19 +206,6 @@ def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
     )
 
 
-def find_task(source: ModelSource) -> dict[str, Any]:
-    """Returns the task that the input was fine-tuned for, as in `run.json`; {} if unknown.
-
-    Raises:
-        ValueError: the record, or Hugging Face's config next to the input, is damaged.
-    """
-    task = dict(source.run.record.task)
-    if not task.get("labels"):
-        return task
-    spec = registry.get(task["name"]) if "name" in task else registry.rows()[0]  # of a head
-    return registry.resolve(spec.task).details_of_labels(task["labels"]) | task
-
-
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
     from albert_tf.checkpoints import loading
@@ -270,7 +257,7 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
-    return dataclasses.replace(record, task=find_task(source))
+    return dataclasses.replace(record, task=before.task)
 
 
 def _write_tensorflow(

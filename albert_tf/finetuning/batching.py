@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf.training import hooks
@@ -204,15 +205,6 @@ class TokenSequences:
     columns: Mapping[str, NDArray[Any]]
     num_choices: int = 0
 
-    def __post_init__(self) -> None:
-        sequences, choices = len(self.sequence_lengths), max(self.num_choices, 1)
-        sizes = {len(column) * choices for column in self.columns.values()}
-        if {sequences, len(self.first_lengths)} | sizes != {sequences} or sequences % choices:
-            raise ValueError(
-                f"{sequences} sequences with {choices} choices do not match columns of "
-                f"{[len(column) for column in self.columns.values()]} examples"
-            )
-
     @classmethod
     def pack(
         cls,
@@ -285,6 +277,20 @@ class TokenSequences:
         return arrays | {name: column[rows] for name, column in self.columns.items()}
 
 
+def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:
+    """Logs how many sequences of the file `path` have the maximum length, and may be truncated."""
+    num_full = np.count_nonzero(features.sequence_lengths == max_seq_length)
+    if num_full:
+        logging.info(
+            "%s: %d of %d sequences have --max_seq_length=%d or more tokens; longer ones are "
+            "truncated",
+            path,
+            num_full,
+            len(features.sequence_lengths),
+            max_seq_length,
+        )
+
+
 # Training datasets and prediction, for any fine-tuning task.
 #
 # Batches are padded to their longest example, and a step is traced once for all lengths. Examples
@@ -309,7 +315,7 @@ def training_dataset(
     order: TrainingOrder,
     padding: Padding,
     start_step: int = 0,
-    rows: slice | None = None,
+    rows: slice = slice(None),
 ) -> tf.data.Dataset:
     """Returns the batches of `batching.training_batches` as a prefetching dataset.
 
@@ -318,12 +324,12 @@ def training_dataset(
         order: how the examples are shuffled and batched.
         padding: how batches are padded.
         start_step: step of the first batch.
-        rows: the rows of each batch that this process trains on; None for all.
+        rows: the rows of each batch that this process trains on; by default, all.
     """
 
     def make() -> Iterator[dict[str, Any]]:
         for batch in training_batches(features, order, padding, start_step):
-            yield {name: value[rows or slice(None)] for name, value in batch.items()}
+            yield {name: value[rows] for name, value in batch.items()}
 
     signature = batch_signature(features)
     return prefetch(tf.data.Dataset.from_generator(make, output_signature=signature))
@@ -341,8 +347,8 @@ class BatchRunner:
             batches, as with questions that have different numbers of options.
         predictions: converts the model's outputs to these outputs; None if they are the same.
         shows_progress: whether to show a progress bar, if standard error is a terminal.
-        compile_step: compiles the function that computes a batch, given its TensorSpecs; None for
-            `tf.function`.
+        compile_step: compiles the function that computes a batch, given its TensorSpecs;
+            `tf.function` by default.
 
     Attributes:
         features: the features; may be replaced by others of the same kind between calls.
@@ -366,7 +372,11 @@ class BatchRunner:
         self.batch_size = batch_size
         self.padding = padding
         self.shows_progress = shows_progress
-        self._step = (compile_step or as_tf_function)(self._one_batch, batch_signature(features))
+        signature = batch_signature(features)
+        if compile_step is None:
+            self._step: Step = tf.function(self._one_batch, input_signature=[signature])
+        else:
+            self._step = compile_step(self._one_batch, signature)
 
     def _one_batch(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         outputs = self._predictions(self.model(batch, training=False))
@@ -387,22 +397,12 @@ class BatchRunner:
         return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
 
 
-def as_tf_function(step: Step, signature: Mapping[str, tf.TensorSpec]) -> Step:
-    """Returns a function of a batch as a `tf.function`, traced once for all lengths."""
-    return tf.function(step, input_signature=[signature])
-
-
 def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
     """Stacks rows, after padding them at the end of their last axis to the same width."""
     if rows[0].ndim == 0:
         return np.array(rows)
     width = max(row.shape[-1] for row in rows)
-    if all(row.shape[-1] == width for row in rows):
-        return np.stack(rows)
-    unchanged = [(0, 0)] * (rows[0].ndim - 1)
-    return np.stack(
-        [
-            np.pad(row, [*unchanged, (0, width - row.shape[-1])], constant_values=fill)
-            for row in rows
-        ]
-    )
+    stacked = np.full((len(rows), *rows[0].shape[:-1], width), fill, rows[0].dtype)
+    for place, row in zip(stacked, rows, strict=True):
+        place[..., : row.shape[-1]] = row
+    return stacked

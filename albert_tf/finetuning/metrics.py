@@ -8,30 +8,16 @@ Shapes: N examples, K labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def _pair(predictions: ArrayLike, label_ids: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    first = np.asarray(predictions)
-    second = np.asarray(label_ids)
-    if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(
-            "expected two vectors of equal length, got predictions of shape "
-            f"{first.shape} and label_ids of shape {second.shape}"
-        )
-    if not len(first):
-        raise ValueError("no examples: a metric requires at least one prediction")
-    return first, second
-
-
 def accuracy(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the accuracy, in [0, 1]."""
-    predicted, actual = _pair(predictions, label_ids)
-    return float(np.mean(predicted == actual))
+    return float(np.mean(np.asarray(predictions) == np.asarray(label_ids)))
 
 
 def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np.int64]:
@@ -43,11 +29,8 @@ def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np
 
     Returns:
         int64 [K, K], with a row for each true label and a column for each predicted label.
-
-    Raises:
-        ValueError: the shapes differ, or there are no examples.
     """
-    predicted, actual = _pair(predictions, label_ids)
+    predicted, actual = np.asarray(predictions), np.asarray(label_ids)
     count = int(max(predicted.max(), actual.max())) + 1
     cells = actual.astype(np.int64) * count + predicted.astype(np.int64)
     return np.bincount(cells, minlength=count * count).reshape(count, count)
@@ -139,13 +122,13 @@ def matthews_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 def mean_squared_error(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the mean squared error."""
-    predicted, actual = _pair(predictions, label_ids)
+    predicted, actual = np.asarray(predictions), np.asarray(label_ids)
     return float(np.mean((predicted.astype(np.float64) - actual.astype(np.float64)) ** 2))
 
 
 def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the Pearson correlation in [-1, 1]; NaN if either argument is constant."""
-    predicted, actual = _pair(predictions, label_ids)
+    predicted, actual = np.asarray(predictions), np.asarray(label_ids)
     # Do not test the variance: rounding of the mean can make it positive for equal numbers.
     if np.ptp(predicted) == 0 or np.ptp(actual) == 0:
         return float("nan")
@@ -167,8 +150,7 @@ def ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 def spearman_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the Spearman correlation in [-1, 1]; NaN if either argument is constant."""
-    predicted, actual = _pair(predictions, label_ids)
-    return pearson_correlation(ranks(predicted), ranks(actual))
+    return pearson_correlation(ranks(predictions), ranks(label_ids))
 
 
 def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray[np.float64]:
@@ -216,14 +198,3 @@ METRICS: dict[str, Metric] = {
     "pearson": pearson_correlation,
     "spearman": spearman_correlation,
 }
-
-
-def compute_metrics(
-    keys: Iterable[str], predictions: ArrayLike, label_ids: ArrayLike
-) -> dict[str, float]:
-    """Computes the metrics with the given keys of `METRICS`.
-
-    Raises:
-        ValueError: the shapes differ, or there are no examples.
-    """
-    return {key: METRICS[key](predictions, label_ids) for key in keys}

@@ -19,8 +19,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
-
 from albert_tf.checkpoints.run_record import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -221,9 +219,6 @@ def import_tasks(module: str) -> None:
         name = os.path.basename(path).removesuffix(".py")
         if folder not in sys.path:
             sys.path.insert(0, folder)
-    elif name.startswith("."):
-        raise ValueError(f"{module}: expected the path of a .py file, or the full name of a module")
-    before = rows() if name not in sys.modules else None
     try:
         imported = importlib.import_module(name)
     except ImportError as error:
@@ -231,10 +226,6 @@ def import_tasks(module: str) -> None:
     source = os.path.realpath(imported.__file__ or "")
     if path is not None and source != path:
         raise ValueError(f"{module}: {source} has the same module name, {name!r}. Rename the file")
-    if rows() == before:
-        logging.warning(
-            "%s: registers no task. Call albert_tf.finetuning.registry.register in it", module
-        )
 
 
 @dataclasses.dataclass(frozen=True)

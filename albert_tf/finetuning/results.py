@@ -63,7 +63,11 @@ def format_copies(folder: RunFolder, evaluation: Evaluation) -> str:
 
 
 def write_race_results(
-    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
+    folder: RunFolder,
+    evaluations: Sequence[Evaluation],
+    metric: str,
+    official_order: bool = False,
+    names_files: bool = True,
 ) -> str:
     """Writes `eval_results.txt` like Google's `run_race.py`, and returns its text.
 
@@ -75,8 +79,20 @@ def write_race_results(
         evaluations: the evaluations, sorted by step.
         metric: the selection metric.
         official_order: as in `best_of`.
+        names_files: whether to name the files that were copied.
     """
-    return _write_blocks(folder, evaluations, metric, True, official_order)
+    text = ""
+    best = None
+    for number, evaluation in enumerate(evaluations, 1):
+        text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+        text += format_best(best, metric)
+        if best_of(evaluations[:number], metric, official_order) is evaluation:
+            best = evaluation
+            text += format_copies(folder, evaluation) if names_files else ""
+        text += SEPARATOR + "\n"
+    with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
+        stream.write(heading(evaluations) + text)
+    return text
 
 
 def write_classifier_results(
@@ -96,33 +112,12 @@ def write_classifier_results(
     Returns:
         The text of `eval_results.txt`.
     """
-    text = _write_blocks(folder, evaluations, metric, False, official_order)
+    text = write_race_results(folder, evaluations, metric, official_order, names_files=False)
     best = best_of(evaluations, metric, official_order)
     last = evaluations[-1].step if evaluations else -1
     trial = f"{last}:{-1 if best is None else best.step}:{_best_value(best, metric)}"
     with files.write_atomically(folder.file(BEST_TRIAL_FILE)) as stream:
         stream.write(trial)
-    return text
-
-
-def _write_blocks(
-    folder: RunFolder,
-    evaluations: Sequence[Evaluation],
-    metric: str,
-    names_files: bool,
-    official_order: bool,
-) -> str:
-    text = ""
-    best = None
-    for number, evaluation in enumerate(evaluations, 1):
-        text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
-        text += format_best(best, metric)
-        if best_of(evaluations[:number], metric, official_order) is evaluation:
-            best = evaluation
-            text += format_copies(folder, evaluation) if names_files else ""
-        text += SEPARATOR + "\n"
-    with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
-        stream.write(heading(evaluations) + text)
     return text
 
 

@@ -7,7 +7,6 @@ their places.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -15,7 +14,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from absl import logging
@@ -37,7 +36,6 @@ _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
 
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, decoded with surrogateescape
 
 Column = int | str
 Row = Sequence[str] | dict[str, Any]
@@ -70,34 +68,27 @@ class RowReports:
         self._bad: list[str] = []
         self._notes: dict[str, list[str]] = {}
 
-    @contextlib.contextmanager
-    def row(self, place: Place = "") -> Iterator[None]:
-        """Returns a context that records a BadRowError of its block for `check`.
-
-        Args:
-            place: line number of the row, or a description of where it is.
-        """
-        try:
-            yield
-        except BadRowError as error:
-            self._bad.append(f"{', '.join(filter(None, [self.path, _words(place)]))}: {error}")
-            if self.stops_at_once:
-                self.check()
-
     def parsed(
         self, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
     ) -> Iterator[tuple[Any, T]]:
         """Yields (place, `parse(row, place)`) of good rows, and records the bad ones.
 
         Args:
-            rows: pairs of a place and a row, or of a place and a BadRowError.
+            rows: pairs of a place and a row, or of a place and a BadRowError. The place is a line
+                number, or says where the row is.
             parse: converts a row; raises BadRowError if it cannot be used.
         """
         for place, row in rows:
-            with self.row(place):
+            try:
                 if isinstance(row, BadRowError):
                     raise row
-                yield place, parse(row, place)
+                value = parse(row, place)
+            except BadRowError as error:
+                self._bad.append(f"{self.path}, {_words(place)}: {error}")
+                if self.stops_at_once:
+                    self.check()
+            else:
+                yield place, value
 
     def check(self) -> None:
         """Raises a ValueError that names the file, the place and the reason of the first bad rows.
@@ -120,24 +111,20 @@ class RowReports:
             shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
             logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
 
-    def examples(
-        self, split: str, found: list[Any], kind: str, task: Any = None, is_logged: bool = True
-    ) -> Examples[Any]:
-        """Returns the examples of a split.
+    def examples(self, split: str, found: list[Any], kind: str, task: Any = None) -> Examples[Any]:
+        """Returns the examples of a split, and logs the remarks.
 
         Args:
             split: "train", "dev" or "test".
             found: the examples.
             kind: what an example is called, for the message.
             task: see `Examples`.
-            is_logged: whether to log the remarks.
 
         Raises:
             ValueError: there is a bad row, or no example.
         """
         self.check()
-        if is_logged:
-            self.log()
+        self.log()
         if not found:
             raise ValueError(f"{self.path}: contains no usable {kind}")
         return Examples(self.path, split, found, task)
@@ -167,8 +154,6 @@ def read(path: str, form: str = "", quoting: bool = False) -> Iterator[NumberedR
     for number, row in parse_lines(lines, form, path):
         if form == JSON_LINES and isinstance(row, list):
             row = BadRowError("expected a JSON object, got text")
-        elif form == TABS and isinstance(row, list) and any("\r" in cell for cell in row):
-            row = BadRowError("a carriage return inside a line")
         yield number, row
 
 
@@ -176,7 +161,7 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
     """Yields the rows of lines, including any header, with the lines at which they start.
 
     Args:
-        lines: the lines; bytes that are not UTF-8 are decoded with "surrogateescape".
+        lines: the lines.
         form: JSON_LINES for a JSON object or string per line; COMMAS for comma-separated cells,
             which may be quoted, where blank lines are skipped; QUOTED_TABS for tab-separated cells,
             which may be quoted; otherwise, tab-separated cells without quoting, as in Google's
@@ -195,10 +180,7 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
         return
     for number, line in enumerate(lines, 1):
         line = line.removesuffix("\n").removesuffix("\r")
-        if _NOT_UTF8.search(line):
-            yield number, _not_utf8(line)
-        else:
-            yield number, _json_row(line) if form == JSON_LINES else line.split("\t")
+        yield number, _json_row(line) if form == JSON_LINES else line.split("\t")
 
 
 def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:
@@ -207,18 +189,12 @@ def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[Numb
     number = 1
     try:
         for cells in reader:
-            wrong = next(filter(_NOT_UTF8.search, cells), None)
             if cells or not is_csv:
-                yield number, _not_utf8(wrong) if wrong else cells or [""]
+                yield number, cells or [""]
             number = reader.line_num + 1
     except csv.Error as error:
         what = "comma-separated values" if is_csv else "what --quoting expects"
         raise ValueError(f"{path}, line {number}: not {what} ({error})") from None
-
-
-def _not_utf8(text: str) -> BadRowError:
-    byte = ord(_NOT_UTF8.findall(text)[0]) - 0xDC00
-    return BadRowError(f"not UTF-8: byte 0x{byte:02x}. Convert the file, for example with iconv")
 
 
 def _json_row(line: str) -> Row | BadRowError:
@@ -226,18 +202,14 @@ def _json_row(line: str) -> Row | BadRowError:
     try:
         value = json.loads(line)
     except ValueError as error:
-        if not line.lstrip().startswith("[") and line.strip() != "{":
-            return BadRowError(f"expected a JSON object: {error}")
-        found = "JSON over several lines"
-    else:
-        if isinstance(value, (str, dict)):
-            return [value] if isinstance(value, str) else value
-        if not isinstance(value, list):
-            return BadRowError(f"expected a JSON object or string, got {type(value).__name__}")
-        found = "a JSON array"
+        value = error
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return value
     return BadRowError(
-        f"{found}, expected one JSON object per line. Convert the file, for example with "
-        "`jq -c '.[]'` if it is an array"
+        f"expected one JSON object per line, got {files.quote(line)}. `jq -c '.[]'` converts an "
+        "array"
     )
 
 
@@ -296,10 +268,10 @@ def cell(row: Row, column: Column) -> Any:
     index = int(column)
     needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
     if len(row) < needed:
-        hint = " (tabs separate them, and in .csv files commas)" if len(row) == 1 else ""
-        if any(value.count('"') % 2 for value in row):
-            hint = " (if a quoted cell contains a line break or tab, pass --quoting)"
-        raise ShortRowError(f"expected {needed} or more columns, got {len(row)}{hint}")
+        raise ShortRowError(
+            f"expected {needed} or more columns, got {len(row)}. Tabs separate them, in .csv files "
+            "commas; if cells are quoted, pass --quoting"
+        )
     return row[index]
 
 
@@ -322,25 +294,6 @@ def check_number_of_labels(labels: Sequence[str], path: str) -> None:
             f"{path}: {len(labels)} different labels ({abbreviate(labels)}), expected 2 to "
             f"{MAX_LABELS}. Is --label_column right?"
         )
-
-
-def check_case(lines: Mapping[str, int], path: str, way_out: str = "") -> None:
-    """Raises ValueError if labels of a file differ only in case, which is usually a mistake.
-
-    Args:
-        lines: label → line where it occurs first.
-        path: the file.
-        way_out: what else to do about it than to correct the labels.
-    """
-    spelled: dict[str, str] = {}
-    for label, line in sorted(lines.items(), key=lambda item: item[1]):
-        other = spelled.setdefault(label.casefold(), label)
-        if other != label:
-            raise ValueError(
-                f"{path}: the labels {files.quote(other)} (line {lines[other]}) and "
-                f"{files.quote(label)} (line {line}) differ only in case. Correct them"
-                + (f", {way_out}" if way_out else "")
-            )
 
 
 def check_name(value: Any, what: str) -> str:

@@ -113,9 +113,6 @@ def _prepare(runs: Sequence[Run], make_task: MakeTask[SettingsType], name: str) 
     name = task.name or name
     if name:
         registry.get(name)  # raises an error if there is no such task
-    for run in runs:
-        if run.folder.step is not None:
-            task.check_trained(run.folder, settings.do_train)
     data = {split: task.read(split) for split in settings.splits}
     known = describe_data(settings, tokenizer, task, data.get("train"), name)
     for run in runs:

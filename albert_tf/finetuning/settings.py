@@ -214,6 +214,13 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             )
         return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)
 
+    def check_paths(self) -> None:
+        """Checks all paths, including the folder of the data if the program reads one."""
+        super().check_paths()
+        data_dir = getattr(self, "data_dir", None)
+        if data_dir is not None and self.splits:
+            files.check_directory(data_dir, "--data_dir")
+
     @property
     def splits(self) -> list[str]:
         """The splits of the data to use: "train", "dev" and "test"."""
@@ -263,15 +270,14 @@ class TaskSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuestionSettings(SettingsGroup):
-    """Settings shared by the question-answering programs, RACE and SQuAD."""
+class HeadSettings(SettingsGroup):
+    """Settings of programs whose task has a head with a dropout rate of its own."""
 
-    GROUP = "data"
+    GROUP = "model"
 
     dropout_prob: float = setting(
         0.1,
         "Dropout rate of the task head; 0 disables dropout.",
         minimum=0,
-        group="model",
         affects=TRAINING,
     )

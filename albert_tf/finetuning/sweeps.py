@@ -100,15 +100,6 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
     return max(measured, key=lambda result: result.metrics[metric])
 
 
-def values_by_rate(results: Sequence[Result], metric: str) -> dict[float, list[float]]:
-    """Returns learning rate → the values of a metric in its runs, except runs without it."""
-    values: dict[float, list[float]] = {result.learning_rate: [] for result in results}
-    for result in results:
-        if metric in result.metrics:
-            values[result.learning_rate].append(result.metrics[metric])
-    return values
-
-
 def format_summary(results: Sequence[Result], metric: str) -> str:
     """Returns a text table of all runs, and statistics of the metric for each learning rate.
 
@@ -122,7 +113,9 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     lines.append("")
     heads = ("runs", "median", "mean", "deviation", "least", "largest")
     lines.append(f"{'learning_rate':>13}" + "".join(f"{head:>11}" for head in heads))
-    for rate, values in values_by_rate(results, metric).items():
+    for rate in dict.fromkeys(result.learning_rate for result in results):
+        measured = [result.metrics for result in results if result.learning_rate == rate]
+        values = [metrics[metric] for metrics in measured if metric in metrics]
         numbers = [math.nan] * 5
         if values:
             deviation = statistics.stdev(values) if len(values) > 1 else math.nan

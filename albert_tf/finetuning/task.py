@@ -457,10 +457,13 @@ class FineTuningTask(Task, TextTask):
         )
 
     def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the text to print when all checkpoints of a folder have been evaluated."""
-        best = self.best_of(evaluations)
-        text = results.format_metrics(evaluations[-1].metrics)
-        return text + results.format_best(best, self.selection_metric)
+        """Returns the text to print when all checkpoints of a folder have been evaluated.
+
+        These are the metrics of the best checkpoint, or of the last one if there is no best.
+        """
+        best = self.best_of(evaluations) or evaluations[-1]
+        metrics = best.metrics | {"global_step": best.step}
+        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
@@ -512,6 +515,26 @@ class FineTuningTask(Task, TextTask):
         logging.info("Predictions: %s", path)
         return ""
 
+    def write_test_results(
+        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
+    ) -> str:
+        """Writes `predict_results.txt` if the labels of a split of `Examples` are known.
+
+        Args:
+            folder: folder of the run.
+            split: the split.
+            outputs: the outputs of the best checkpoint.
+            step: the step of the best checkpoint.
+
+        Returns:
+            The text of the file, or "" without labels.
+        """
+        if not split.data.has_labels:
+            return ""
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        measured["global_step"] = step
+        return results.write_test_results(folder, measured, self.selection_metric)
+
     def results(
         self, examples: Sequence[Any], features: Features, outputs: Outputs
     ) -> list[dict[str, Any]]:
@@ -521,25 +544,8 @@ class FineTuningTask(Task, TextTask):
 
     # The folder of a run, and its export.
 
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Checks that the checkpoints in the folder of a run belong to this task.
-
-        Args:
-            folder: folder of the run, which has checkpoints.
-            is_training: whether the run trains.
-
-        Raises:
-            ValueError: they belong to another task.
-        """
-        return
-
     def details(self) -> dict[str, Any]:
         """Returns what is recorded of the task besides its name and labels."""
-        return {}
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the `details` of a model with these labels that no run has recorded."""
         return {}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
@@ -550,6 +556,12 @@ class FineTuningTask(Task, TextTask):
         """Returns `served_outputs` of a model for a batch of tokens."""
         return self.served_outputs(model(batch, training=False))
 
+    @property
+    def label_files(self) -> dict[str, bytes]:
+        """Name → content of `labels.txt`, for the folder of an export; {} without labels."""
+        lines = "".join(f"{label}\n" for label in self.labels)
+        return {finding.LABELS_FILE: lines.encode()} if lines else {}
+
     def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
         """Returns what is exported: by default, `served_outputs` for inputs of any length.
 
@@ -559,7 +571,8 @@ class FineTuningTask(Task, TextTask):
             folder: folder with the record of the run.
         """
         inputs = token_inputs(max_seq_length)
-        return Export(token_signatures(inputs, functools.partial(self.serve, model)))
+        signatures = token_signatures(inputs, functools.partial(self.serve, model))
+        return Export(signatures, self.label_files)
 
     # What a run calls; see `training.task.Task`.
 
@@ -568,9 +581,8 @@ class FineTuningTask(Task, TextTask):
         self.splits = splits
         limit = self.settings.max_seq_length
         self._padding = self.padding(Padding(limit, padding_multiple(self.settings, strategy)))
-        self._model: Any = None  # the one that the next two belong to
-        self._runners: dict[Any, BatchRunner] = {}
-        self._steps: dict[Any, batching.Step] = {}  # by signature of the batches
+        self._model: Any = None  # the one that the runners belong to
+        self._runners: dict[Any, BatchRunner] = {}  # by signature of the batches
         # Digest of a checkpoint → its selection metric, and its outputs on the dev split. Those of
         # the best and the last evaluated one are kept.
         self._dev_outputs: dict[str, tuple[float, Outputs]] = {}
@@ -623,7 +635,7 @@ class FineTuningTask(Task, TextTask):
     def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
         """Returns the metrics on the dev split; see `Task`."""
         dev = self.splits["dev"]
-        outputs = self._runner(model, dev).run()
+        outputs = self.compute_outputs(model, dev)
         metrics = self.measure(dev, outputs, self._batch_size(dev))
         best = max(self._dev_outputs.items(), key=lambda item: item[1][0], default=None)
         self._dev_outputs = {} if best is None else dict([best])
@@ -642,39 +654,25 @@ class FineTuningTask(Task, TextTask):
             return None
         return self._dev_outputs.get(checkpoint, (0.0, None))[1]
 
-    def compute_outputs(self, model: Any, split: Split) -> Outputs:
-        """Returns the outputs of a model for a split, name → [N, …]."""
-        return self._runner(model, split).run()
-
     def _batch_size(self, split: Split) -> int:
         size: int = self.settings.predict_batch_size
         if split.name == "dev":
             size = self.settings.eval_batch_size or size
         return size
 
-    def _runner(self, model: Any, split: Split) -> BatchRunner:
-        """Returns the runner of a split, which is kept as long as the same model is used."""
+    def compute_outputs(self, model: Any, split: Split) -> Outputs:
+        """Returns the outputs of a model for a split, name → [N, …].
+
+        The model is traced once for all splits whose batches have the same signature.
+        """
         if model is not self._model:
-            self._model, self._runners, self._steps = model, {}, {}
+            self._model, self._runners = model, {}
         size = self._batch_size(split)
-        key = split.name, size
+        key = tuple(sorted(batching.batch_signature(split.features).items()))
         if key not in self._runners:
             self._runners[key] = BatchRunner(
-                model,
-                split.features,
-                size,
-                self._padding,
-                self.outputs,
-                self.predictions,
-                compile_step=self._compile_step,
+                model, split.features, size, self._padding, self.outputs, self.predictions
             )
-        return self._runners[key]
-
-    def _compile_step(
-        self, step: batching.Step, signature: Mapping[str, tf.TensorSpec]
-    ) -> batching.Step:
-        """Returns the prediction step, traced once for all splits with the same signature."""
-        key = tuple(sorted(signature.items()))
-        if key not in self._steps:
-            self._steps[key] = batching.as_tf_function(step, signature)
-        return self._steps[key]
+        runner = self._runners[key]
+        runner.features, runner.batch_size = split.features, size
+        return runner.run()

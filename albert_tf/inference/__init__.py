@@ -244,42 +244,43 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
             raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
         if self.wanted_task is not None and self.task_module is None:
             registry.get(self.wanted_task)
-        self._check_input()
-
-    def _check_input(self) -> None:
         if self.web:
             self._check_no_input()
-            return
-        if not (self.text is not None or self.question or self.context or self.input_file):
-            raise ValueError(
-                "nothing to predict: pass --text, --question and --context, or --input_file "
-                f"({STANDARD_INPUT} for standard input)"
-            )
-        is_search = self.similarity and self.text_b is None
-        if self.input_file and (self.question or self.context or self.text_b is not None):
-            raise ValueError("--input_file: pass either a file or a single input, not both")
-        if self.input_file and self.text is not None and not is_search:
-            raise ValueError(
-                "--text and --input_file can only be combined with --similarity, which searches "
-                "the file for texts similar to --text"
-            )
-        self._check_texts()
+        else:
+            self._check_input()
 
-    def _check_texts(self) -> None:
-        num_texts = len(self.texts)
-        num_second = len(_listed(self.text_b))
-        if num_second and num_texts != num_second:
-            raise ValueError(
-                f"--text is given {num_texts} times and --text_b {num_second} times: pass both for "
-                "each pair of texts"
-            )
-        if self.similarity and not self.input_file and self.text_b is None:
-            raise ValueError(
+    def _check_input(self) -> None:
+        texts, second = self.texts, _listed(self.text_b)
+        is_question = bool(self.question or self.context)
+        is_search = self.similarity and len(texts) == 1 and not second
+        for is_wrong, problem in (
+            (
+                not (texts or is_question or self.input_file),
+                "nothing to predict: pass --text, --question and --context, or --input_file "
+                f"({STANDARD_INPUT} for standard input)",
+            ),
+            (
+                self.input_file and (is_question or second),
+                "--input_file: pass either a file or a single input, not both",
+            ),
+            (
+                self.input_file and texts and not is_search,
+                "--text and --input_file can only be combined with --similarity, which searches "
+                "the file for texts similar to one --text",
+            ),
+            (
+                second and len(second) != len(texts),
+                f"--text is given {len(texts)} times and --text_b {len(second)} times: pass both "
+                "for each pair of texts",
+            ),
+            (
+                self.similarity and not self.input_file and not second,
                 "--similarity compares two texts: pass the second one as --text_b, or pass "
-                "--input_file to search for texts similar to --text"
-            )
-        if self.input_file and num_texts > 1:
-            raise ValueError("--input_file is searched for one --text: pass it once")
+                "--input_file to search for texts similar to --text",
+            ),
+        ):
+            if is_wrong:
+                raise ValueError(problem)
 
     def _check_no_input(self) -> None:
         names = ("text", "text_b", "question", "context", "options", "input_file")

@@ -75,7 +75,7 @@ def check_openvino() -> None:
 
 @ops.plain()
 def compile_with_openvino(
-    step: Callable[[dict[str, tf.Tensor]], Mapping[str, tf.Tensor]],
+    step: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],
     precision: str = "float32",
 ) -> Callable[[Mapping[str, NDArray[Any]]], Arrays]:
@@ -93,17 +93,9 @@ def compile_with_openvino(
         A function from a batch, name → array, to outputs, name → array.
 
     Raises:
-        ValueError: openvino is not installed.
         ConversionError: OpenVINO does not support an operation of `step`.
     """
-    check_openvino()
-    specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in signature.items()]
-
-    @tf.function(input_signature=specs, autograph=False)
-    def traced(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        return dict(step(dict(zip(signature, tensors, strict=True))))
-
-    concrete = traced.get_concrete_function()
+    concrete = signatures.Signature(signature, step).function.get_concrete_function()
     try:
         compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++
@@ -329,7 +321,7 @@ class Predictor:
         logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
         of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
-        recorded = model_folder.settings(names, of)
+        recorded = model_folder.run.record.values_for(of, names)
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)

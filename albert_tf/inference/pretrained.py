@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
-from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
@@ -40,19 +39,33 @@ def load_pretrained(
     The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
     """
     spec = registry.get(task)
-    config = source.config
-    tokenizer = source.tokenizer
-    recorded = {}  # arguments of the head in training
-    if spec.head_settings:
-        settings = registry.resolve(spec.settings)
-        recorded = source.run.record.values_for(settings, spec.head_settings)
-    head_arguments = {**spec.head_arguments, **recorded, **head_arguments}
+    config, tokenizer = source.config, source.tokenizer
     head = registry.resolve(spec.head)
-    if run_record.OBJECTIVE in inspect.signature(head.__init__).parameters:
-        head_arguments = {run_record.OBJECTIVE: source.objective, **head_arguments}
-    model = _make_model(config, spec, num_labels, source.recognized, head_arguments)
+    parameters = inspect.signature(head.__init__).parameters
+    of_training = source.run.record.values_for(registry.resolve(spec.settings), spec.head_settings)
+    arguments = {**spec.head_arguments, **of_training, **head_arguments}
+    if run_record.OBJECTIVE in parameters:
+        arguments = {run_record.OBJECTIVE: source.objective, **arguments}
+    if NUM_LABELS not in parameters and num_labels is not None:
+        raise ValueError(
+            f"num_labels={num_labels}: a model for {spec.name} has no labels. Expected another "
+            'task, such as task="classification"'
+        )
+    if NUM_LABELS in parameters and NUM_LABELS not in arguments:
+        arguments[NUM_LABELS] = num_labels or _count_labels(spec, source.recognized)
+    model = head(config, **arguments)
     load_checkpoint(model, source.weights.path)
     return model, tokenizer
+
+
+def _count_labels(spec: TaskSpec, recognized: families.Recognized) -> int:
+    """Returns the number of outputs of the head in a checkpoint."""
+    if spec.head_variable not in recognized.entries:
+        raise ValueError(
+            f"num_labels is required, because the checkpoint has no {spec.name} head "
+            f"({spec.head_variable})"
+        )
+    return recognized.entries[spec.head_variable].shape[0]
 
 
 def leave_out_pooler(model: Any) -> None:
@@ -62,36 +75,6 @@ def leave_out_pooler(model: Any) -> None:
     """
     encoder = getattr(model, "encoder", model)
     encoder.pooler, encoder.add_pooling_layer = None, False
-
-
-def _make_model(
-    config: AlbertConfig,
-    spec: TaskSpec,
-    num_labels: int | None,
-    recognized: families.Recognized,
-    head_arguments: dict[str, Any],
-) -> Any:
-    head = registry.resolve(spec.head)
-    takes_labels = NUM_LABELS in inspect.signature(head.__init__).parameters
-    if takes_labels and NUM_LABELS not in head_arguments:
-        head_arguments[NUM_LABELS] = _num_labels(num_labels, spec, recognized)
-    elif num_labels is not None and not takes_labels:
-        raise ValueError(
-            f"num_labels={num_labels}: a model for {spec.name} has no labels. Expected another "
-            'task, such as task="classification"'
-        )
-    return head(config, **head_arguments)
-
-
-def _num_labels(num_labels: int | None, spec: TaskSpec, recognized: families.Recognized) -> int:
-    if num_labels is not None:
-        return num_labels
-    if spec.head_variable not in recognized.entries:
-        raise ValueError(
-            f"num_labels is required, because the checkpoint has no {spec.name} head "
-            f"({spec.head_variable})"
-        )
-    return recognized.entries[spec.head_variable].shape[0]
 
 
 # Determines the task, labels and training settings of a model from the files in its folder.
@@ -223,15 +206,6 @@ class ModelFolder:
         """Returns the number of outputs of the head for a task; 0 without a head."""
         return int(self.shapes[spec.head_variable][0]) if spec.head_variable else 0
 
-    def settings(self, names: Collection[str], of: type[SettingsGroup]) -> dict[str, Any]:
-        """Returns name → value of those recorded settings that are in `names`.
-
-        Args:
-            names: names of settings.
-            of: the settings class that defines them.
-        """
-        return self.run.record.values_for(of, names)
-
     def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:
         """Returns name → value for a program that uses the trained model, without its data.
 
@@ -246,7 +220,7 @@ class ModelFolder:
         # Devices, logs and training are those of the machine and of the run that trained.
         others = {field.name for field in fields_of(RunSettings)}
         names = [field.name for field in fields if field.is_recorded and field.name not in others]
-        recorded = self.settings(names, of)
+        recorded = self.run.record.values_for(of, names)
         return values | recorded | {"output_dir": self.run.path, "do_train": False}
 
 
@@ -498,9 +472,7 @@ def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
         settings[run_record.OBJECTIVE] = model.sentence_objective
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
-    details = registry.resolve(spec.task).details_of_labels(labels)
-    task = {"name": spec.name, "labels": list(labels), **details}
-    return RunRecord(settings=settings, task=task)
+    return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
 
 
 def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:

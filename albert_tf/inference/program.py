@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import io
 import itertools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from absl import logging
@@ -18,7 +19,6 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning import registry, rows
-from albert_tf.finetuning.classification.reading import ALL_NAMES, warn_of_unread_text
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.rows import (
     COMMAS,
@@ -88,8 +88,10 @@ def run(settings: Settings) -> Iterator[Result]:
             )
 
 
-def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Block]:
-    """Returns blocks of inputs; those given by flags are a block, each with line 0.
+def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterable[Block]:
+    """Returns blocks of inputs, as a list unless they come from standard input.
+
+    Those given by flags are a block, each with line 0.
 
     Raises:
         ValueError, OSError: a file cannot be read or has bad rows. For standard input,
@@ -97,11 +99,11 @@ def read_inputs(settings: Settings, parse: Callable[[Row], Any]) -> Iterator[Blo
     """
     if settings.input_file is None:
         try:
-            return iter([[(0, parse(row)) for row in _rows_of(settings)]])
+            return [[(0, parse(row)) for row in _rows_of(settings)]]
         except BadRowError as error:
             raise ValueError(f"--text, --question, --context or --options: {error}") from None
     blocks = read_blocks(settings.input_file, settings.format, parse)
-    return blocks if settings.input_file == STANDARD_INPUT else iter(list(blocks))
+    return blocks if settings.input_file == STANDARD_INPUT else list(blocks)
 
 
 def _rows_of(settings: Settings) -> list[Row]:
@@ -159,13 +161,9 @@ def load(settings: Settings, model_folder: ModelFolder, task: str) -> Predictor:
     return Predictor(model_folder, task, options, model_files)
 
 
-def _with_progress(settings: Settings, blocks: Iterator[Block]) -> Iterator[Block]:
+def _with_progress(settings: Settings, blocks: Iterable[Block]) -> Iterator[Block]:
     """Yields the blocks; shows a progress bar for a file if only stderr is a terminal."""
-    total = None
-    if settings.input_file != STANDARD_INPUT:
-        known_blocks = list(blocks)
-        blocks = iter(known_blocks)
-        total = sum(map(len, known_blocks))
+    total = sum(map(len, blocks)) if isinstance(blocks, list) else None
     hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
     with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
         for block in blocks:
@@ -230,6 +228,7 @@ def _write(path: str, embed: Predictor, blocks: Iterator[Block]) -> None:
 
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 _BYTES_AT_ONCE = 1 << 20
+_PIPE = "standard input"
 # A first line with one of these names is a header.
 _NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
 
@@ -237,14 +236,13 @@ InputType = TypeVar("InputType")
 
 
 class _Lines:
-    """Iterates over the decoded lines of a stream; invalid bytes become unpaired surrogates.
+    """Iterates over the lines of standard input.
 
     Attributes:
         is_waiting: whether the next line has not been read from the stream yet.
     """
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream: Any = stream
+    def __init__(self) -> None:
         self._ready: collections.deque[bytes] = collections.deque()
 
     @property
@@ -252,17 +250,18 @@ class _Lines:
         return not self._ready
 
     def __iter__(self) -> Iterator[str]:
-        encoding = "utf-8-sig"
+        stream: Any = sys.stdin.buffer
         data = b"\n"
         rest = b""
+        number = 0
         while data:
-            data = self._stream.read1(_BYTES_AT_ONCE)  # as much as there is
+            data = stream.read1(_BYTES_AT_ONCE)  # as much as there is
             *lines, rest = (rest + data).split(b"\n")
             self._ready.extend(lines if data or not rest else [rest])
             while self._ready:
-                line = self._ready.popleft().removesuffix(b"\r")
-                yield line.decode(encoding, "surrogateescape")
-                encoding = "utf-8"
+                number += 1
+                line = files.decode_utf8(self._ready.popleft(), _PIPE, number)
+                yield (line.removeprefix("\ufeff") if number == 1 else line) + "\n"
 
 
 def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
@@ -300,36 +299,29 @@ def read_blocks(
         ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
     if path == STANDARD_INPUT:
-        yield from _blocks(sys.stdin.buffer, form, parse, "standard input", waits=True)
+        yield from _blocks(_Lines(), form, parse, _PIPE)
         return
-    with files.open_binary(path) as stream:
-        blocks = list(_blocks(stream, form, parse, path, waits=False))
-    yield from blocks
+    lines = io.StringIO(files.read_text(path), newline="\n")
+    yield from list(_blocks(lines, form, parse, path))
 
 
 def _blocks(
-    stream: IO[bytes], form: str, parse: Callable[[Row], InputType], path: str, waits: bool
+    lines: Iterable[str], form: str, parse: Callable[[Row], InputType], path: str
 ) -> Iterator[list[tuple[int, InputType]]]:
-    lines = _Lines(stream)
-    numbered = rows.parse_lines((line + "\n" for line in lines), form, path)
+    numbered = rows.parse_lines(lines, form, path)
     if form in (TABS, COMMAS):
         numbered = _with_names(numbered)
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: contains no input")
-
-    def parse_row(row: Row, line: int) -> InputType:
-        given = parse(row)
-        if line == first[0]:
-            _warn_of_unread_text(row, given, path)
-        return given
-
-    reports = RowReports(path, stops_at_once=waits)
+    pipe = lines if isinstance(lines, _Lines) else None
+    reports = RowReports(path, stops_at_once=pipe is not None)
     block: list[tuple[int, InputType]] = []
     try:
-        for place, given in reports.parsed(itertools.chain([first], numbered), parse_row):
+        parsed = reports.parsed(itertools.chain([first], numbered), lambda row, _: parse(row))
+        for place, given in parsed:
             block.append((place, given))
-            if len(block) == ROWS_AT_ONCE or (waits and lines.is_waiting):
+            if len(block) == ROWS_AT_ONCE or (pipe is not None and pipe.is_waiting):
                 yield block
                 block = []
         reports.check()
@@ -339,10 +331,3 @@ def _blocks(
         raise
     if block:
         yield block
-
-
-def _warn_of_unread_text(row: Row, given: Any, path: str) -> None:
-    """Logs a warning if one of two texts was found in a row, and there is text in other columns."""
-    is_single = isinstance(given, tuple) and given[1:] == ("",)
-    if isinstance(row, dict) and is_single:
-        warn_of_unread_text(path, ((name, row[name]) for name in row if name not in ALL_NAMES))

@@ -27,7 +27,7 @@ def model_dir(tmp_path_factory):
     save_checkpoint(str(folder / "model.ckpt-best"), random_weights(SHARED) | head)
     SHARED.to_json_file(str(folder / "albert_config.json"))
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
-    task = {"name": "classification", "labels": ["no", "yes"], "task_name": "own", "folder": ""}
+    task = {"name": "classification", "labels": ["no", "yes"]}
     RunFolder(str(folder)).write_record(RunRecord(task=task))
     return str(folder)
 

@@ -204,7 +204,7 @@ def test_an_undefined_metric_leaves_no_best_checkpoint(fine_tune):
 
     result = fine_tune(Undefined, train_step=2)
     assert (result.step, result.metrics) == (2, {})
-    assert result.text == "accuracy = nan\nbest = -1"
+    assert result.text.endswith("\naccuracy = nan\nglobal_step = 2")
 
 
 # Running again
@@ -290,9 +290,8 @@ def test_a_sweep_exports_the_best_of_its_runs_in_float32(fine_tune, tmp_path):
     accuracies = [float(row[header.index("accuracy")] or -1) for row in rows]
     assert result.metrics == {"accuracy": max(accuracies)}
     assert result.output_dir == folders[int(np.argmax(accuracies))]
-    assert [line for line in result.text.splitlines() if line.endswith(":")] == [
-        f"{folder}:" for folder in folders
-    ]
+    places = [result.text.index(folder) for folder in folders]
+    assert places == sorted(places)
     assert result.text.count("7 texts by step") == 2
 
     (model,) = WordTask.exports

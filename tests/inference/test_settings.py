@@ -20,7 +20,7 @@ from albert_tf.inference import Settings, run
         ({"input_file": "a.txt", "question": "a"}, "either a file or a single input"),
         ({"question": "a", "text_b": "a"}, "--text is given 0 times and --text_b 1 times: pass"),
         ({"text": ("a", "b"), "similarity": True}, "pass the second one as --text_b"),
-        ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "pass it once"),
+        ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "to one --text"),
         ({"web": True, "text": "a"}, "--web reads inputs from the web page: remove --text"),
         ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
     ],

@@ -19,13 +19,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import CLASSIFICATION
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings, TFLiteSettings
-from albert_tf.settings import MODEL, READING, REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.settings import MODEL, READING, REQUIRED, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -44,11 +43,14 @@ _COLUMN = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CustomDataSettings(SettingsGroup):
-    """The columns and labels of a custom task, `task_name=tsv`."""
+class Settings(FineTuningSettings, TFLiteSettings, TaskSettings):
+    """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"
+    BATCHES_TO_SORT = 32
+    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
+    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     text_a_column: str | None = setting(None, _COLUMN.format("text"), affects=READING)
     text_b_column: str | None = setting(None, _COLUMN.format("second text"), affects=READING)
     label_column: str | None = redefined(
@@ -74,22 +76,10 @@ class CustomDataSettings(SettingsGroup):
         "Labels of a custom task in the order of their ids, separated by commas; if not given, "
         "those of the training data, sorted.",
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSettings):
-    """Settings of run_classifier.py, with the names of Google's flags."""
-
-    GROUP = "data"
-    BATCHES_TO_SORT = 32
-    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
-
-    task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     quoting: bool = setting(
         False,
         "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "
         "may always have them.",
-        group="data",
         affects=READING,
     )
     use_pooled_output: bool = setting(
@@ -111,12 +101,10 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     )
 
     def check_paths(self) -> None:
-        """Checks the name of the task, and all paths, also of the data."""
+        """Checks the name of the task, and all paths."""
         super().check_paths()
         if self.task_name.strip().lower() != CUSTOM_TASK:
             find_task(self.task_name)
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
         if self.tflite_quantization and not self.export_dir:
             raise ValueError(
                 f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "

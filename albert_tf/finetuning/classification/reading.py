@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from absl import logging
@@ -16,7 +16,7 @@ from albert_tf.checkpoints import huggingface, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,
@@ -35,7 +35,6 @@ from albert_tf.finetuning.rows import (
     RowReports,
     ShortRowError,
 )
-from albert_tf.model.tokenization import find_words
 
 # Default names of the columns of a custom task, in lower case; the first one found is used.
 USUAL_NAMES = {
@@ -94,13 +93,11 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     """
     if isinstance(value, bool):
         value = str(value).lower()
-    if isinstance(value, list) and not task.is_multi_label:
-        raise BadRowError(
-            f"the label is {files.quote(value)}. If texts have any number of labels, pass "
-            "--is_multi_label"
-        )
     if not isinstance(value, (str, int, float)) or value == "":
-        raise BadRowError(f"the label is {files.quote(value)}")
+        raise BadRowError(
+            f"the label is {files.quote(value)}, expected text or a number; for lists of labels, "
+            "pass --is_multi_label"
+        )
     label = rows.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
@@ -122,18 +119,13 @@ def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     Raises:
         BadRowError: the value is not a list of labels of the task, or one occurs twice.
     """
-    if not isinstance(value, list):
+    labels = [parse_label(label, task) for label in value] if isinstance(value, list) else None
+    if labels is None or len(set(labels)) < len(labels):
         raise BadRowError(
-            f"the labels are {files.quote(value)}, expected a list of labels in a line of JSON. If "
-            "each label has a column with 0 or 1, name all of them in --label_column"
+            f"the labels are {files.quote(value)}, expected a list of different labels in a line "
+            "of JSON. If each label has a column with 0 or 1, name all of them in --label_column"
         )
-    labels = tuple(parse_label(label, task) for label in value)
-    if len(set(labels)) < len(labels):
-        raise BadRowError(
-            f"the labels {files.quote(value)} have one of them twice: expected the names of the "
-            "labels, not 0 or 1 for each"
-        )
-    return labels
+    return tuple(labels)
 
 
 def _is_true(value: Any, column: Column) -> bool:
@@ -164,7 +156,6 @@ class _Parser:
         reports: where remarks go.
         width: the number of columns in the header, if rows may not have more.
         num_rows: the number of rows before this one, including the header.
-        line_of_guid: id → line of its first example.
     """
 
     task: ClassificationTask
@@ -174,7 +165,6 @@ class _Parser:
     reports: RowReports
     width: int | None
     num_rows: int
-    line_of_guid: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def parse(self, row: Row, line: int) -> list[Example]:
         """Returns the examples in the next row."""
@@ -215,7 +205,7 @@ class _Parser:
         if label is not None and label in self.task.unlabeled:
             self.reports.note(line, f"label {label!r}, skipped")
             return None
-        return Example(self._guid(row, default_guid, line), text_a, text_b, label, line)
+        return Example(self._guid(row, default_guid), text_a, text_b, label, line)
 
     def _texts(self, row: Row, line: int) -> tuple[str, str]:
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
@@ -250,22 +240,16 @@ class _Parser:
         pairs = zip(names, cells, strict=True)
         return tuple(parse_label(name, self.task) for name, cell in pairs if _is_true(cell, name))
 
-    def _guid(self, row: Row, default: str, line: int) -> str:
+    def _guid(self, row: Row, default: str) -> str:
         column = self.columns.guid
         if column is None or (isinstance(row, dict) and column not in row):
             return default
-        guid = " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
-        first = self.line_of_guid.setdefault(guid, line)
-        if first != line:
-            if self.split == "test":
-                raise BadRowError(f"the id {files.quote(guid)} also occurs in line {first}")
-            self.reports.note(line, "duplicate id")
-        return guid
+        return " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
 
 
-def _is_header(row: Row | BadRowError, source: Source) -> TypeGuard[Sequence[str]]:
+def _is_header(row: Row, source: Source) -> TypeGuard[Sequence[str]]:
     """Returns whether the first row of a file is a header."""
-    if isinstance(row, (dict, BadRowError)):
+    if isinstance(row, dict):
         return False
     if source.has_header is not None:
         return source.has_header
@@ -288,9 +272,7 @@ def _refuse_example(header: Sequence[str], column: Any, task: ClassificationTask
     )
 
 
-def _find_columns(
-    source: Source, row: Row | BadRowError, header: Sequence[str] | None, is_test: bool
-) -> Columns:
+def _find_columns(source: Source, row: Row, header: Sequence[str] | None, is_test: bool) -> Columns:
     """Returns the columns of a file, as indices or as keys of JSON objects.
 
     Those of a custom task have the names in the settings, or else usual names. Those of other tasks
@@ -306,10 +288,6 @@ def _find_columns(
     Raises:
         BadRowError: a column of a custom task does not exist, or two columns would be the same.
     """
-    if isinstance(row, BadRowError):
-        if source.is_custom:
-            raise row
-        return source.columns
     names: Iterable[str] = row if isinstance(row, dict) else header or ()
     if not source.is_custom and source.has_header is not None:
         names = ()
@@ -366,45 +344,6 @@ def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | No
     return next((places[n] for n in rows.normalized(map(str, names)) if n in places), None)
 
 
-def warn_of_unread_text(path: str, cells: Iterable[tuple[Any, Any]]) -> None:
-    """Logs a warning if cells that are not read have several words.
-
-    Args:
-        path: the file.
-        cells: the (name of the column, cell) pairs that are not read, of a row with a single text.
-    """
-    unread = [name for name, cell in cells if isinstance(cell, str) and len(find_words(cell)) > 1]
-    if unread:
-        logging.warning(
-            "%s: only one column is read as text, and there is text in %s, too. For pairs of "
-            "texts, call the second column text_b, or train with --text_b_column=%s",
-            path,
-            files.quote_all(unread),
-            unread[0],
-        )
-
-
-def _unread_cells(
-    asked: Columns, columns: Columns, header: Sequence[str] | None, row: Any
-) -> Iterable[tuple[Any, Any]]:
-    """Yields (name, cell) of what is not read of a row, if a single text is.
-
-    Args:
-        asked: the columns in the settings; whoever names a text knows the columns.
-        columns: the columns that are read.
-        header: the header, or None.
-        row: the first row, or an error.
-    """
-    if isinstance(row, BadRowError) or any(
-        column is not None for column in (columns.text_b, asked.text_a, asked.text_b)
-    ):
-        return
-    named = row if isinstance(row, dict) else dict(enumerate(row[: len(header or row)]))
-    for place, cell in named.items():
-        if place not in (columns.text_a, columns.guid, *_as_tuple(columns.label)):
-            yield place if header is None else header[place], cell
-
-
 def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
     """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
 
@@ -427,11 +366,7 @@ def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sour
 
 
 def read_examples(
-    task: ClassificationTask,
-    data_dir: str,
-    split: str,
-    is_logged: bool = True,
-    quoting: bool = False,
+    task: ClassificationTask, data_dir: str, split: str, quoting: bool = False
 ) -> Examples[Example]:
     """Reads the examples of a split.
 
@@ -439,42 +374,42 @@ def read_examples(
         task: a task of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        is_logged: whether remarks about rows are logged.
         quoting: see `rows.read`.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: there is a wrong header, no example, or a bad row: with too few columns (in
-            custom tasks also too many), an unknown label, an empty text, invalid JSON, or a
-            carriage return inside. The message names the file and the lines.
+            custom tasks also too many), an unknown label, an empty text, or invalid JSON. The
+            message names the file and the lines.
     """
     source, path = find_file(task, data_dir, split)
-    reports = RowReports(path)
     numbered = rows.read(path, quoting=quoting)
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: the file is empty")
     line, row = first
-    header = row if _is_header(row, source) else None
-    with reports.row(line):
+    try:
+        if isinstance(row, BadRowError):
+            raise row
+        header = row if _is_header(row, source) else None
         columns = _find_columns(source, row, header, split == "test")
         if header:
             _refuse_example(header, columns.label, task)
-    reports.check()
-    head = [*itertools.islice(numbered, 1)] if header else [first]
-    if source.is_custom and is_logged:
-        logging.info("%s: reading the columns %s", path, columns)
-        for _, row in head:
-            warn_of_unread_text(path, _unread_cells(source.columns, columns, header, row))
+    except BadRowError as error:
+        raise ValueError(f"{path}, line {line}: {error}") from None
+    if source.is_custom:
+        logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
+    reports = RowReports(path)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(header) if source.is_custom and header else None
     parser = _Parser(task, split, source, columns, reports, width, num_rows=int(bool(header)))
-    parsed = reports.parsed(itertools.chain(head, numbered), parser.parse)
+    remaining = numbered if header else itertools.chain([first], numbered)
+    parsed = reports.parsed(remaining, parser.parse)
     examples = [example for _, found in parsed for example in found]
-    return reports.examples(split, examples, "example", task, is_logged)
+    return reports.examples(split, examples, "example", task)
 
 
-# Defines custom classification tasks, and records the task of a trained model in a file.
+# Defines custom classification tasks.
 #
 # A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
 # lines. Columns are found by name or index, and labels are read from the training data.
@@ -497,33 +432,27 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
-            "To predict numbers, pass --is_regression; to predict one of these classes, pass "
-            f"--labels={','.join(sorted(labels, key=_as_number)[: rows.MAX_NAMED])}. Is "
-            "--label_column right?"
+            "To predict numbers, pass --is_regression; to predict one of these classes, list all "
+            "of them in --labels. Is --label_column right?"
         )
-    rows.check_case(lines, train.path, "or list both in --labels")
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
 
 
-def _find_splits(data_dir: str, options: CustomDataSettings) -> dict[str, tuple[Source, ...]]:
-    columns = Columns(
-        _parse_column(options.text_a_column),
-        _parse_column(options.text_b_column),
-        _parse_label_column(options),
-    )
+def _find_splits(settings: Settings, columns: Columns) -> dict[str, tuple[Source, ...]]:
     names = {
-        split: rows.existing_files(data_dir, split, EXTENSIONS)
+        split: rows.existing_files(settings.data_dir, split, EXTENSIONS)
         for split in ("train", "dev", "test")
     }
     if not any(names.values()):
         raise FileNotFoundError(
-            f"{data_dir}: contains no train, dev or test file with one of {', '.join(EXTENSIONS)}"
+            f"{settings.data_dir}: contains no train, dev or test file with one of "
+            f"{', '.join(EXTENSIONS)}"
         )
     return {
         split: tuple(
-            Source(name, columns, options.has_header, is_custom=True)
+            Source(name, columns, settings.has_header, is_custom=True)
             for name in existing or [split + extension for extension in EXTENSIONS]
         )
         for split, existing in names.items()
@@ -536,108 +465,91 @@ def _parse_column(text: str | None) -> Column | None:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def _as_number(label: str) -> float:
-    return float(label) if is_number(label) else float("inf")
-
-
-def _parse_label_column(options: CustomDataSettings) -> Column | tuple[Column, ...] | None:
-    """Returns the label column, or the columns of the labels of a multi-label task."""
-    names = (options.label_column or "").split(",")
-    if not options.is_multi_label or len(names) == 1:
-        return _parse_column(options.label_column)
-    return tuple(filter(None, map(_parse_column, map(str.strip, names))))
-
-
-def _names_of_columns(options: CustomDataSettings, splits: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the labels that have a column each; () if there are no such columns.
+def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
+    """Returns the label column, or the columns of the labels of a multi-label task.
 
     Raises:
-        ValueError: columns are given by number, without names.
+        ValueError: columns of labels are given by number, without names.
     """
-    columns = splits["train"][0].columns.label
-    if not isinstance(columns, tuple):
-        return ()
-    if not all(isinstance(column, str) for column in columns):
+    given = settings.label_column or ""
+    if not settings.is_multi_label or "," not in given:
+        return _parse_column(given)
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not all(isinstance(_parse_column(name), str) for name in names):
         raise ValueError(
-            f"--label_column={options.label_column}: labels are named by the columns' names, not "
-            "by numbers. Add a header line to the files"
+            f"--label_column={given}: labels are named by the columns' names, not by numbers. Add "
+            "a header line to the files"
         )
-    return columns
+    return names
 
 
-def _make_task(
-    data_dir: str, options: CustomDataSettings, labels: tuple[str, ...]
-) -> ClassificationTask:
+def _make_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
     """Returns a custom task, without labels if only the training data tells them."""
-    splits = _find_splits(data_dir, options)
-    columns = _names_of_columns(options, splits)
-    if columns and labels and set(columns) != set(labels):
+    columns = Columns(
+        _parse_column(settings.text_a_column),
+        _parse_column(settings.text_b_column),
+        _parse_label_column(settings),
+    )
+    named = columns.label if isinstance(columns.label, tuple) else ()
+    if named and labels and set(named) != set(labels):
         raise ValueError(
-            f"--label_column={options.label_column}: expected the columns of the labels "
+            f"--label_column={settings.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
     is_unnamed = huggingface.are_default(list(labels))
     aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY
-    if options.is_regression:
+    if settings.is_regression:
         metrics = ("MSE", "pearson", "spearman")
         selection_metric = "pearson"
-    elif options.is_multi_label:
+    elif settings.is_multi_label:
         metrics = ()  # all of `multi_label_metrics`
         selection_metric = MICRO_F1
     return ClassificationTask(
         CUSTOM_TASK,
         "",
-        splits,
-        labels or columns,
-        options.is_regression,
+        _find_splits(settings, columns),
+        labels or named,
+        settings.is_regression,
         metrics,
         selection_metric,
         label_aliases=aliases,
-        is_multi_label=options.is_multi_label,
+        is_multi_label=settings.is_multi_label,
     )
 
 
-def find_task(
-    name: str,
-    data_dir: str,
-    options: CustomDataSettings,
-    trained: RunFolder | None = None,
-    quoting: bool = False,
-) -> ClassificationTask:
+def find_task(settings: Settings, trained: RunFolder | None = None) -> ClassificationTask:
     """Returns the task with the name `--task_name`, from the table or a custom one.
 
-    The labels of a custom task are those of `options`, or else those of the trained model, or else
-    those of the training data.
+    The labels of a custom task are those of the settings, or else those of the trained model, or
+    else those of the training data.
 
     Args:
-        name: name of a task, or CUSTOM_TASK.
-        data_dir: folder of a custom task, with the files train, dev and test ending in one of
-            EXTENSIONS; splits may be missing.
-        options: columns and labels of a custom task.
+        settings: the task, its data and, for a custom task, its columns and labels. The files
+            train, dev and test of a custom task end in one of EXTENSIONS; splits may be missing.
         trained: the folder of a trained model; None if there is none.
-        quoting: see `read_examples`.
 
     Raises:
         FileNotFoundError: there are no files, or no training data to read the labels from.
         ValueError: the task does not exist, a split has two files, or the training data is invalid.
     """
+    name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
         for flag in ("is_regression", "is_multi_label"):
-            if getattr(options, flag):
+            if getattr(settings, flag):
                 raise ValueError(f"--{flag} is for --task_name={CUSTOM_TASK}, not for {name}")
         return tasks.find_task(name)
-    if options.is_regression and options.is_multi_label:
+    if settings.is_regression and settings.is_multi_label:
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
-    labels = options.labels or (recorded_labels(trained.record) if trained is not None else ())
+    labels = settings.labels or (recorded_labels(trained.record) if trained is not None else ())
     for label in labels:
         rows.check_name(label, f"a label of --labels or {run_record.FILE}")
-    task = _make_task(data_dir, options, labels)
+    task = _make_task(settings, labels)
     if task.is_regression or task.labels:
         return task
-    try:  # Not logged, because training reads the file again.
-        train = read_examples(task, data_dir, "train", is_logged=False, quoting=quoting)
+    try:
+        train = read_examples(task, settings.data_dir, "train", settings.quoting)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))
@@ -646,40 +558,3 @@ def find_task(
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:
     """Returns the labels that a classifier was trained with; () if none are recorded."""
     return record.labels if record.task_name in _CLASSIFIERS else ()
-
-
-def details_of(task: ClassificationTask) -> dict[str, Any]:
-    """Returns what is recorded of a task besides its labels: its name and folder of the data."""
-    return {"task_name": task.name, "folder": task.folder}
-
-
-def check_task(folder: RunFolder, task: ClassificationTask, is_training: bool) -> None:
-    """Compares a task with that of the model in a folder, if it is recorded.
-
-    This prevents that a model is accidentally trained on another task or with other labels. The
-    task must be the same only for training: a model may be evaluated on another task with the same
-    labels, as MNLI models are on both dev sets.
-
-    Args:
-        folder: folder of the checkpoints.
-        task: the task, with its labels.
-        is_training: whether the model is to be trained.
-
-    Raises:
-        ValueError: the model belongs to another task; the message names both.
-    """
-    record = folder.record
-    if "labels" not in record.task or record.task_name not in _CLASSIFIERS:
-        return
-    is_same = record.labels == task.labels
-    is_same &= (record.task_name == REGRESSION) == task.is_regression
-    if not is_same or (is_training and record.task.get("folder") != task.folder):
-        raise ValueError(
-            f"{folder.path} contains a model of the task {record.task.get('task_name')} with the "
-            f"labels {_all(record.labels)}, not {task.name} with {_all(task.labels)}. Use another "
-            "--output_dir; to start from this model, pass it as --init_checkpoint."
-        )
-
-
-def _all(labels: Sequence[str]) -> str:
-    return ", ".join(labels) or "numbers"

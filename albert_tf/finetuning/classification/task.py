@@ -20,7 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.signatures import (
     Export,
@@ -30,8 +30,8 @@ from albert_tf.checkpoints.signatures import (
     token_signatures,
 )
 from albert_tf.finetuning import metrics, results
-from albert_tf.finetuning.batching import Padding, TokenSequences
-from albert_tf.finetuning.classification import Settings, reading, tasks
+from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
+from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.rows import Examples
@@ -43,10 +43,9 @@ from albert_tf.model.heads import (
     multi_label_losses,
     regression_losses,
 )
-from albert_tf.model.tokenization import Tokenizer, truncated_lengths
+from albert_tf.model.tokenization import Tokenizer
 
 EXAMPLES_AT_ONCE = 1000
-LOGGED_EXAMPLES = 1
 MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
@@ -60,31 +59,11 @@ OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 def _sequences(
     data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
 ) -> Iterator[tuple[list[int], int]]:
-    num_cut = 0
     for begin in range(0, len(data), EXAMPLES_AT_ONCE):
         examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
-        firsts = tokenizer.encode_batch([example.text_a for example in examples])
-        seconds = tokenizer.encode_batch([example.text_b for example in examples])
-        for number, (first, second) in enumerate(zip(firsts, seconds, strict=True), begin):
-            # An empty second text is omitted, together with its [SEP].
-            limit = max_seq_length - (3 if second else 2)
-            kept = truncated_lengths(len(first), len(second), limit)
-            num_cut += kept != (len(first), len(second))
-            sequence = tokenizer.join(first[: kept[0]], second[: kept[1]])
-            if number < LOGGED_EXAMPLES:
-                example = data.examples[number]
-                tokens = tokenizer.convert_ids_to_tokens(sequence[0])
-                label = _as_list(example.labels) if data.task.is_multi_label else example.label
-                logging.info("%s (%s): %s", example.guid, label, " ".join(tokens))
-            yield sequence
-    if num_cut:
-        logging.info(
-            "%s: %d of %d examples are longer than max_seq_length=%d and were truncated",
-            data.path,
-            num_cut,
-            len(data),
-            max_seq_length,
-        )
+        firsts = [example.text_a for example in examples]
+        seconds = [example.text_b for example in examples]
+        yield from tokenizer.sequences(firsts, seconds, max_seq_length)
 
 
 def _label_ids(data: Examples[Example]) -> NDArray[Any]:
@@ -121,7 +100,6 @@ def make_features(
     """
     if max_seq_length < MIN_SEQ_LENGTH:
         raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
-    logging.info("Tokenizing the %d examples of %s", len(data), data.path)
     sequences = _sequences(data, tokenizer, max_seq_length)
     return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
@@ -175,30 +153,23 @@ class Classifier(FineTuningTask):
 
         The labels of a custom task are those of the trained model, unless it is trained now.
         """
-        task = reading.find_task(
-            settings.task_name,
-            settings.data_dir,
-            settings,
-            None if settings.do_train else trained,
-            settings.quoting,
-        )
+        task = reading.find_task(settings, None if settings.do_train else trained)
         return cls(task, settings, config, tokenizer)
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Classifier:
         """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
-        record = trained.run.record
         is_regression = trained.task == run_record.REGRESSION
-        labels = () if is_regression else reading.recorded_labels(record)
+        labels = () if is_regression else reading.recorded_labels(trained.run.record)
         if labels:
             trained.check_labels(labels)
         elif not is_regression:
             labels = tuple(map(str, range(trained.num_outputs)))
         task = ClassificationTask(
-            record.task.get("task_name", ""),
-            "",
-            {},
-            labels,
+            name="",
+            folder="",
+            splits={},
+            labels=labels,
             is_regression=is_regression,
             is_multi_label=trained.task == run_record.MULTI_LABEL,
         )
@@ -206,17 +177,17 @@ class Classifier(FineTuningTask):
 
     def read(self, split: str) -> Examples[Example]:
         """Returns the examples of a split; see `read_examples`."""
-        settings = self.settings
-        return read_examples(
-            self.task,
-            settings.data_dir,
-            split,
-            quoting=settings.quoting,
-        )
+        return read_examples(self.task, self.settings.data_dir, split, self.settings.quoting)
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""
-        return make_features(data, self.tokenizer, self.settings.max_seq_length)
+        logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+        features = make_features(data, self.tokenizer, self.max_seq_length)
+        ids = features.input_ids[: features.sequence_lengths[0]].tolist()
+        tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
+        logging.info("%s (%s): %s", data.examples[0].guid, data.examples[0].label, tokens)
+        log_full_sequences(data.path, features, self.max_seq_length)
+        return features
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: all to the same length without `use_pooled_output`.
@@ -293,13 +264,6 @@ class Classifier(FineTuningTask):
             folder, evaluations, self.selection_metric, self.settings.official_order
         )
 
-    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint as text, or the last step if there is none."""
-        best = self.best_of(evaluations)
-        step = (best or evaluations[-1]).step
-        row = {"global_step": step} | (best.metrics if best else {})
-        return f"best checkpoint of {folder.path}\n{results.format_metrics(row)}"
-
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
@@ -323,24 +287,7 @@ class Classifier(FineTuningTask):
         """
         paths = write_predictions(folder, split.data, outputs["probabilities"])
         logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
-        if not split.data.has_labels:
-            return ""
-        measured = self.measure(split, outputs, self.settings.predict_batch_size)
-        measured["global_step"] = step
-        return results.write_test_results(folder, measured, self.selection_metric)
-
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Compares the task with that of the model in a folder; see `reading.check_task`."""
-        reading.check_task(folder, self.task, is_training)
-
-    def details(self) -> dict[str, Any]:
-        """Returns the name of the task, and the folder of its data."""
-        return reading.details_of(self.task)
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the details of a custom task."""
-        return {"task_name": tasks.CUSTOM_TASK, "folder": ""}
+        return self.write_test_results(folder, split, outputs, step)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
@@ -384,7 +331,7 @@ class Classifier(FineTuningTask):
 
         return Export(
             signatures,
-            {finding.LABELS_FILE: "".join(f"{label}\n" for label in self.labels).encode()},
+            self.label_files,
             Signature(inputs, probabilities),
             self.settings.tflite_quantization,
         )
@@ -420,7 +367,7 @@ def evaluate(
         measured = metrics.multi_label_metrics(logits > 0, label_ids, task.labels)
     else:
         predictions = logits if task.is_regression else logits.argmax(axis=1)
-        measured = metrics.compute_metrics(task.metrics, predictions, label_ids)
+        measured = {key: metrics.METRICS[key](predictions, label_ids) for key in task.metrics}
     losses = metrics.losses_of_examples(logits, label_ids)
     return measured | metrics.loss_metrics(losses, batch_size)
 

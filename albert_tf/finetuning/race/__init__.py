@@ -17,11 +17,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
+from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
 from albert_tf.settings import TRAINING, redefined, setting
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = ["Settings", "run"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
+class Settings(FineTuningSettings, TaskSettings, HeadSettings):
     """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
@@ -60,12 +59,6 @@ class Settings(FineTuningSettings, TaskSettings, QuestionSettings):
     train_step: int = redefined(FineTuningSettings, "train_step", 12000)
     warmup_step: int = redefined(FineTuningSettings, "warmup_step", 1000)
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
-
-    def check_paths(self) -> None:
-        """Checks all paths, including the folder of the data."""
-        super().check_paths()
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:

@@ -28,7 +28,7 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics, results, rows
-from albert_tf.finetuning.batching import Features, Padding, TokenSequences
+from albert_tf.finetuning.batching import Features, Padding, TokenSequences, log_full_sequences
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Examples, Row, RowReports
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
@@ -224,25 +224,25 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         ValueError: there is a bad article or question (invalid JSON, an empty article, missing
             options, an invalid answer); the message names the file, the article and the question.
     """
-    questions: list[Question] = []
+    numbered: list[tuple[str, Any]] = []
     folders = _level_folders(data_dir, split, levels)
     reports = RowReports(os.path.dirname(next(iter(folders.values()))))
     for level, folder in folders.items():
         expand = functools.partial(_rows_of_article, level=level, is_test=split == "test")
         articles = reports.parsed(_read_articles(folder, level), expand)
-        numbered = (pair for _, pairs in articles for pair in pairs)
-        questions += _questions(numbered, split, reports, RACE_OPTIONS)
-    return reports.examples(split, questions, "question", "race", is_logged=False)
+        numbered += [pair for _, pairs in articles for pair in pairs]
+    return _parse_questions(numbered, split, reports, "race", RACE_OPTIONS)
 
 
-def _questions(
+def _parse_questions(
     numbered: Iterable[tuple[str, Any]],
     split: str,
     reports: RowReports,
+    task: str,
     num_options: int | None = None,
-) -> Iterator[Question]:
+) -> Examples[Question]:
     parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split, num_options))
-    return (question for _, question in parsed)
+    return reports.examples(split, [question for _, question in parsed], "question", task)
 
 
 def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
@@ -299,9 +299,7 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     path = next((path for path in paths if files.is_file(path)), "")
     if not path:
         raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
-    reports = RowReports(path)
-    questions = list(_questions(_read_custom(path, split), split, reports))
-    return reports.examples(split, questions, "question", "choice", is_logged=False)
+    return _parse_questions(_read_custom(path, split), split, RowReports(path), "choice")
 
 
 def _read_custom(path: str, split: str) -> Iterator[tuple[str, Any]]:
@@ -342,7 +340,6 @@ def option_sequences(
     count = num_choices(data.examples)
     passage = ""
     passage_ids = [0]
-    num_cut = 0
     for question in data.examples:
         if question.passage != passage:  # consecutive questions share a passage
             passage = question.passage
@@ -353,17 +350,9 @@ def option_sequences(
             tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
             ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
             kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
-            num_cut += len(kept) < len(passage_ids)
             ids = [cls_id, *kept, sep_id, *ending, sep_id]
             yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
         yield from [([], 0)] * (count - len(question.options))
-    if num_cut:
-        logging.info(
-            "%s: %d sequences are longer than max_seq_length=%d; their passages were truncated",
-            data.path,
-            num_cut,
-            max_seq_length,
-        )
 
 
 def make_features(
@@ -388,21 +377,12 @@ def make_features(
         ValueError: the lengths leave no room for the texts.
     """
     room = max_seq_length - SPECIAL_TOKENS
-    if max_qa_length < 1 or room < 1:
+    if room < 1:
         raise ValueError(
-            f"--max_seq_length={max_seq_length} and --max_qa_length={max_qa_length}: expected at "
-            f"least {SPECIAL_TOKENS + 1} and 1"
+            f"--max_seq_length={max_seq_length}: expected at least {SPECIAL_TOKENS + 1}"
         )
-    if max_qa_length > room:
-        logging.warning(
-            "max_qa_length=%d is reduced to %d, to fit beside [CLS], [SEP] and [SEP]",
-            max_qa_length,
-            room,
-        )
-        max_qa_length = room
-    logging.info("Tokenizing the %d questions of %s", len(data), data.path)
     labels = np.array([question.label or 0 for question in data.examples], np.int32)
-    sequences = option_sequences(data, tokenizer, max_seq_length, max_qa_length)
+    sequences = option_sequences(data, tokenizer, max_seq_length, min(max_qa_length, room))
     return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
 
@@ -449,8 +429,13 @@ class MultipleChoice(FineTuningTask):
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""
-        settings = self.settings
-        return make_features(data, self.tokenizer, settings.max_seq_length, settings.max_qa_length)
+        logging.info("Tokenizing the %d questions of %s", len(data), data.path)
+        features = self._features(data)
+        log_full_sequences(data.path, features, self.max_seq_length)
+        return features
+
+    def _features(self, data: Examples[Question]) -> TokenSequences:
+        return make_features(data, self.tokenizer, self.max_seq_length, self.settings.max_qa_length)
 
     def build_model(self) -> AlbertForMultipleChoice:
         """Returns the model with random weights."""
@@ -509,11 +494,7 @@ class MultipleChoice(FineTuningTask):
 
     def features_of(self, examples: Sequence[Question]) -> TokenSequences:
         """Returns the token sequences of questions."""
-        data = Examples("questions", "test", list(examples))
-        length = self.max_seq_length
-        max_qa_length = min(self.settings.max_qa_length, length - SPECIAL_TOKENS)
-        sequences = option_sequences(data, self.tokenizer, length, max_qa_length)
-        return TokenSequences.pack(sequences, {}, num_choices(examples))
+        return self._features(Examples("questions", "test", list(examples)))
 
     def results(
         self, examples: Sequence[Question], features: Features, outputs: Outputs
@@ -542,11 +523,7 @@ class MultipleChoice(FineTuningTask):
             The text of `predict_results.txt`, or "" without labels.
         """
         write_predictions(folder, split.data, outputs["probabilities"])
-        if not split.data.has_labels:
-            return ""
-        measured = self.measure(split, outputs, self.settings.predict_batch_size)
-        measured["global_step"] = step
-        return results.write_test_results(folder, measured, self.selection_metric)
+        return self.write_test_results(folder, split, outputs, step)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, C] and `predictions` [B], the indices of the best options."""
@@ -590,17 +567,13 @@ def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) ->
 
 def write_predictions(
     folder: RunFolder, data: Examples[Question], probabilities: NDArray[np.float32]
-) -> str:
+) -> None:
     """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
 
     The keys are `id` (of the passage), `question`, `prediction` (an index, starting at 0), `answer`
     (the letter of the prediction) and `probabilities` (of the question's options).
-
-    Returns:
-        The path of the file.
     """
-    path = folder.file(f"{data.task}_predictions.jsonl")
-    with files.write_atomically(path) as stream:
+    with files.write_atomically(folder.file(f"{data.task}_predictions.jsonl")) as stream:
         for question, row in zip(data.examples, probabilities, strict=True):
             prediction = int(row.argmax())
             line = {
@@ -611,4 +584,3 @@ def write_predictions(
                 "probabilities": [float(p) for p in row[: len(question.options)]],
             }
             stream.write(json.dumps(line, ensure_ascii=False) + "\n")
-    return path

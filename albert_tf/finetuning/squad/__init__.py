@@ -21,7 +21,7 @@ from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import (
     DataSettings,
     FineTuningSettings,
-    QuestionSettings,
+    HeadSettings,
     TFLiteSettings,
 )
 from albert_tf.settings import TRAINING, redefined, setting
@@ -34,7 +34,7 @@ __all__ = ["Settings", "run"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TFLiteSettings, QuestionSettings):
+class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     """Settings of run_squad.py, with the names of Google's flags for both versions of SQuAD."""
 
     GROUP = "data"

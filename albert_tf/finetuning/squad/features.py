@@ -167,7 +167,7 @@ class _Builder:
         prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
         capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
         cuts = _cut(len(context.token_ids), capacity, self._settings.doc_stride)
-        for window, (begin, end, is_max_context) in enumerate(cuts):
+        for begin, end, is_max_context in cuts:
             start = stop = 0
             holds_answer = span is not None and begin <= span[0] and span[1] < end
             if span is not None and holds_answer:
@@ -177,30 +177,29 @@ class _Builder:
             is_impossible = is_training and not holds_answer
             length = len(prefix) + end - begin + 1
             first_length = len(prefix) if self._has_segments else length
-            place = (number, window, length, len(query), first_length)
-            self._numbers.append((*place, start, stop, int(is_impossible)))
+            sizes = (length, len(query), first_length)
+            self._numbers.append((number, *sizes, start, stop, int(is_impossible)))
             self._input_ids += [prefix, context.token_ids[begin:end], self._end]
             pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
             self._windows.append(pieces)
 
     def finish(self) -> SquadFeatures:
         """Returns the features of all added windows."""
-        numbers = np.array(self._numbers, np.int32).reshape(-1, 8).T
+        numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
         empty = np.zeros(0, np.int32)
         first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
         return SquadFeatures(
             example_index=numbers[0],
-            doc_span_index=numbers[1],
-            lengths=numbers[2],
-            query_lengths=numbers[3],
+            lengths=numbers[1],
+            query_lengths=numbers[2],
             input_ids=np.concatenate([empty, *self._input_ids]),
             first_char=np.concatenate([empty, *first]),
             last_char=np.concatenate([empty, *last]),
             is_max_context=np.concatenate([empty.astype(bool), *is_max]),
-            first_lengths=numbers[4],
-            start_positions=numbers[5],
-            end_positions=numbers[6],
-            is_impossible=numbers[7],
+            first_lengths=numbers[3],
+            start_positions=numbers[4],
+            end_positions=numbers[5],
+            is_impossible=numbers[6],
         )
 
 
@@ -288,7 +287,6 @@ def make_features(
 #
 # Shapes: B batch size, N features, S sequence length.
 
-FIRST_UNIQUE_ID = 1_000_000_000
 SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
 _LABELS = ("start_positions", "end_positions", "is_impossible")
 
@@ -299,7 +297,6 @@ class SquadFeatures:
 
     Attributes:
         example_index: int32 [N], index of the question.
-        doc_span_index: int32 [N], index of the window within its question.
         lengths: int32 [N], number of tokens in the feature, including special tokens.
         query_lengths: int32 [N], number of tokens in the question.
         first_lengths: int32 [N], number of tokens in segment 0.
@@ -314,7 +311,6 @@ class SquadFeatures:
     """
 
     example_index: NDArray[np.int32]
-    doc_span_index: NDArray[np.int32]
     lengths: NDArray[np.int32]
     query_lengths: NDArray[np.int32]
     first_lengths: NDArray[np.int32]
@@ -344,11 +340,6 @@ class SquadFeatures:
         """Index in `first_char` at which each window starts, and its size; int64 [N + 1]."""
         return _offsets(self.window_lengths)
 
-    @property
-    def unique_ids(self) -> NDArray[np.int64]:
-        """The `unique_ids` of Google's programs, int64 [N]."""
-        return FIRST_UNIQUE_ID + np.arange(len(self))
-
     def take(self, rows: NDArray[np.integer]) -> SquadFeatures:
         """Returns the features with the given indices, in this order."""
         ids = _positions(_offsets(self.lengths), rows)
@@ -368,8 +359,8 @@ class SquadFeatures:
 
         Returns:
             `input_ids`, `input_mask`, `segment_ids` and `p_mask` (1 at positions where no answer
-            can start or end), int32 [B, S]; `unique_ids`, int64 [B]; and for training
-            `start_positions`, `end_positions` and `is_impossible`, int32 [B].
+            can start or end), int32 [B, S]; and for training `start_positions`, `end_positions`
+            and `is_impossible`, int32 [B].
         """
         lengths = self.lengths[rows, None]
         begin = self.query_lengths[rows, None] + 2
@@ -381,7 +372,6 @@ class SquadFeatures:
         in_window = (places >= begin) & (places < lengths - 1)
         labels = {name: getattr(self, name)[rows] for name in _LABELS if self.has_labels}
         return labels | {
-            "unique_ids": self.unique_ids[rows],
             "input_ids": input_ids,
             "input_mask": input_mask.astype(np.int32),
             "segment_ids": in_second.astype(np.int32),

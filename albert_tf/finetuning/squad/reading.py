@@ -11,10 +11,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -24,7 +23,6 @@ from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import (
     BadRowError,
     Row,
-    RowReports,
     abbreviate,
     named_text,
     unnamed_texts,
@@ -32,9 +30,15 @@ from albert_tf.finetuning.rows import (
 
 SHUFFLE_SEED = 12345  # as in Google's programs
 MAX_NAMED = 5  # question ids in a warning
-_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
-_KINDS = {list: "a list", dict: "an object", str: "text", int: "an integer", bool: "true or false"}
+# What objects in the file must have; see `files.parse_json`.
+_PARAGRAPH = {"context": str, "qas": list}
+_QUESTION = {
+    "id": str | int,
+    "question": str,
+    "answers": list | None,
+    "is_impossible": bool | None,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +47,7 @@ class SquadExample:
 
     Attributes:
         qas_id: id of the question.
-        question, context: the texts in the file, with lone surrogates replaced by U+FFFD.
+        question, context: the texts.
         answers: the texts of the answers; empty if the question is unanswerable or its answers are
             unknown.
         answer_start: offset of the first answer in `context`; -1 without answers.
@@ -106,16 +110,11 @@ def read_squad(path: str, is_training: bool) -> SquadData:
             it has duplicate ids.
     """
     text = files.read_text(path)
-    reports = RowReports(path)
-    with reports.row():
-        root = _parse_json(text)
-        questions = list(_questions(root, is_training))
-    reports.check()
+    root = files.parse_json(text, path, {"data": list})
+    questions = list(_questions(root, path, is_training))
     if not questions:
         raise ValueError(f"{path}: contains no question")
     examples = [example for example, _ in questions]
-    if "\\ud" in text.lower():  # surrogates can only be JSON escapes: they are not valid UTF-8
-        examples = _replace_surrogates(path, examples)
     _check_ids(path, examples, is_training)
     version_2 = any(e.is_impossible for e in examples) or (
         str(root.get("version")).lower().startswith("v2")
@@ -136,14 +135,13 @@ def one_question(question: str, context: str) -> SquadData:
     """Returns data with a single question from the command line; its id is "question".
 
     Raises:
-        ValueError: the question or the context is empty.
+        ValueError: the question or the context is empty, or not valid Unicode.
     """
     for name, text in (("question", question), ("context", context)):
         if not text.strip():
             raise ValueError(f"--{name} is empty: --question and --context require each other")
+        rows.check_text(text, f"--{name}")
     example = SquadExample("question", question, context)
-    if _LONE_SURROGATES.search(question + context):
-        (example,) = _replace_surrogates("--question", [example])
     return SquadData("--question", "", (example,), False, False, False)
 
 
@@ -154,95 +152,62 @@ def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
     return result
 
 
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BadRowError(f"not JSON: {error}") from None
-
-
-def _questions(root: Any, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
+def _questions(root: Any, path: str, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
     """Yields each question, and whether its answers are known."""
-    for place, article in _items(root, "data"):
-        for inner, paragraph in _items(article, "paragraphs", place):
-            context = _value(paragraph, "context", inner, str)
-            for innermost, qa in _items(paragraph, "qas", inner):
-                yield _question(qa, context, innermost, is_training)
+    for place, article in _objects(root, "data", path, {"paragraphs": list}):
+        for inner, paragraph in _objects(article, "paragraphs", place, _PARAGRAPH):
+            for innermost, qa in _objects(paragraph, "qas", inner, _QUESTION):
+                yield _question(qa, paragraph["context"], innermost, is_training)
 
 
-def _question(qa: Any, context: str, path: str, is_training: bool) -> tuple[SquadExample, bool]:
-    qas_id = str(_value(qa, "id", path, str, int))
-    if _LONE_SURROGATES.search(qas_id):
-        raise _unexpected(qas_id, f"{path}: id", "an id without lone surrogates")
-    question = _value(qa, "question", path, str)
-    is_impossible = qa.get("is_impossible") is not None and _value(qa, "is_impossible", path, bool)
+def _question(qa: Any, context: str, place: str, is_training: bool) -> tuple[SquadExample, bool]:
+    is_impossible = bool(qa.get("is_impossible"))
     has_answers = qa.get("answers") is not None
-    answers = list(_items(qa, "answers", path)) if has_answers else []
-    texts = tuple(_value(answer, "text", place, str) for place, answer in answers)
-    start = -1
-    for place, answer in answers[:1]:
-        needs_start = is_training and not is_impossible
-        if needs_start or answer.get("answer_start") is not None:
-            start = _value(answer, "answer_start", place, int)
-    if is_training and not is_impossible and not texts:
-        raise _unexpected(qa, path, 'an answer or "is_impossible": true for training')
-    example = SquadExample(qas_id, question, context, texts, start, is_impossible)
+    answers = list(_objects(qa, "answers", place, {"text": str})) if has_answers else []
+    needs_answer = is_training and not is_impossible
+    if needs_answer and not answers:
+        raise ValueError(f'{place}: expected an answer or "is_impossible": true for training')
+    start = None
+    if answers:
+        first_place, first = answers[0]
+        files.check_fields(
+            first, first_place, {"answer_start": int if needs_answer else int | None}
+        )
+        start = first.get("answer_start")
+    example = SquadExample(
+        qas_id=str(qa["id"]),
+        question=qa["question"],
+        context=context,
+        answers=tuple(answer["text"] for _, answer in answers),
+        answer_start=-1 if start is None else start,
+        is_impossible=is_impossible,
+    )
     return example, is_impossible or has_answers
 
 
-def _items(value: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (path in the JSON text, entry) of the list `key`."""
-    for number, item in enumerate(_value(value, key, path, list)):
-        yield _join(path, f"{key}[{number}]"), item
+def _objects(
+    value: Any, key: str, place: str, fields: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (path in the file, entry) of the list `key`.
 
-
-def _value(value: Any, key: str, path: str, *kinds: type) -> Any:
-    """Returns the value of `key`, which must exist and have one of the given types.
+    Args:
+        value: the JSON object with the list.
+        key: its name.
+        place: the path of `value`.
+        fields: what each entry must have; see `files.parse_json`.
 
     Raises:
-        BadRowError: it does not; the message starts with the path of the value.
+        ValueError: an entry has not; the message starts with its path.
     """
-    if not isinstance(value, dict):
-        raise _unexpected(value, path, f'an object with "{key}"')
-    if key not in value:
-        keys = ", ".join(map(str, value)) or "nothing"
-        raise BadRowError(_join(path, f'"{key}" is missing; found {keys}'))
-    # Not isinstance, because bool is a subclass of int.
-    if type(value[key]) not in kinds:
-        expected = " or ".join(_KINDS[kind] for kind in kinds)
-        raise _unexpected(value[key], _join(path, key), expected)
-    return value[key]
-
-
-def _unexpected(value: Any, path: str, expected: str) -> BadRowError:
-    got = json.dumps(value)
-    shown = got if len(got) <= 40 else f"{got[:40]} …"
-    return BadRowError(_join(path, f"expected {expected}, got {shown}"))
-
-
-def _join(*parts: str) -> str:
-    return ": ".join(filter(None, parts))
-
-
-def _replace_surrogates(path: str, examples: list[SquadExample]) -> list[SquadExample]:
-    """Replaces lone surrogates by U+FFFD, because they cannot be encoded as UTF-8."""
-
-    def repair(text: str) -> str:
-        return _LONE_SURROGATES.sub("\ufffd", text)
-
-    repaired = [
-        dataclasses.replace(
-            example,
-            question=repair(example.question),
-            context=repair(example.context),
-            answers=tuple(map(repair, example.answers)),
-        )
-        for example in examples
-    ]
-    changed = [old.qas_id for old, new in zip(examples, repaired, strict=True) if old != new]
-    if changed:
-        logging.warning("%s: lone surrogates replaced in %s", path, _name(changed))
-    return repaired
+    for number, item in enumerate(value[key]):
+        path = f"{place}: {key}[{number}]"
+        if not isinstance(item, dict):
+            raise ValueError(f"{path}: expected a JSON object, got {files.quote(item)}")
+        files.check_fields(item, path, fields)
+        for name in fields:
+            if isinstance(item.get(name), str):
+                rows.check_text(item[name], f"{path}: {name!r}")
+        yield path, item
 
 
 def _check_ids(path: str, examples: list[SquadExample], is_training: bool) -> None:

@@ -18,12 +18,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf import files
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
-from albert_tf.settings import READING, REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
+from albert_tf.settings import READING, REQUIRED, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -37,10 +36,14 @@ RAW = "raw"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ColumnSettings(SettingsGroup):
-    """The columns of the files, which have one token per line and blank lines between sentences."""
+class Settings(FineTuningSettings, HeadSettings):
+    """Settings of run_token_classification.py.
+
+    The files have one token per line and blank lines between sentences.
+    """
 
     GROUP = "data"
+    ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
 
     data_dir: str = redefined(
         TaskSettings,
@@ -68,22 +71,6 @@ class ColumnSettings(SettingsGroup):
         choices=(AUTO, "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo", RAW),
         affects=READING,
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, ColumnSettings):
-    """Settings of run_token_classification.py."""
-
-    GROUP = "model"
-    ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
-
-    dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
-
-    def check_paths(self) -> None:
-        """Checks all paths, including the folder of the data."""
-        super().check_paths()
-        if self.splits:
-            files.check_directory(self.data_dir, "--data_dir")
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:

@@ -9,8 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from absl import logging
-
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import BadRowError, Examples, Row, RowReports, parse_text
@@ -58,7 +56,7 @@ class Sentence:
 
 
 def read_sentences(
-    settings: Settings, split: str, labels: Sequence[str] = (), is_logged: bool = True
+    settings: Settings, split: str, labels: Sequence[str] = ()
 ) -> Examples[Sentence]:
     """Reads the sentences of a split.
 
@@ -66,7 +64,6 @@ def read_sentences(
         settings: the folder and the columns.
         split: "train", "dev" or "test"; in a test file, labels may be missing.
         labels: all valid labels; () to accept any.
-        is_logged: whether remarks about lines are logged.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -91,7 +88,7 @@ def read_sentences(
         sentences.append(Sentence(first_line, tokens, gold))
         if None in gold:
             reports.note(first_line, "no known label, so the test split is not evaluated")
-    return reports.examples(split, sentences, "sentence", is_logged=is_logged)
+    return reports.examples(split, sentences, "sentence")
 
 
 def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -153,7 +150,6 @@ LETTERS = {
 # A span goes on if one of the first letters is followed by one of the second.
 _INSIDE = set("BIM")
 _CONTINUING = set("IMEL")
-_LIKE_TAG = re.compile("[A-Z][-_].+")
 # How tokens were cut from text.
 WORDS = "words"
 CHARACTERS = "characters"
@@ -193,41 +189,19 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
     units = find_units(train)
     if scheme == RAW:
         return Tags(labels, RAW, units)
-    rows.check_case(lines, train.path)
     tried = [scheme] if scheme != AUTO else list(LETTERS)
     strange = {name: _labels_outside_of(name, labels) for name in tried}
     fitting = next((name for name in tried if not strange[name]), None)
     if fitting is None:
         label = min(strange.values(), key=len)[0]
-        advice = "Is --label_column right?"
-        if not any(map(_LIKE_TAG.fullmatch, labels)):
-            advice += (
-                " If labels do not mark spans (for example, parts of speech), set --tag_scheme=raw."
-            )
         raise ValueError(
             f"{train.path}, line {lines[label]}: label {files.quote(label)} does not belong to the "
-            f"scheme {' or '.join(tried)}. {advice}"
+            f"scheme {' or '.join(tried)}. Is --label_column right? If labels do not mark spans "
+            "(for example, parts of speech), set --tag_scheme=raw."
         )
     if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
         fitting = "iob1"
-    if units == WORDS:
-        _warn_of_other_words(train)
     return Tags(labels, fitting, units)
-
-
-def _warn_of_other_words(train: Examples[Sentence]) -> None:
-    """Logs how many tokens are none of the words that raw text is cut into."""
-    counts = Counter(token for sentence in train.examples for token in sentence.tokens)
-    others = {x: count for x, count in counts.items() if find_words(x) != [(x, 0)]}
-    if others:
-        logging.warning(
-            "%s: %d of %d tokens, such as %s, are cut otherwise in raw text. Pass tokens to the "
-            "model instead",
-            train.path,
-            sum(others.values()),
-            counts.total(),
-            files.quote_all(others),
-        )
 
 
 def find_units(train: Examples[Sentence]) -> str:

@@ -19,18 +19,15 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
-from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding, TokenSequences
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
-from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
+from albert_tf.finetuning.token_classification import AUTO, Settings
 from albert_tf.finetuning.token_classification.tags import (
-    CHARACTERS,
-    LETTERS,
     WORDS,
     Sentence,
     Tags,
@@ -50,7 +47,6 @@ from albert_tf.model.tokenization import Tokenizer
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
 MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
-LOGGED_SENTENCES = 1
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
 NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
@@ -69,8 +65,8 @@ def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
     """
     tags = None if trained is None else recorded_tags(trained)
     if tags is None:
-        try:  # Not logged, because training reads the file again.
-            train = read_sentences(settings, "train", is_logged=False)
+        try:
+            train = read_sentences(settings, "train")
         except FileNotFoundError as error:
             place = "" if trained is None else f", nor labels in {trained.path}"
             raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
@@ -81,26 +77,12 @@ def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
 
 
 def recorded_tags(folder: RunFolder) -> Tags | None:
-    """Returns the tags that the record of a run has; None if it is not one of this task.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Returns the tags that the record of a run has; None if it is not one of this task."""
     task = folder.record.task
     if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
         return None
     scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
-    units = task.get("token_units", WORDS)
-    if scheme not in (*LETTERS, RAW) or units not in (WORDS, CHARACTERS):
-        raise ValueError(
-            f"{folder.path}: unknown tag_scheme {scheme!r} or token_units {units!r} in its record"
-        )
-    return Tags(folder.record.labels, scheme, units)
-
-
-def details_of(tags: Tags) -> dict[str, Any]:
-    """Returns what is recorded of the tags besides their names."""
-    return {"tag_scheme": tags.scheme, "token_units": tags.units}
+    return Tags(folder.record.labels, scheme, task.get("token_units", WORDS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,11 +120,7 @@ class Windows:
 
 
 def make_features(
-    data: Examples[Sentence],
-    labels: Sequence[str],
-    tokenizer: Tokenizer,
-    max_seq_length: int,
-    is_logged: bool = True,
+    data: Examples[Sentence], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
 ) -> Windows:
     """Returns the windows of sentences, in their order. Each token is in exactly one window.
 
@@ -153,7 +131,6 @@ def make_features(
         labels: the labels, in the order of their ids.
         tokenizer: the tokenizer.
         max_seq_length: S; longer sentences are split between tokens.
-        is_logged: whether to log the first sentences, and the number of split sentences.
 
     Raises:
         ValueError: `max_seq_length` leaves no room for a token.
@@ -165,16 +142,11 @@ def make_features(
     room = max_seq_length - 2
     sequences = []
     label_ids = []
-    num_split = num_parts = 0
-    for number, sentence in enumerate(data.examples):
+    for sentence in data.examples:
         pieces = [
             (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
         ]
-        windows = list(_windows([len(ids) for ids in pieces], room))
-        if len(windows) > 1:
-            num_split += 1
-            num_parts += len(windows)
-        for begin, end in windows:
+        for begin, end in _windows([len(ids) for ids in pieces], room):
             ids = [tokenizer.cls_id]
             row = [NO_LABEL]
             for token in range(begin, end):
@@ -182,18 +154,6 @@ def make_features(
                 row += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
             sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
             label_ids.append(np.array([*row, NO_LABEL], np.int32))
-        if is_logged and number < LOGGED_SENTENCES:
-            first = " ".join(tokenizer.convert_ids_to_tokens(sequences[-1][0]))
-            logging.info("%s, line %d: %s", data.path, sentence.line, first)
-    if is_logged and num_split:
-        logging.info(
-            "%s: %d of %d sentences are longer than max_seq_length=%d; split into %d windows",
-            data.path,
-            num_split,
-            len(data),
-            max_seq_length,
-            num_parts,
-        )
     return Windows(TokenSequences.pack(sequences, {}), label_ids)
 
 
@@ -282,8 +242,15 @@ class TokenClassifier(FineTuningTask):
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
-        length = self.settings.max_seq_length
-        return make_features(data, self.tags.labels, self.tokenizer, length)
+        windows = self._windows(data)
+        ids = windows.sequences.input_ids[: windows.lengths[0]].tolist()
+        tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
+        logging.info("%s, line %d: %s", data.path, data.examples[0].line, tokens)
+        logging.info("%s: %d sentences, %d windows", data.path, len(data), len(windows))
+        return windows
+
+    def _windows(self, data: Examples[Sentence]) -> Windows:
+        return make_features(data, self.labels, self.tokenizer, self.max_seq_length)
 
     # Training.
 
@@ -335,10 +302,7 @@ class TokenClassifier(FineTuningTask):
 
     def features_of(self, examples: Sequence[str | Sequence[str]]) -> Windows:
         """Returns the windows of texts."""
-        data = self._sentences(examples)
-        return make_features(
-            data, self.labels, self.tokenizer, self.max_seq_length, is_logged=False
-        )
+        return self._windows(self._sentences(examples))
 
     def _words(self, text: str | Sequence[str]) -> list[tuple[str, int]]:
         """Returns the tokens of a text with their character offsets, -1 if they are given."""
@@ -405,12 +369,6 @@ class TokenClassifier(FineTuningTask):
         """Returns the labels and the tagging scheme, by which spans are measured."""
         return (self.tags,)
 
-    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint as text."""
-        best = self.best_of(evaluations) or evaluations[-1]
-        metrics = best.metrics | {"global_step": best.step}
-        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
-
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
@@ -429,45 +387,17 @@ class TokenClassifier(FineTuningTask):
         path = folder.file(TEST_PREDICTIONS)
         write_predictions(path, split.data, self.predicted_labels(split, outputs))
         logging.info("Predictions of %d sentences: %s", len(split.data), path)
-        if not split.data.has_labels:
-            return ""
-        metrics: dict[str, float] = self.measure(split, outputs, 1) | {"global_step": step}
-        return results.write_test_results(folder, metrics, self.selection_metric)
+        return self.write_test_results(folder, split, outputs, step)
 
     # The folder of a run, and its export.
 
-    def check_trained(self, folder: RunFolder, is_training: bool) -> None:
-        """Compares the labels with those that the model in a folder was trained with.
-
-        Raises:
-            ValueError: they differ.
-        """
-        recorded = recorded_tags(folder)
-        if recorded is not None and recorded.labels != self.labels:
-            raise ValueError(
-                f"{folder.path} contains a model with the labels {', '.join(recorded.labels)}, "
-                f"but the task has {', '.join(self.labels)}. Use another --output_dir; "
-                "to start from this model, pass it as --init_checkpoint."
-            )
-
     def details(self) -> dict[str, Any]:
         """Returns the tagging scheme, and whether tokens are words or characters."""
-        return details_of(self.tags)
-
-    @staticmethod
-    def details_of_labels(labels: Sequence[str]) -> dict[str, Any]:
-        """Returns the tagging scheme that labels look like, for tokens that are words."""
-        return details_of(guess_tags(labels))
+        return {"tag_scheme": self.tags.scheme, "token_units": self.tags.units}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
         return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
-
-    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
-        """Returns the usual export, with `labels.txt`."""
-        exported = super().make_export(model, max_seq_length, folder)
-        labels = "".join(f"{label}\n" for label in self.labels).encode()
-        return dataclasses.replace(exported, files={finding.LABELS_FILE: labels})
 
 
 def write_predictions(

@@ -6,22 +6,18 @@ import pytest
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.classification import CustomDataSettings, reading
+from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example, read_examples
 
 
-def record(folder, task):
-    """Writes the record of a model that was trained for a task, and returns its folder."""
-    trained = RunFolder(str(folder))
-    details = reading.details_of(task)
-    described = {"name": "classification", "labels": list(task.labels), **details}
-    trained.write_record(RunRecord(task=described))
-    return trained
+def find_task(folder, trained=None, name="tsv", **values):
+    settings = Settings(task_name=name, data_dir=str(folder), output_dir="out", **values)
+    return reading.find_task(settings, trained)
 
 
-def read(folder, split="train", quoting=False, **settings):
-    task = reading.find_task("tsv", folder, CustomDataSettings(**settings), quoting=quoting)
-    return read_examples(task, folder, split, quoting=quoting)
+def read(folder, split="train", quoting=False, **values):
+    task = find_task(folder, quoting=quoting, **values)
+    return read_examples(task, folder, split, quoting)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +71,7 @@ def with_labels(*labels):
         (["1.0", "0.0", "1.0"], {}, ("0.0", "1.0")),
         (["b", "a"], {"labels": ("b", "a")}, ("b", "a")),
         (["10", "3.5", "4"], {"labels": ("3.5", "4", "10")}, ("3.5", "4", "10")),
-        (["Pos", "neg", "pos"], {"labels": ("Pos", "neg", "pos")}, ("Pos", "neg", "pos")),
+        (["pos", "Pos"], {}, ("Pos", "pos")),
         (["1", "2.5", "2.5"], {"is_regression": True}, ()),
     ],
 )
@@ -99,16 +95,17 @@ def test_quoted_cells_are_parsed_with_quoting(write):
 
 
 def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
-    folder, options = write("train.tsv", *with_labels("b", "a")), CustomDataSettings()
+    folder = write("train.tsv", *with_labels("b", "a"))
     (tmp_path / "model").mkdir()
-    trained = record(tmp_path / "model", reading.find_task("tsv", folder, options))
+    trained = RunFolder(str(tmp_path / "model"))
+    labels = find_task(folder).labels
+    trained.write_record(RunRecord(task={"name": "classification", "labels": list(labels)}))
     (tmp_path / "train.tsv").unlink()
     write("test.tsv", "text", "z")
-    assert reading.find_task("tsv", folder, options, trained).labels == ("a", "b")
-    said = CustomDataSettings(labels=("c", "d"))
-    assert reading.find_task("tsv", folder, said, trained).labels == ("c", "d")
+    assert find_task(folder, trained).labels == ("a", "b")
+    assert find_task(folder, trained, labels=("c", "d")).labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match=r"no train data.* needed for the labels"):
-        reading.find_task("tsv", folder, options)
+        find_task(folder)
 
 
 def test_labels_without_names_are_their_numbers_too(tmp_path, write):
@@ -117,25 +114,10 @@ def test_labels_without_names_are_their_numbers_too(tmp_path, write):
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     folder = write("dev.tsv", *with_labels("2", "LABEL_0"))
     trained = RunFolder(str(tmp_path / "model"))
-    task = reading.find_task("tsv", folder, CustomDataSettings(), trained)
+    task = find_task(folder, trained)
     assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
     data = read_examples(task, folder, "dev")
     assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
-
-
-def test_a_model_is_trained_further_only_on_its_own_task(tmp_path):
-    cola, mrpc, mnli, other = (
-        reading.find_task(name, "", CustomDataSettings()) for name in ("cola", "mrpc", "mnli", "ax")
-    )
-    reading.check_task(RunFolder(str(tmp_path)), cola, is_training=True)  # no task is recorded
-    trained = record(tmp_path, cola)
-    reading.check_task(trained, cola, is_training=True)
-    reading.check_task(trained, mrpc, is_training=False)  # the same labels
-    with pytest.raises(ValueError, match=r"a model of the task cola with the labels 0, 1, not "):
-        reading.check_task(trained, mrpc, is_training=True)
-    with pytest.raises(ValueError, match="not mnli with contradiction, entailment, neutral"):
-        reading.check_task(trained, mnli, is_training=False)
-    reading.check_task(record(tmp_path, mnli), other, is_training=False)
 
 
 # Several labels
@@ -201,9 +183,8 @@ REFUSED = [
         "train.tsv",
         with_labels("10", "3.5", "4"),
         {},
-        r"line 3: label '3.5' is a fraction.*--is_regression.*--labels=3.5,4,10\.",
+        r"line 3: label '3.5' is a fraction.*--is_regression.*in --labels",
     ),
-    ("train.tsv", with_labels("Pos", "pos"), {}, r"'Pos' \(line 2\) and 'pos' .*--labels"),
     (
         "train.tsv",
         [*with_labels("good"), "poor\tbad\tgood"],
@@ -212,8 +193,8 @@ REFUSED = [
     ),
     ("train.jsonl", changed(label="a\tb"), {}, "line 2: the label is 'a.*tb'" + NO_BREAKS),
     ("train.jsonl", LISTS, {}, r"line 1: the label is \['b', 'a'\].* pass --is_multi_label"),
-    ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of labels"),
-    ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "one of them twice"),
+    ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of "),
+    ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "expected .*different"),
     (
         "train.jsonl",
         [{"text": "x", "a": 2, "b": 1, "c": 0}],
@@ -243,4 +224,4 @@ def test_a_split_has_one_file(write):
     with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):
         read(folder)
     with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
-        reading.find_task("mrpc", folder, CustomDataSettings(is_multi_label=True))
+        find_task(folder, name="mrpc", is_multi_label=True)

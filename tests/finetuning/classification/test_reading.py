@@ -129,11 +129,6 @@ REFUSED = [
     ("RTE/dev.tsv", [""], "empty"),
     ("RTE/dev.tsv", [HEADER], "no usable example"),
     ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
-    (
-        "RTE/test.tsv",
-        [TEST_HEADER, "0\ta\tb", "1\ta\tb", "0\tc\td"],
-        "line 4: the id '0' also occurs in line 2",
-    ),
     ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
     ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
     (
@@ -156,7 +151,6 @@ def test_what_is_wrong_in_a_file_is_named(write, file, lines, problem):
 # A file, its lines, the ids and labels that are read, and what is said of the others.
 REPORTED = [
     ("RTE/test.tsv", [TEST_HEADER, "0\tone\t"], {"0": None}, "2 is empty, kept (1: line 2)"),
-    ("RTE/dev.tsv", [HEADER, GOOD, GOOD], {"5": "entailment"}, "duplicate id (1: line 3)"),
     ("LCQMC/test.txt", ["一\t二\t1", "三\t四\t0"], {"test-0": "1", "test-1": "0"}, ""),
     (
         "LCQMC/test.txt",

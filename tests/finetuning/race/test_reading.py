@@ -75,7 +75,7 @@ def test_test_articles_may_lack_their_answers(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        ("no JSON", r"line 2: expected a JSON object"),
+        ("no JSON", r"line 2: expected one JSON object per line"),
         (article("m2", article=" "), r"line 2: 'article' is empty"),
         (article("m2", questions="Why ?"), r"line 2: 'questions' is str, expected a list"),
         (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),

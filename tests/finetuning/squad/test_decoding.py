@@ -27,7 +27,6 @@ def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_in
     rows = np.zeros(len(windows), np.int32)
     return SquadFeatures(
         example_index=rows if example_index is None else np.array(example_index, np.int32),
-        doc_span_index=np.arange(len(windows), dtype=np.int32),
         lengths=sizes + 4,
         query_lengths=rows + 1,
         first_lengths=rows + 3,

@@ -172,7 +172,6 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
     task = make_task(AlbertConfig(97), data.version_2, tokenizer, **settings)
     split = Split("dev", data, task.make_features(data, "dev"))
     outputs = np.load(folder / f"{version}_model_outputs.npz")
-    np.testing.assert_array_equal(outputs["unique_id"], split.features.unique_ids)
     candidates = task.candidates(outputs, 20)  # with those of padding, unlike `task.answer`
     answers = decode(data.examples, split.features, candidates, 20, 30)
     write_answers(str(tmp_path), answers, evaluate(data, answers, official_threshold=True)[1])

@@ -40,8 +40,6 @@ def test_windows_overlap_as_in_googles_program():
     targets = zip(features.start_positions, features.end_positions, features.is_impossible)  # noqa: B905
     # The first window lacks the "g", the last the "f".
     assert [tuple(map(int, target)) for target in targets] == [(0, 0, 1), (5, 6, 0), (0, 0, 1)]
-    assert features.doc_span_index.tolist() == [0, 1, 2]
-    assert features.unique_ids.tolist() == [1000000000, 1000000001, 1000000002]
 
 
 def test_a_batch_has_question_window_and_padding():
@@ -51,7 +49,6 @@ def test_a_batch_has_question_window_and_padding():
     batch = features.batch(np.array([2, 1]), seq_length=11)
     # [CLS] question [SEP] window [SEP], where the words of the context have the ids from 5 on
     assert {name: values.tolist() for name, values in batch.items()} == {
-        "unique_ids": [1000000002, 1000000001],
         "input_ids": [
             [2, 15, 3, 11, 12, 13, 14, 3, 0, 0, 0],
             [2, 15, 3, 8, 9, 10, 11, 12, 3, 0, 0],
@@ -63,8 +60,7 @@ def test_a_batch_has_question_window_and_padding():
         "end_positions": [0, 6],
         "is_impossible": [1, 0],
     }
-    types = {value.dtype.name for name, value in batch.items() if name != "unique_ids"}
-    assert types == {"int32"}
+    assert {value.dtype.name for value in batch.values()} == {"int32"}
 
 
 def test_questions_without_features_are_reported(caplog):
@@ -148,8 +144,6 @@ def test_features_are_identical_to_googles_in_every_field(shared, version, split
     batch = features.batch(np.arange(len(features)), settings.max_seq_length)
     ours = vars(features) | batch
     names = {
-        "unique_ids": "unique_id",
-        "doc_span_index": "doc_span_index",
         "lengths": "paragraph_len",
         **{name: name for name in ("input_ids", "input_mask", "segment_ids", "p_mask")},
     }
