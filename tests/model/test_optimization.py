@@ -348,13 +348,6 @@ def test_optimizers_and_schedules_can_be_recreated_from_their_configs(kind):
     assert float(number.learning_rate) == 0.125
 
 
-@pytest.mark.parametrize("make", [lambda both: AdamW(**both), Lamb.from_config])
-def test_two_decays_are_refused(make):
-    both = {"learning_rate": 0.1, "weight_decay": 0.1, "weight_decay_rate": 0.01}
-    with pytest.raises(ValueError, match=r"weight_decay=0.1 and weight_decay_rate=0.01 are two"):
-        make(both)
-
-
 def test_fit_decays_kernels_once_and_excluded_variables_never():
     """Keras' own decay would shrink all of them, kernels for a second time."""
     model = tf_keras.Sequential(
@@ -364,7 +357,7 @@ def test_fit_decays_kernels_once_and_excluded_variables_never():
         variable.assign(np.arange(1.0, 1.0 + np.size(variable)).reshape(variable.shape))
     before = {variable.name: variable.numpy() for variable in model.trainable_variables}
     # All gradients are 0, so that nothing but the decay changes the weights.
-    model.compile(AdamW(0.5, weight_decay_rate=0.1), lambda _, outputs: 0.0 * outputs)
+    model.compile(AdamW(0.5, weight_decay=0.1), lambda _, outputs: 0.0 * outputs)
     x, y = line(18)
     model.fit(x, y, batch_size=6, verbose=0)
     for variable in model.trainable_variables:
