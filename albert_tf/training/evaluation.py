@@ -105,25 +105,6 @@ class CheckpointEvaluator(Hook):
         self._precision = devices.current_precision()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = folder.evaluations(self._checkpoints())
-        metric = task.selection_metric
-        for evaluation in self.evaluations:
-            if metric not in evaluation.metrics:
-                raise ValueError(
-                    f"{folder.file(EVALUATIONS_FILE)}: the metrics of step {evaluation.step} lack "
-                    f"{metric}. The file is damaged: move it away or restore it from a backup"
-                )
-        ignored = [e for e in self._all if e not in self.evaluations]
-        if ignored:
-            others = sum(e.measured_on != self._measured_on for e in ignored)
-            logging.warning(
-                "%s: %d evaluations of other data or with other settings, and %d in another "
-                "precision than %s, are kept there, but left out of the results. The checkpoints "
-                "that still exist are evaluated again.",
-                folder.file(EVALUATIONS_FILE),
-                others,
-                len(ignored) - others,
-                self._precision,
-            )
 
     @property
     def evaluations(self) -> list[Evaluation]:
