@@ -241,7 +241,7 @@ def _encode_text(work_directory: WorkDirectory, job: Job, settings: Settings) ->
     chunks: list[FinishedChunk] = []
     instances = 0
     size = sum(read_job.size for read_job in planned)
-    with _progress_bar("making instances", size, settings, unit="B", unit_scale=True) as bar:
+    with _progress_bar("making instances", size, unit="B", unit_scale=True) as bar:
         parts = _divide(planned, settings)
         for chunk, read_bytes in workers.run(_make_chunk_work, args, parts, num_workers):
             chunks.append(chunk)
@@ -322,7 +322,7 @@ def _write_outputs(
     args = (work_directory.path, text, outputs, settings.random_seed, groups)
     num_workers = min(_processes(settings), len(missing))
     size, initial = text.counts["instances"], sum(finished.values())
-    with _progress_bar("writing", size, settings, initial=initial, unit=" records") as bar:
+    with _progress_bar("writing", size, initial=initial, unit=" records") as bar:
         for written in workers.run(_make_output_work, args, missing, num_workers):
             bar.update(written)
     finished = work_directory.finished_outputs(text.checksum)
@@ -358,8 +358,9 @@ def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
 
 
-def _progress_bar(name: str, total: int, settings: Settings, **options: Any) -> tqdm[Any]:
-    return tqdm(desc=name, total=total, disable=not settings.show_progress, **options)
+def _progress_bar(name: str, total: int, **options: Any) -> tqdm[Any]:
+    """Returns a bar that is shown on terminals only."""
+    return tqdm(desc=name, total=total, disable=None, **options)
 
 
 # Keeps the progress of an unfinished run of the data program in a work directory.

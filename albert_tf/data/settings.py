@@ -354,7 +354,6 @@ class Settings(EncodingSettings, InputSettings):
     shuffle_megabytes: float = setting(
         64.0, "Size of the shuffle buffer of each process, in megabytes.", minimum=_MIN_MEGABYTES
     )
-    show_progress: bool = setting(True, "Show progress bars on a terminal.")
     num_logged_instances: int = setting(
         20, "Number of instances to log as examples; 0 logs none.", minimum=0
     )

@@ -501,8 +501,6 @@ def create_optimizer(
     name: str, schedule: WarmUpPolynomialDecay, weight_decay: float = WEIGHT_DECAY
 ) -> Optimizer:
     """Returns the optimizer with the given name, a key of `OPTIMIZERS`."""
-    if name not in OPTIMIZERS:
-        raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
     return _CLASSES[name](schedule, weight_decay)
 
 
