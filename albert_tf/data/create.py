@@ -119,9 +119,18 @@ def _describe(settings: Settings) -> dict[str, Any]:
     """Returns the part of the metadata that is known in advance: settings and vocabulary."""
     tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # fails here rather than later in every process
+    # All settings that determine the content of the outputs.
+    names = [
+        field.name
+        for group in (MaskingSettings, InstanceSettings, TextSettings)
+        for field in dataclasses.fields(group)
+        if field.name != "random_next_sentence"  # recorded as the sentence objective
+    ]
+    names += ["compression", "chunk_bytes", "shuffle_bytes"]
+    recorded = {name: getattr(settings, name) for name in names}
     return {
         "program": f"albert_tf {__version__}",
-        "settings": _record_settings(settings),
+        "settings": recorded | {"sentence_objective": settings.objective.abbreviation},
         "vocabulary": {
             "file": os.path.basename(settings.vocabulary_file),
             "size": tokenizer.vocab_size,
@@ -145,22 +154,6 @@ def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) ->
             "--vocab_file": settings.vocab_file,
         },
     )
-
-
-def _record_settings(settings: Settings) -> dict[str, Any]:
-    """Returns all settings that determine the content of the outputs: flag name → value."""
-    names = [
-        field.name
-        for group in (MaskingSettings, InstanceSettings, TextSettings)
-        for field in dataclasses.fields(group)
-        if field.name != "random_next_sentence"  # recorded as the sentence objective
-    ]
-    return {name: getattr(settings, name) for name in names} | {
-        "sentence_objective": settings.objective.abbreviation,
-        "compression": settings.compression,
-        "chunk_bytes": settings.chunk_bytes,
-        "shuffle_bytes": settings.shuffle_bytes,
-    }
 
 
 def _load_earlier(outputs: Outputs) -> dict[str, Any]:

@@ -10,8 +10,6 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
-
 from albert_tf import files
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.model import objectives
@@ -386,11 +384,6 @@ class Settings(EncodingSettings, InputSettings):
             }
             values = defaults | values
         if values.get("non_chinese"):
-            if not values.get("segment_chinese_words"):
-                logging.warning(
-                    "--non_chinese has no effect: Chinese words are segmented only with "
-                    "--segment_chinese_words or --albert_zh_compat"
-                )
             values["segment_chinese_words"] = False
         return values
 
