@@ -322,9 +322,7 @@ class WordpieceTokenizer:
 class _SentencePieceEncoder:
     """Converts normalized text to pieces and ids with a SentencePiece model."""
 
-    def __init__(self, path: str):
-        content = self.content = files.read_bytes(path)
-        self.checksum = hashlib.sha256(content).hexdigest()
+    def __init__(self, path: str, content: bytes):
         try:
             self.sp = sentencepiece.SentencePieceProcessor(model_proto=content)
         except RuntimeError:
@@ -357,9 +355,6 @@ class _SentencePieceEncoder:
 
     def tokenize(self, text: str) -> list[str]:
         return encode_pieces(self.sp, text)
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        return self.encode_and_spell(texts)[0]
 
     def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text; and index → pieces of those with an unknown piece or more.
@@ -397,8 +392,6 @@ class _WordPieceEncoder:
     """Converts text to pieces and ids with a WordPiece vocabulary, caching words."""
 
     def __init__(self, path: str, do_lower_case: bool):
-        self.content = files.read_bytes(path)
-        self.checksum = hashlib.sha256(self.content).hexdigest()
         self.vocab = load_vocab(path)
         self.unk_id = self.vocab.get(UNKNOWN_TOKEN, -1)
         self._basic = BasicTokenizer(do_lower_case)
@@ -411,12 +404,15 @@ class _WordPieceEncoder:
         return [self.vocab[piece] for part in parts for piece in self._wordpiece.split_word(part)]
 
     def tokenize(self, text: str) -> list[str]:
-        return [self._pieces[token_id] for token_id in self.encode_batch([text])[0]]
+        ((ids,), _) = self.encode_and_spell([text])
+        return [self._pieces[token_id] for token_id in ids]
 
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+    def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and no spelling."""
         ids_of = self._ids_of
         words = self._basic.words
-        return [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
+        ids = [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
+        return ids, {}
 
 
 def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, int]:
@@ -470,9 +466,9 @@ class Tokenizer(abc.ABC):
     checksum: str
     vocabulary_files: dict[str, bytes]
 
-    @abc.abstractmethod
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
+        return self.encode_and_spell(texts)[0]
 
     @abc.abstractmethod
     def encode_and_spell(
@@ -702,32 +698,33 @@ class FullTokenizer(Tokenizer):
         self.do_lower_case = do_lower_case
         self.max_length = max_length
         self.is_sentencepiece = bool(spm_model_file)
+        path = str(spm_model_file or vocab_file)
+        content = files.read_bytes(path)
         self._encoder = (
-            _SentencePieceEncoder(spm_model_file)
-            if spm_model_file
-            else _WordPieceEncoder(str(vocab_file), do_lower_case)
+            _SentencePieceEncoder(path, content)
+            if self.is_sentencepiece
+            else _WordPieceEncoder(path, do_lower_case)
         )
         self.vocab = self._encoder.vocab
-        self.checksum = self._encoder.checksum
+        self.checksum = hashlib.sha256(content).hexdigest()
         self.pieces = list(self.vocab)
         self.vocab_size = len(self.vocab)
         needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
         missing = [token for token in needed if token not in self.vocab]
         if missing:
             raise ValueError(
-                f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
-                f"{', '.join(missing)}. Vocabularies of albert train-vocabulary "
-                "have them"
+                f"{path}: the vocabulary of {self.vocab_size} pieces lacks {', '.join(missing)}. "
+                "Vocabularies of albert train-vocabulary have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.unk_id = self._encoder.unk_id
         name = SENTENCEPIECE_NAME if self.is_sentencepiece else WORDPIECE_NAME
-        self.vocabulary_files = {name: self._encoder.content}
+        self.vocabulary_files = {name: content}
 
     @property
     def sentencepiece_model(self) -> bytes:
         """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
-        return self._encoder.content if self.is_sentencepiece else b""
+        return self.vocabulary_files.get(SENTENCEPIECE_NAME, b"")
 
     def preprocess(self, text: str) -> str:
         """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
@@ -737,18 +734,11 @@ class FullTokenizer(Tokenizer):
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
 
-    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Returns the ids of each text, as `encode` does."""
-        return self._encoder.encode_batch([self.preprocess(text) for text in texts])
-
     def encode_and_spell(
         self, texts: Iterable[str]
     ) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text, and the spelling of unknown pieces."""
-        preprocessed = [self.preprocess(text) for text in texts]
-        if isinstance(self._encoder, _WordPieceEncoder):
-            return self._encoder.encode_batch(preprocessed), {}
-        return self._encoder.encode_and_spell(preprocessed)
+        return self._encoder.encode_and_spell([self.preprocess(text) for text in texts])
 
     def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
