@@ -27,10 +27,8 @@ SINGLE_FORMATS = (FULL_SENTENCES, DOC_SENTENCES)
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 # Tokens; no model has more positions, and arrays of this width fit into memory.
 MAX_LENGTH = 1 << 16
-MAX_NGRAM = 100  # words; each takes a pass over all instances
 MEGABYTE = 1 << 20
 _MIN_MEGABYTES = 1e-6  # one byte
-_MAX_MEGABYTES = 1e6  # a terabyte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +159,6 @@ class MaskingSettings(SettingsGroup):
         3,
         "Maximum length of a masked n-gram, in words.",
         minimum=1,
-        maximum=MAX_NGRAM,
         affects=TRAINING,
     )
     favor_shorter_ngram: bool = setting(
@@ -347,7 +344,6 @@ class Settings(EncodingSettings, InputSettings):
         1.0,
         "Size of the text that a process works on at a time, in megabytes.",
         minimum=_MIN_MEGABYTES,
-        maximum=_MAX_MEGABYTES,
     )
     shuffle_megabytes: float = setting(
         64.0, "Size of the shuffle buffer of each process, in megabytes.", minimum=_MIN_MEGABYTES
