@@ -84,7 +84,6 @@ def records_of(output_dir: str, table: Table, part: str, changes: dict[str, Any]
             output_file=path,
             spm_model_file=vocabulary_file(output_dir, table),
             num_logged_instances=0,
-            show_progress=False,
             **values,
         )
         data.run(settings)

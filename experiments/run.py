@@ -170,12 +170,14 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     the segment that follows. A model without such a head guesses: 0.5.
     """
     from albert_tf.checkpoints import finding, loading
+    from albert_tf.data.records import read_metadata
     from albert_tf.pretraining import input_pipeline
     from albert_tf.training.evaluation import Evaluator
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    chosen = input_pipeline.find_record_files([records], judge.features)
+    metadata = read_metadata([records])
+    chosen = input_pipeline.find_record_files([records], metadata, judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {

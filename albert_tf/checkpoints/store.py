@@ -139,7 +139,7 @@ def _list_suffixes(prefix: str, start: str) -> list[str]:
 def _disk_error(error: Exception) -> str:
     """Returns the reason why a file could not be written; "" for other errors."""
     if isinstance(error, _DISK_ERRORS):
-        return error.message.split("[Op:")[0].rpartition(";")[2].strip()
+        return error.message.split("[Op:")[0].rpartition(";")[2].strip().partition("\n")[0]
     return (error.strerror or "") if isinstance(error, OSError) else ""
 
 

@@ -225,10 +225,10 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     runner = _make_runner(settings.runner)
     options = _pipeline_options(settings)
     outputs = Outputs.parse(settings.output_file, settings.compression)
-    with create.prepare(settings, outputs) as job:
-        if job.is_finished:
-            return job.metadata
-        with beam.Pipeline(runner, options) as pipeline:
-            _build(pipeline, job, settings)
-        files.remove_half_written(outputs.all_files)  # left by killed workers
-        return records.load_metadata(outputs.metadata_file)
+    job = create.prepare(settings, outputs)
+    if job.is_finished:
+        return job.metadata
+    with beam.Pipeline(runner, options) as pipeline:
+        _build(pipeline, job, settings)
+    files.remove_half_written(outputs.all_files)  # left by killed workers
+    return records.load_metadata(outputs.metadata_file)

@@ -571,6 +571,13 @@ except ImportError:  # the extra `zstd` is not installed
     zstd = None
 
 OPENED_AT_ONCE = 16  # because remote files answer slowly
+PARQUET_MAGIC = b"PAR1"
+ARROW_MAGIC = b"ARROW1"
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # Hugging Face's datasets write streams
+MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
+_MAGIC_BYTES = 8
+_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
+_BATCH_ROWS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -606,9 +613,48 @@ def _inspect(number: int, path: str) -> Source:
     with files.open_binary(path) as stream:
         start = stream.read(_MAGIC_BYTES)
         has_rows = start.startswith(MAGICS)
-        is_splittable = not (has_rows or start.startswith(tuple(_DECOMPRESSORS)))
+        is_splittable = not start.startswith(tuple(_OPENERS))
         size = stream.seek(0, os.SEEK_END)
         return Source(number, path, size, is_splittable, has_rows)
+
+
+@contextlib.contextmanager
+def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Opens a text file.
+
+    Yields:
+        The stream of its text, and the stream of the bytes as stored, which tells the progress.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is compressed or has rows, and is damaged, which is raised where it is
+            read; or it has no column with text.
+    """
+    with files.open_binary(path) as raw:
+        start = raw.read(_MAGIC_BYTES)
+        raw.seek(0)
+        magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
+        if magic is None:
+            yield raw, raw
+            return
+        name, open_text = _OPENERS[magic]
+        try:
+            yield open_text(path, raw), raw
+        except _damages(magic) as error:
+            if isinstance(error, OSError) and error.errno:  # of the system, not of the content
+                raise
+            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
+
+
+def _damages(magic: bytes) -> tuple[type[Exception], ...]:
+    """Returns what is raised for damaged content."""
+    of_zstandard = (zstd.ZstdError,) if zstd else ()
+    errors = (EOFError, OSError, zlib.error, *of_zstandard)
+    if magic not in MAGICS:
+        return errors
+    import pyarrow
+
+    return (*errors, pyarrow.ArrowException)
 
 
 def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
@@ -629,135 +675,46 @@ def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
 
 
-# First bytes → name of the format, and what opens it.
-_DECOMPRESSORS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
-    files.GZIP_MAGIC: ("gzip", _open_gzip),
-    b"BZh": ("bzip2", _open_bzip2),
-    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
-}
-_MAGIC_BYTES = 8
-_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
-_DAMAGED = (EOFError, OSError, zlib.error, *((zstd.ZstdError,) if zstd else ()))
+# Parquet and Arrow files are read as JSON lines: a row becomes a line with all columns that contain
+# text, so that the number of a line in a message is that of the row.
 
 
-@contextlib.contextmanager
-def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Opens a text file.
+def _open_parquet(path: str, raw: IO[bytes]) -> IO[bytes]:
+    from pyarrow import parquet
 
-    Yields:
-        The stream of its text, and the stream of the bytes as stored, which tells the progress.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is compressed and damaged; raised where it is read.
-    """
-    with files.open_binary(path) as raw:
-        start = raw.read(_MAGIC_BYTES)
-        raw.seek(0)
-        if start.startswith(MAGICS):
-            yield open_rows(path, raw), raw
-            return
-        magic_number = next((magic for magic in _DECOMPRESSORS if start.startswith(magic)), None)
-        if magic_number is None:
-            yield raw, raw
-            return
-        name, open_compressed = _DECOMPRESSORS[magic_number]
-        try:
-            yield open_compressed(path, raw), raw
-        except _DAMAGED as error:
-            if (
-                isinstance(error, OSError) and error.errno
-            ):  # an error of the system, not of the content
-                raise
-            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
+    rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
+    names = _text_columns(path, rows.schema_arrow)
+    return io.BufferedReader(_LineStream(rows.iter_batches(_BATCH_ROWS, columns=names)))
 
 
-# Reads the rows of Parquet and Arrow files as JSON lines.
-#
-# A row becomes a line with all columns that contain text, so that these files are read like those
-# of `input_format="jsonl"`, and the number of a line in a message is that of the row. Rows are read
-# in batches.
+def _open_arrow(path: str, raw: IO[bytes]) -> IO[bytes]:
+    from pyarrow import ipc
 
-PARQUET_MAGIC = b"PAR1"
-ARROW_MAGIC = b"ARROW1"
-ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # Hugging Face's datasets write streams
-MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
-
-_BATCH_ROWS = 256
-
-
-def open_rows(path: str, raw: IO[bytes]) -> io.BufferedReader:
-    """Returns the rows of a Parquet or Arrow file as a stream of JSON lines.
-
-    Args:
-        path: the file, for messages.
-        raw: the file, at its start.
-
-    Raises:
-        ValueError: the file is damaged, or it has no column with text.
-    """
-    try:
-        return io.BufferedReader(_LineStream(path, _batches(path, raw)))
-    except _errors() as error:
-        raise _damaged(path, error) from None
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    """Returns what pyarrow raises for damaged files, which may claim any size."""
-    import pyarrow
-
-    return pyarrow.ArrowException, OSError, UnicodeDecodeError, MemoryError
-
-
-def _damaged(path: str, error: Exception) -> Exception:
-    if isinstance(error, OSError) and error.errno:  # an error of the system, not of the content
-        return error
-    return ValueError(f"{path}: corrupt Parquet or Arrow file: {error}")
-
-
-def _batches(path: str, raw: IO[bytes]) -> Iterator[Any]:
-    """Yields record batches with the columns that contain text."""
-    from pyarrow import ipc, parquet
-
-    magic = raw.read(len(ARROW_MAGIC))
-    raw.seek(0)
-    if magic.startswith(PARQUET_MAGIC):
-        rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
-        names = _text_columns(path, rows.schema_arrow)
-        batches: Iterator[Any] = rows.iter_batches(_BATCH_ROWS, columns=names)
-        return batches
-    if magic == ARROW_MAGIC:
+    if raw.read(len(ARROW_MAGIC)) == ARROW_MAGIC:
         opened = ipc.open_file(raw)
-        batches = (opened.get_batch(index) for index in range(opened.num_record_batches))
+        batches = map(opened.get_batch, range(opened.num_record_batches))
     else:
-        opened = ipc.open_stream(raw)
-        batches = iter(opened)
+        raw.seek(0)
+        batches = opened = ipc.open_stream(raw)
     names = _text_columns(path, opened.schema)
-    return (
-        batch.select(names).slice(start, _BATCH_ROWS)
-        for batch in batches
-        for start in range(0, batch.num_rows, _BATCH_ROWS)
-    )
+    return io.BufferedReader(_LineStream(batch.select(names) for batch in batches))
 
 
 def _text_columns(path: str, schema: Any) -> list[str]:
-    """Returns the names of the columns that contain text, each of which occurs once."""
+    """Returns the names of the columns that contain text."""
     kinds = ("string", "large_string", "string_view")
     names = [field.name for field in schema if str(field.type) in kinds]
     if not names:
         listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise ValueError(f"{path}: no column contains text; its columns: {listed}")
-    if twice := next((name for name in names if schema.names.count(name) > 1), None):
-        raise ValueError(f"{path}: several columns are called {twice!r}. Rename all but one")
     return names
 
 
 class _LineStream(io.RawIOBase):
     """The rows of record batches as JSON lines."""
 
-    def __init__(self, path: str, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Iterator[Any]) -> None:
         super().__init__()
-        self._path = path
         self._batches = batches
         self._lines = memoryview(b"")
 
@@ -766,9 +723,10 @@ class _LineStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._lines:
-            batch = self._next_batch()
+            batch = next(self._batches, None)
             if batch is None:
                 return 0
+            batch.validate(full=True)  # damaged offsets would end the process
             rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
             self._lines = memoryview("".join(rows).encode())
         count = min(len(buffer), len(self._lines))
@@ -776,11 +734,13 @@ class _LineStream(io.RawIOBase):
         self._lines = self._lines[count:]
         return count
 
-    def _next_batch(self) -> Any:
-        try:
-            batch = next(self._batches, None)
-            if batch is not None:
-                batch.validate(full=True)  # damaged offsets would end the process
-        except _errors() as error:
-            raise _damaged(self._path, error) from None
-        return batch
+
+# First bytes → name of the format, and what opens it.
+_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
+    files.GZIP_MAGIC: ("gzip", _open_gzip),
+    b"BZh": ("bzip2", _open_bzip2),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
+    PARQUET_MAGIC: ("Parquet", _open_parquet),
+    ARROW_MAGIC: ("Arrow", _open_arrow),
+    ARROW_STREAM_MAGIC: ("Arrow", _open_arrow),
+}

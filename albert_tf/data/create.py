@@ -23,7 +23,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import filelock
@@ -65,22 +65,17 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         raise ValueError(
             f"--work_dir={work_dir}: expected a local directory. Pass one if the outputs are remote"
         )
-    with prepare(settings, outputs) as job:
-        metadata = job.metadata
-        run = {**metadata["settings"], **metadata["vocabulary"], "outputs": list(outputs.paths)}
-        if job.is_finished:
-            # The run that wrote the outputs may have been killed before it removed the directory. A
-            # ValueError means that the directory is in use or belongs to another run: it stays.
-            if os.path.isdir(work_dir):
-                with contextlib.suppress(ValueError), open_work_directory(work_dir, run):
-                    pass
-            return metadata
-        with open_work_directory(work_dir, run) as work_directory:
-            text = _encode_text(work_directory, job, settings)
-            metadata["text_checksum"] = text.checksum
-            metadata["counts"] = dict(text.counts)
-            metadata["files"] = _write_outputs(work_directory, text, outputs, settings)
-            records.write_metadata(outputs.metadata_file, metadata)
+    job = prepare(settings, outputs)
+    metadata = job.metadata
+    if job.is_finished:
+        return metadata
+    run = {**metadata["settings"], **metadata["vocabulary"], "outputs": list(outputs.paths)}
+    with open_work_directory(work_dir, run) as work_directory:
+        text = _encode_text(work_directory, job, settings)
+        metadata["text_checksum"] = text.checksum
+        metadata["counts"] = dict(text.counts)
+        metadata["files"] = _write_outputs(work_directory, text, outputs, settings)
+        records.write_metadata(outputs.metadata_file, metadata)
     return metadata
 
 
@@ -101,9 +96,8 @@ class Job:
     is_finished: bool = False
 
 
-@contextlib.contextmanager
-def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
-    """Validates the settings and files before the work begins, and locks the outputs meanwhile.
+def prepare(settings: Settings, outputs: Outputs) -> Job:
+    """Validates the settings and files before the work begins.
 
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
@@ -113,23 +107,30 @@ def prepare(settings: Settings, outputs: Outputs) -> Iterator[Job]:
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
         files.ensure_directory(folder, "--output_file")
     job = Job(sources, outputs, _describe(settings))
-    with lock_outputs(outputs.stems):
-        earlier = _load_earlier(outputs)
-        if settings.resume and _is_complete(job, earlier, settings):
-            logging.info("%s: all outputs are complete already", outputs.metadata_file)
-            yield dataclasses.replace(job, metadata=earlier, is_finished=True)
-        else:
-            _warn_of_other_outputs(outputs, earlier)
-            yield job
+    earlier = _load_earlier(outputs)
+    if settings.resume and _is_complete(job, earlier, settings):
+        logging.info("%s: all outputs are complete already", outputs.metadata_file)
+        return dataclasses.replace(job, metadata=earlier, is_finished=True)
+    _warn_of_other_outputs(outputs, earlier)
+    return job
 
 
 def _describe(settings: Settings) -> dict[str, Any]:
     """Returns the part of the metadata that is known in advance: settings and vocabulary."""
     tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # fails here rather than later in every process
+    # All settings that determine the content of the outputs.
+    names = [
+        field.name
+        for group in (MaskingSettings, InstanceSettings, TextSettings)
+        for field in dataclasses.fields(group)
+        if field.name != "random_next_sentence"  # recorded as the sentence objective
+    ]
+    names += ["compression", "chunk_bytes", "shuffle_bytes"]
+    recorded = {name: getattr(settings, name) for name in names}
     return {
         "program": f"albert_tf {__version__}",
-        "settings": _record_settings(settings),
+        "settings": recorded | {"sentence_objective": settings.objective.abbreviation},
         "vocabulary": {
             "file": os.path.basename(settings.vocabulary_file),
             "size": tokenizer.vocab_size,
@@ -153,22 +154,6 @@ def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) ->
             "--vocab_file": settings.vocab_file,
         },
     )
-
-
-def _record_settings(settings: Settings) -> dict[str, Any]:
-    """Returns all settings that determine the content of the outputs: flag name → value."""
-    names = [
-        field.name
-        for group in (MaskingSettings, InstanceSettings, TextSettings)
-        for field in dataclasses.fields(group)
-        if field.name != "random_next_sentence"  # recorded as the sentence objective
-    ]
-    return {name: getattr(settings, name) for name in names} | {
-        "sentence_objective": settings.objective.abbreviation,
-        "compression": settings.compression,
-        "chunk_bytes": settings.chunk_bytes,
-        "shuffle_bytes": settings.shuffle_bytes,
-    }
 
 
 def _load_earlier(outputs: Outputs) -> dict[str, Any]:
@@ -249,7 +234,7 @@ def _encode_text(work_directory: WorkDirectory, job: Job, settings: Settings) ->
     chunks: list[FinishedChunk] = []
     instances = 0
     size = sum(read_job.size for read_job in planned)
-    with _progress_bar("making instances", size, settings, unit="B", unit_scale=True) as bar:
+    with _progress_bar("making instances", size, unit="B", unit_scale=True) as bar:
         parts = _divide(planned, settings)
         for chunk, read_bytes in workers.run(_make_chunk_work, args, parts, num_workers):
             chunks.append(chunk)
@@ -330,7 +315,7 @@ def _write_outputs(
     args = (work_directory.path, text, outputs, settings.random_seed, groups)
     num_workers = min(_processes(settings), len(missing))
     size, initial = text.counts["instances"], sum(finished.values())
-    with _progress_bar("writing", size, settings, initial=initial, unit=" records") as bar:
+    with _progress_bar("writing", size, initial=initial, unit=" records") as bar:
         for written in workers.run(_make_output_work, args, missing, num_workers):
             bar.update(written)
     finished = work_directory.finished_outputs(text.checksum)
@@ -366,8 +351,9 @@ def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
 
 
-def _progress_bar(name: str, total: int, settings: Settings, **options: Any) -> tqdm[Any]:
-    return tqdm(desc=name, total=total, disable=not settings.show_progress, **options)
+def _progress_bar(name: str, total: int, **options: Any) -> tqdm[Any]:
+    """Returns a bar that is shown on terminals only."""
+    return tqdm(desc=name, total=total, disable=None, **options)
 
 
 # Keeps the progress of an unfinished run of the data program in a work directory.
@@ -469,58 +455,32 @@ class WorkDirectory:
     def remove(self) -> None:
         """Removes this program's files, and then the directory if it is empty."""
         self.clear()
-        _remove_if_exists(os.path.join(self.path, _LOCK))
+        with contextlib.suppress(OSError):
+            os.remove(os.path.join(self.path, _LOCK))
         with contextlib.suppress(OSError):  # it still contains the user's files
             os.rmdir(self.path)
 
 
 @contextlib.contextmanager
-def lock(path: str, what: str) -> Iterator[None]:
-    """Holds a lock file; the kernel releases it if the process is killed.
+def _locked(directory: str) -> Iterator[None]:
+    """Locks a work directory; the kernel releases the lock if the process is killed.
 
     On file systems without locks, this logs a warning and continues without a lock.
-
-    Args:
-        path: the lock file.
-        what: what the lock protects, for the error message.
 
     Raises:
         ValueError: another process holds the lock.
     """
+    path = os.path.join(directory, _LOCK)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(filelock.FileLock(path, timeout=0, fallback_to_soft=False))
         except filelock.Timeout:
             raise ValueError(
-                f"{what}: another process is writing this; wait until it has finished"
+                f"--work_dir={directory}: another process is using it; wait until that has finished"
             ) from None
         except OSError as error:
             logging.warning("%s: cannot lock out other processes (%s)", path, error.strerror)
         yield
-
-
-@contextlib.contextmanager
-def lock_outputs(stems: Sequence[str]) -> Iterator[None]:
-    """Locks outputs against other processes, even if those use a different work directory.
-
-    Args:
-        stems: see `records.Outputs.stems`. Remote outputs are not locked.
-
-    Raises:
-        ValueError: another process is writing one of them.
-    """
-    with contextlib.ExitStack() as stack:
-        for stem in dict.fromkeys(itertools.filterfalse(files.is_remote, stems)):
-            folder, name = os.path.split(stem)
-            path = os.path.join(folder, f".{name}.records.lock")  # hidden: globs do not match it
-            stack.enter_context(lock(path, f"--output_file={stem}"))
-            stack.callback(_remove_if_exists, path)  # removed before it is released
-        yield
-
-
-def _remove_if_exists(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.remove(path)
 
 
 @contextlib.contextmanager
@@ -544,7 +504,7 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
         raise ValueError(
             f"--work_dir={path}: contains other files; choose an empty or a new directory"
         )
-    with lock(os.path.join(path, _LOCK), f"--work_dir={path}"):
+    with _locked(path):
         directory = WorkDirectory(path)
         _resume_or_start(directory, run)
         try:
@@ -683,10 +643,5 @@ def find_problems(
             f"{counts['unknown'] / counts['tokens']:.0%} of the tokens are not in the vocabulary "
             f"{vocabulary}. Choose one for the language and the letter case of the text with "
             f"--spm_model_file or --vocab_file (now --do_lower_case={settings.do_lower_case})."
-        )
-    if not counts["predictions"]:
-        problems.append(
-            f"no token is masked (masked_lm_prob={settings.masked_lm_prob:g}): models can learn "
-            "only the sentence objective from these records. Raise --masked_lm_prob."
         )
     return problems

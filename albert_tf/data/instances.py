@@ -33,7 +33,6 @@ from albert_tf.data.settings import (
     SENTENCE_PAIR,
     InstanceSettings,
 )
-from albert_tf.model.objectives import SentenceObjective
 from albert_tf.model.tokenization import Tokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
@@ -335,7 +334,6 @@ def _build_batch(
     """Assembles and masks one instance for each pair; returns feature name → array [N, width]."""
     seq_length = settings.max_seq_length
     table = np.array(pairs, np.int64)  # [N, 5]
-    labels = _check_labels(table[:, 4:], settings.objective)
     begin_a, length_a, begin_b, length_b = (
         column[:, None]  # [N, 1]
         for column in _truncate(table, seq_length - settings.num_special_tokens, rng)
@@ -369,19 +367,8 @@ def _build_batch(
         "input_mask": input_mask.astype(np.uint8),
         "segment_ids": (input_mask & ~in_first).astype(np.uint8),
         "token_boundary": (input_mask & (word_starts | is_special)).astype(np.uint8),
-        "next_sentence_labels": labels.astype(np.uint8),
+        "next_sentence_labels": table[:, 4:].astype(np.uint8),
     }
-
-
-def _check_labels(labels: NDArray[np.int64], objective: SentenceObjective) -> NDArray[np.int64]:
-    """Returns the labels, int64 [N, 1]; raises ValueError if one is not of the objective."""
-    limit = max(1, objective.num_classes)
-    if labels.min() < 0 or labels.max() >= limit:
-        raise ValueError(
-            f"sentence objective {objective.abbreviation!r} made the label "
-            f"{labels.min() if labels.min() < 0 else labels.max()}: expected 0 to {limit - 1}"
-        )
-    return labels
 
 
 def create_batches(

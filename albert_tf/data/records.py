@@ -44,9 +44,11 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 COMPRESSION_LEVEL = 6
-_PIECE_BYTES = 1 << 20
 METADATA_SUFFIX = ".records.json"
-_VOCABULARY = {"file": str, "size": int, "checksum": str}  # what metadata say of the vocabulary
+# Fields of metadata, of its vocabulary, and of each of its files.
+_METADATA = {"files": list, "settings": dict, "vocabulary": dict, "mask_id": int}
+_VOCABULARY = {"file": str, "size": int, "checksum": str}
+_FILE = {"name": str, "instances": int, "bytes": int}
 MAX_SHARDS = 100_000  # in one folder; more would take an hour to create
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>-?\d+)")
 
@@ -78,19 +80,14 @@ class Outputs:
 
     Attributes:
         paths: paths of the files.
-        stems: the names given in `--output_file`, without the number of shards. The metadata file
-            is named after the first.
+        stem: path prefix of the metadata file and the work directory, which is the first name in
+            `--output_file` without the number of shards.
         compression: "" or "gzip".
     """
 
     paths: tuple[str, ...]
-    stems: tuple[str, ...]
+    stem: str
     compression: str = ""
-
-    @property
-    def stem(self) -> str:
-        """Path prefix of the metadata file and the work directory."""
-        return self.stems[0]
 
     @property
     def metadata_file(self) -> str:
@@ -114,20 +111,19 @@ class Outputs:
         if not names:
             raise ValueError("--output_file: expected at least one file name, got none")
         paths: list[str] = []
-        stems: list[str] = []
         for name in names:
             sharded = _SHARDED.fullmatch(name)
-            stems.append(sharded["stem"] if sharded else name)
             if not sharded:
                 paths.append(name)
                 continue
             count = int(sharded["count"])
             if not 1 <= count <= MAX_SHARDS:
                 raise ValueError(f"--output_file={name}: expected 1 to {MAX_SHARDS} after the @")
-            paths += [f"{stems[-1]}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+            paths += [f"{sharded['stem']}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: the same file is named twice")
-        return cls(tuple(paths), tuple(stems), compression)
+        sharded = _SHARDED.fullmatch(names[0])
+        return cls(tuple(paths), sharded["stem"] if sharded else names[0], compression)
 
 
 @contextlib.contextmanager
@@ -199,27 +195,13 @@ def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
             "the checksum of its length is wrong: the file is corrupt or not a TFRecord file"
         )
     size = int.from_bytes(header[:8], "little")
-    data = _read_exactly(stream, size + FOOTER_BYTES)
+    data = stream.read(size + FOOTER_BYTES)
+    if len(data) < size + FOOTER_BYTES:
+        raise EOFError
     content = data[:size]
     if checksum(content) != data[size:]:
         raise ValueError("its content is damaged")
     return content
-
-
-def _read_exactly(stream: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
-    """Returns the next `count` bytes, read in pieces: a wrong length takes no memory.
-
-    Raises:
-        EOFError: there are fewer.
-    """
-    pieces = []
-    while count:
-        piece = stream.read(min(count, _PIECE_BYTES))
-        if not piece:
-            raise EOFError
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
 
 
 def read_records(path: str) -> Iterator[bytes]:
@@ -287,10 +269,6 @@ def exclude_metadata(paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not path.endswith(METADATA_SUFFIX)]
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
 def _find_metadata(folder: str) -> list[str]:
     pattern = os.path.join(glob.escape(folder), f"*{METADATA_SUFFIX}")
     try:
@@ -306,27 +284,16 @@ def load_metadata(path: str) -> dict[str, Any]:
         ValueError: the file is not a metadata file.
     """
     try:
-        metadata = files.read_json(path)
+        metadata = files.read_json(path, _METADATA)
+        files.check_fields(metadata["vocabulary"], "vocabulary", _VOCABULARY)
         for entry in metadata["files"]:
-            counts = [entry["instances"], entry["bytes"]]
-            if not isinstance(entry["name"], str) or not all(map(_is_count, counts)):
-                raise ValueError(f"instances and bytes are {counts}, expected numbers of 0 or more")
-        if not all(isinstance(metadata[key], dict) for key in ("settings", "vocabulary")):
-            raise TypeError("settings and vocabulary must be objects")
-        for name, kind in _VOCABULARY.items():
-            if not isinstance(metadata["vocabulary"][name], kind):
-                raise TypeError(f"{name!r} of the vocabulary must be {kind.__name__}")
-        mask_id, size = metadata["mask_id"], metadata["vocabulary"]["size"]
-        if not (_is_count(mask_id) and mask_id < size):
-            raise ValueError(f"mask_id is {mask_id!r}, expected a number below {size}")
-        if not isinstance(metadata["settings"].get("sentence_objective", ""), str):
-            raise TypeError("sentence_objective must be a name")
-        return metadata
-    except (ValueError, KeyError, TypeError) as error:
+            files.check_fields(entry, "files", _FILE)
+    except (ValueError, AttributeError) as error:
         raise ValueError(
-            f"{path}: not a metadata file of create_pretraining_data.py ({error!r}). Remove or "
-            "rename it, or create the records again."
+            f"{path}: not a metadata file of create_pretraining_data.py. Remove or rename it, or "
+            f"create the records again ({error})"
         ) from None
+    return metadata
 
 
 # Serializes and parses `tf.train.Example`s and TFRecord frames without TensorFlow.

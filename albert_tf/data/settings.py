@@ -10,8 +10,6 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
-
 from albert_tf import files
 from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
 from albert_tf.model import objectives
@@ -29,10 +27,8 @@ SINGLE_FORMATS = (FULL_SENTENCES, DOC_SENTENCES)
 MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 # Tokens; no model has more positions, and arrays of this width fit into memory.
 MAX_LENGTH = 1 << 16
-MAX_NGRAM = 100  # words; each takes a pass over all instances
 MEGABYTE = 1 << 20
 _MIN_MEGABYTES = 1e-6  # one byte
-_MAX_MEGABYTES = 1e6  # a terabyte
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,7 +159,6 @@ class MaskingSettings(SettingsGroup):
         3,
         "Maximum length of a masked n-gram, in words.",
         minimum=1,
-        maximum=MAX_NGRAM,
         affects=TRAINING,
     )
     favor_shorter_ngram: bool = setting(
@@ -349,12 +344,10 @@ class Settings(EncodingSettings, InputSettings):
         1.0,
         "Size of the text that a process works on at a time, in megabytes.",
         minimum=_MIN_MEGABYTES,
-        maximum=_MAX_MEGABYTES,
     )
     shuffle_megabytes: float = setting(
         64.0, "Size of the shuffle buffer of each process, in megabytes.", minimum=_MIN_MEGABYTES
     )
-    show_progress: bool = setting(True, "Show progress bars on a terminal.")
     num_logged_instances: int = setting(
         20, "Number of instances to log as examples; 0 logs none.", minimum=0
     )
@@ -387,11 +380,6 @@ class Settings(EncodingSettings, InputSettings):
             }
             values = defaults | values
         if values.get("non_chinese"):
-            if not values.get("segment_chinese_words"):
-                logging.warning(
-                    "--non_chinese has no effect: Chinese words are segmented only with "
-                    "--segment_chinese_words or --albert_zh_compat"
-                )
             values["segment_chinese_words"] = False
         return values
 

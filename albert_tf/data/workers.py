@@ -28,7 +28,7 @@ from typing import Any, cast
 Work = Callable[[Any], Iterator[Any]]
 
 _MESSAGE, _DONE, _FAILED = range(3)
-_ROOT = Path("/")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
@@ -46,23 +46,11 @@ def available_cores() -> int:
 
 
 def _cpu_quota() -> float:
-    """Returns the CPU time per time of this process's control groups (Linux); inf if unlimited."""
-    quotas = [math.inf]
-    with contextlib.suppress(OSError):
-        for line in (_ROOT / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-            _, controllers, path = line.split(":", 2)  # version 2 does not list controllers
-            if "cpu" not in (controllers or "cpu").split(","):
-                continue
-            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-            folder, parts = _ROOT / "sys/fs/cgroup" / controllers, path.strip("/").split("/")
-            # The quotas of all parent groups apply, too. In a container, its own group may be the
-            # root, and the only one there.
-            for depth in range(len(parts) + 1):
-                files = [folder.joinpath(*parts[:depth], name) for name in names]
-                with contextlib.suppress(OSError, ValueError):  # the quota may be "max"
-                    quota, period = map(int, " ".join(map(Path.read_text, files)).split())
-                    quotas.append(quota / period if quota > 0 else math.inf)
-    return min(quotas)
+    """Returns the CPU time per time of this container (Linux); inf if it is not limited."""
+    with contextlib.suppress(OSError, ValueError):  # the quota may be "max"
+        quota, period = map(int, _CPU_QUOTA.read_text(encoding="utf-8").split())
+        return quota / period
+    return math.inf
 
 
 def run(

@@ -6,10 +6,9 @@ albert_zh's configs and Hugging Face's `config.json` can be read as well.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
-import sys
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from absl import logging
@@ -90,15 +89,6 @@ def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str,
         google_group(i, num_layers, num_layers) == i for i in range(num_layers)
     )
     return (GROUPS, num_layers) if is_google else (share, 1)
-
-
-def count_modules(share: str, num_layers: int, num_groups: int) -> tuple[int, int]:
-    """Returns the numbers of attention and feed-forward modules."""
-    if share == GROUPS:
-        count = min(num_groups, num_layers)
-        return count, count
-    attention, ffn = (1 if is_shared else num_layers for is_shared in _IS_SHARED[share])
-    return attention, ffn
 
 
 # Finds the configs and recipes that are included in this package.
@@ -284,21 +274,15 @@ class AlbertConfig:
     def _check_types(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type == "int":
-                if type(value) is not int or value < 1:
-                    shown = files.quote(value)
-                    raise ValueError(f"{field.name}={shown}: expected an integer of 1 or more")
-                if value > _LARGEST_SIZE:
-                    raise ValueError(f"{field.name}={value}: expected at most {_LARGEST_SIZE}")
+            shown = f"{field.name}={files.quote(value)}"
+            if field.type == "int" and (type(value) is not int or not 1 <= value <= _LARGEST_SIZE):
+                raise ValueError(f"{shown}: expected an integer from 1 to {_LARGEST_SIZE}")
             if field.type == "float":
-                if isinstance(value, bool) or not isinstance(value, (int, float)):
-                    raise ValueError(f"{field.name}={files.quote(value)}: expected a number")
-                if field.name.endswith("_prob") and not 0 <= value < 1:
-                    raise ValueError(f"{field.name}={files.quote(value)} is not in [0, 1)")
-                if not 0 <= value <= sys.float_info.max:
-                    raise ValueError(
-                        f"{field.name}={files.quote(value)}: expected a finite number of 0 or more"
-                    )
+                expected, limit = "a finite number of 0 or more", math.inf
+                if field.name.endswith("_prob"):
+                    expected, limit = "a number in [0, 1)", 1
+                if type(value) not in (int, float) or not 0 <= value < limit:
+                    raise ValueError(f"{shown}: expected {expected}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
@@ -394,7 +378,26 @@ class AlbertConfig:
     @property
     def weights_by_part(self) -> dict[str, int]:
         """Number of weights of each part of the encoder, name → number."""
-        return _count_weights(dataclasses.asdict(self))
+        hidden, inner = self.hidden_size, self.intermediate_size
+        is_zh = self.layout == "albert_zh"
+        width = hidden if is_zh else self.embedding_size
+        projection = 0
+        if self.has_embedding_projection:
+            projection = (self.embedding_size + (not is_zh)) * hidden  # albert_zh's has no bias
+        dense = (hidden + 1) * hidden
+        attention = 4 * dense + 2 * hidden
+        ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
+        modules = [len(set(numbers)) * self.inner_group_num for numbers in self.modules_of_layers()]
+        return {
+            "word embeddings": self.vocab_size * self.embedding_size,
+            # And those of segments, and LayerNorm.
+            "position embeddings": (self.type_vocab_size + self.max_position_embeddings + 2)
+            * width,
+            "embedding projection": projection,
+            "attention": modules[0] * attention,
+            "feed-forward": modules[1] * ffn,
+            "pooler": dense,
+        }
 
     @property
     def has_embedding_projection(self) -> bool:
@@ -439,31 +442,4 @@ def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
         "vocab_size": _HUGGING_FACE_VOCAB_SIZE,
         **kept,
         "hidden_act": _FROM_HUGGING_FACE[activation],
-    }
-
-
-def _count_weights(sizes: dict[str, Any]) -> dict[str, int]:
-    """Returns the number of weights of each part of an encoder, given the fields of its config."""
-    c = SimpleNamespace(**sizes)
-    hidden = c.hidden_size
-    inner = c.intermediate_size
-    is_zh = c.layout == "albert_zh"
-    width = hidden if is_zh else c.embedding_size
-    projection = 0
-    if is_zh:
-        projection = c.embedding_size * hidden  # no bias
-    elif c.embedding_size != hidden:
-        projection = (c.embedding_size + 1) * hidden
-    dense = (hidden + 1) * hidden
-    attention = 4 * dense + 2 * hidden
-    ffn = (hidden + 1) * inner + (inner + 1) * hidden + 2 * hidden
-    counts = count_modules(c.share, c.num_hidden_layers, c.num_hidden_groups)
-    return {
-        "word embeddings": c.vocab_size * c.embedding_size,
-        # And those of segments, and LayerNorm.
-        "position embeddings": (c.type_vocab_size + c.max_position_embeddings + 2) * width,
-        "embedding projection": projection,
-        "attention": counts[0] * attention * c.inner_group_num,
-        "feed-forward": counts[1] * ffn * c.inner_group_num,
-        "pooler": dense,
     }

@@ -42,11 +42,6 @@ FORBIDDEN_SCORE = -1e30  # at positions where no answer may start or end, as in 
 CLASSIFICATION_DROPOUT = 0.1  # on the pooled output, as in Google's and albert_zh's programs
 
 
-def _check_dropout(dropout_prob: float) -> None:
-    if not 0 <= dropout_prob < 1:
-        raise ValueError(f"dropout_prob={dropout_prob} is not in [0, 1)")
-
-
 def _no_positions(tokens: tf.Tensor) -> tf.Tensor:
     """Returns empty positions, int32 [B, 0], for heads that use only [CLS] of the last layer."""
     return tf.zeros((tf.shape(tokens)[0], 0), tf.int32)
@@ -125,9 +120,8 @@ class AlbertForClassification(_Head):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        if num_labels < 1 or (is_regression and num_labels != 1):
-            expected = "1 for regression" if is_regression else "1 or more"
-            raise ValueError(f"num_labels={num_labels}: expected {expected}")
+        if is_regression and num_labels != 1:
+            raise ValueError(f"num_labels={num_labels}: expected 1 for regression")
         if is_regression and is_multi_label:
             raise ValueError("a model predicts a number or labels: is_regression or is_multi_label")
         self.num_labels, self.is_regression = num_labels, is_regression
@@ -170,7 +164,6 @@ class AlbertForMultipleChoice(AlbertModel):
 
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        _check_dropout(dropout_prob)
         self.dropout_prob = dropout_prob
         self.classifier = OutputLayer(
             config, "", 1, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
@@ -236,9 +229,6 @@ class AlbertForTokenClassification(_Head):
         self, config: AlbertConfig, num_labels: int, dropout_prob: float = 0.1, **kwargs: Any
     ) -> None:
         super().__init__(config, **kwargs)
-        if num_labels < 1:
-            raise ValueError(f"num_labels={num_labels}: expected 1 or more")
-        _check_dropout(dropout_prob)
         self.classifier = OutputLayer(
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
@@ -345,11 +335,6 @@ class AlbertForAnswerableSpans(AlbertModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        if start_n_top < 1 or end_n_top < 1:
-            raise ValueError(
-                f"start_n_top={start_n_top}, end_n_top={end_n_top}: expected 1 or more"
-            )
-        _check_dropout(dropout_prob)
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
         self.dropout_prob, dtype = dropout_prob, self.dtype_policy
         self.start = Linear(

@@ -416,9 +416,9 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
     """Returns the encoder's inputs; the first argument may be a dict that contains them all.
 
     Raises:
-        ValueError: `input_ids` are missing or not integers; a name is misspelled or given twice; a
-            list has rows of different lengths; or the layer is used in a Keras 3 model. Float ids
-            are rejected because mixed precision would round them to the ids of other words.
+        ValueError: `input_ids` are missing or not integers; a name is misspelled or given twice;
+            or the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
+            would round them to the ids of other words.
     """
     _reject_keras_3(input_ids)
     given = {"input_ids": input_ids}
@@ -426,7 +426,10 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
         given = _canonical_names(input_ids)
     given["input_mask"] = one_of(given, "input_mask", input_mask)
     given["segment_ids"] = one_of(given, "segment_ids", segment_ids)
-    inputs = EncoderInputs(**{name: _as_tensor(name, value) for name, value in given.items()})
+    # Keras would make a tensor of each number of a list.
+    is_list = {name: isinstance(value, (list, tuple)) for name, value in given.items()}
+    given = {name: tf.convert_to_tensor(x) if is_list[name] else x for name, x in given.items()}
+    inputs = EncoderInputs(**given)
     if inputs.input_ids is None and inputs.inputs_embeds is None:
         names = ", ".join(input_ids) if isinstance(input_ids, Mapping) else "None"
         raise ValueError(f"the inputs are {names}: input_ids is missing")
@@ -440,19 +443,6 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
                 'model, use tf_keras.Input(shape, dtype="int32")'
             )
     return inputs
-
-
-def _as_tensor(name: str, value: Any) -> Any:
-    """Returns an input as a tensor if it is a list of rows; Keras makes each number a tensor."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    lengths = {len(row) for row in value if isinstance(row, (list, tuple))}
-    if len(lengths) > 1:
-        raise ValueError(
-            f"{name} has rows of {min(lengths)} to {max(lengths)} numbers: pad them to one length, "
-            "with 0 in input_mask, as a call of the tokenizer does"
-        )
-    return tf.convert_to_tensor(value)
 
 
 def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -343,8 +343,7 @@ class AlbertEncoder(AlbertLayer):
             `output_positions`.
 
     Raises:
-        ValueError: S exceeds `max_position_embeddings`; the inputs are not as described; or, in the
-            constructor, the weights do not fit into the machine's memory.
+        ValueError: S exceeds `max_position_embeddings`, or the inputs are not as described.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))

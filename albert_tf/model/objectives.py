@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,8 +37,6 @@ SOP = "sop"
 NSP = "nsp"
 NONE = "none"
 SCOPE = "cls/seq_relationship/"  # Google's prefix of the names of the head's weights
-MAX_CLASSES = 128  # a label is stored in one byte
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED = frozenset({"masked_lm", "mlm"})  # the other objective's names in metrics and the log
 
 Segment = tuple[int, int]  # offsets of its first token and of the one after its last
@@ -81,14 +78,11 @@ class SentenceObjective:
     Attributes:
         name: name in metrics and outputs: lowercase letters, digits and underscores.
         abbreviation: name in settings, records and the log, with the same characters.
-        classes: what each label means, K names; empty if there is nothing to learn from pairs, and
-            therefore no head, loss and metrics.
+        classes: what each label means, K names, at most 128 because a label is stored in a byte;
+            empty if there is nothing to learn from pairs, and therefore no head, loss and metrics.
         make_pair: makes and labels the pairs; labels are in [0, K), or 0 without classes.
         loss: takes logits, float32 [B, K], and labels, int32 [B]; returns the loss of each pair and
             1 for each correct answer, float32 [B] both. By default, the cross-entropy.
-
-    Raises:
-        ValueError: a name has other characters, or the number of classes is 1 or above MAX_CLASSES.
     """
 
     name: str
@@ -96,19 +90,6 @@ class SentenceObjective:
     classes: tuple[str, ...]
     make_pair: PairRule
     loss: Callable[[Any, Any], tuple[Any, Any]] = _cross_entropy
-
-    def __post_init__(self) -> None:
-        for name in (self.name, self.abbreviation):
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"sentence objective {name!r}: expected a name of lowercase letters, digits "
-                    "and underscores"
-                )
-        if self.num_classes == 1 or self.num_classes > MAX_CLASSES:
-            raise ValueError(
-                f"sentence objective {self.name!r} has {self.num_classes} classes: expected 2 to "
-                f"{MAX_CLASSES}, or 0 for no head"
-            )
 
     @property
     def num_classes(self) -> int:

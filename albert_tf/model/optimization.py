@@ -109,16 +109,12 @@ class Optimizer(tf_keras.optimizers.Optimizer):
 
     Args:
         learning_rate: a number or a `LearningRateSchedule`.
-        weight_decay: the weight decay; 0 disables it, and None is Google's 0.01.
+        weight_decay: the weight decay, called `weight_decay_rate` by Google; 0 disables it.
         exclude: regular expression that is searched for in the names of variables. Matching
             variables get no weight decay. The default matches biases and the weights of LayerNorm.
         name: name of the optimizer.
         jit_compile: whether to compile the update of each variable with XLA on GPUs.
-        weight_decay_rate: Google's name of `weight_decay`; give one of the two.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
-
-    Raises:
-        ValueError: both `weight_decay` and `weight_decay_rate` are given.
     """
 
     slots: tuple[str, ...]  # as in `OptimizerSpec`; `named` sets them
@@ -126,22 +122,15 @@ class Optimizer(tf_keras.optimizers.Optimizer):
     def __init__(
         self,
         learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
-        weight_decay: float | None = None,
+        weight_decay: float = WEIGHT_DECAY,
         exclude: str = "LayerNorm|layer_norm|bias",
         name: str | None = None,
         jit_compile: bool = False,
-        weight_decay_rate: float | None = None,
         **kwargs: Any,
     ) -> None:
-        if weight_decay is not None and weight_decay_rate is not None:
-            raise ValueError(
-                f"weight_decay={weight_decay} and weight_decay_rate={weight_decay_rate} are two "
-                "names of the same argument: give only one"
-            )
-        given = weight_decay_rate if weight_decay is None else weight_decay
         super().__init__(
             name=name or type(self).__name__,
-            weight_decay=WEIGHT_DECAY if given is None else given,
+            weight_decay=weight_decay,
             jit_compile=jit_compile,
             **kwargs,
         )
@@ -305,7 +294,7 @@ class AdamW(Optimizer):
 
     Args:
         learning_rate: a number or a `LearningRateSchedule`.
-        weight_decay: the weight decay; 0 disables it, and None is Google's 0.01.
+        weight_decay: the weight decay, called `weight_decay_rate` by Google; 0 disables it.
         beta_1: β₁ in [0, 1), the exponential decay rate of the first moment m.
         beta_2: β₂ in [0, 1), the exponential decay rate of the second moment v.
         epsilon: ε, added to the square root of the second moment.
@@ -315,12 +304,8 @@ class AdamW(Optimizer):
         name: name of the optimizer.
         jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
             large variables are always compiled.
-        weight_decay_rate: Google's name of `weight_decay`; give one of the two.
         bias_correction: whether to correct the bias of the moments, which are initialized to 0.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
-
-    Raises:
-        ValueError: both `weight_decay` and `weight_decay_rate` are given.
 
     >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
     >>> step = AdamW(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
@@ -334,20 +319,17 @@ class AdamW(Optimizer):
     def __init__(
         self,
         learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
-        weight_decay: float | None = None,
+        weight_decay: float = WEIGHT_DECAY,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         exclude: str = "LayerNorm|layer_norm|bias",
         name: str | None = None,
         jit_compile: bool = False,
-        weight_decay_rate: float | None = None,
         bias_correction: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, exclude, name, jit_compile, weight_decay_rate, **kwargs
-        )
+        super().__init__(learning_rate, weight_decay, exclude, name, jit_compile, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
@@ -519,8 +501,6 @@ def create_optimizer(
     name: str, schedule: WarmUpPolynomialDecay, weight_decay: float = WEIGHT_DECAY
 ) -> Optimizer:
     """Returns the optimizer with the given name, a key of `OPTIMIZERS`."""
-    if name not in OPTIMIZERS:
-        raise ValueError(f"optimizer={name!r}: expected one of {', '.join(OPTIMIZERS)}")
     return _CLASSES[name](schedule, weight_decay)
 
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 import abc
 import functools
 import hashlib
-import itertools
 import re
 import sys
 import unicodedata
@@ -35,7 +34,6 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -50,16 +48,10 @@ WORDPIECE_NAME = "vocab.txt"
 PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
-# Names of the ids, the attention mask and the segments in a batch.
-INPUT_NAMES = {
-    "google": ("input_ids", "input_mask", "segment_ids"),
-    "huggingface": ("input_ids", "attention_mask", "token_type_ids"),
-}
-# Values of arguments of a tokenizer's call; all but `names` are arguments of transformers.
+# Values of arguments of a tokenizer's call, which are those of transformers.
 CHOICES = {
     "padding": (True, "longest", "max_length"),
     "truncation": (True, False, "longest_first"),
-    "names": tuple(INPUT_NAMES),
     "return_tensors": (None, "np", "tf"),
 }
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
@@ -242,16 +234,6 @@ def _split_number_commas(sp: Any, pieces: list[str]) -> list[str]:
     return result
 
 
-def _vocabulary_lines(path: str) -> list[str]:
-    try:
-        text = files.read_text(path)
-    except ValueError as error:
-        raise ValueError(f"{error} Pass a SentencePiece .model as --spm_model_file.") from None
-    if not text:
-        raise ValueError(f"{path}: the file is empty; expected a vocabulary, one token per line")
-    return text.removesuffix("\n").split("\n")
-
-
 def load_vocab(path: str) -> dict[str, int]:
     """Reads a vocabulary file with one token per line; returns token → id in file order.
 
@@ -262,7 +244,14 @@ def load_vocab(path: str) -> dict[str, int]:
         FileNotFoundError: the file does not exist.
         ValueError: the file is empty or not UTF-8.
     """
-    tokens = dict.fromkeys((line.split() or [" "])[0] for line in _vocabulary_lines(path))
+    try:
+        text = files.read_text(path)
+    except ValueError as error:
+        raise ValueError(f"{error} Pass a SentencePiece .model as --spm_model_file.") from None
+    if not text:
+        raise ValueError(f"{path}: the file is empty; expected a vocabulary, one token per line")
+    lines = text.removesuffix("\n").split("\n")
+    tokens = dict.fromkeys((line.split() or [" "])[0] for line in lines)
     return {token: token_id for token_id, token in enumerate(tokens)}
 
 
@@ -333,9 +322,7 @@ class WordpieceTokenizer:
 class _SentencePieceEncoder:
     """Converts normalized text to pieces and ids with a SentencePiece model."""
 
-    def __init__(self, path: str):
-        content = self.content = files.read_bytes(path)
-        self.checksum = hashlib.sha256(content).hexdigest()
+    def __init__(self, path: str, content: bytes):
         try:
             self.sp = sentencepiece.SentencePieceProcessor(model_proto=content)
         except RuntimeError:
@@ -368,9 +355,6 @@ class _SentencePieceEncoder:
 
     def tokenize(self, text: str) -> list[str]:
         return encode_pieces(self.sp, text)
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        return self.encode_and_spell(texts)[0]
 
     def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text; and index → pieces of those with an unknown piece or more.
@@ -408,8 +392,6 @@ class _WordPieceEncoder:
     """Converts text to pieces and ids with a WordPiece vocabulary, caching words."""
 
     def __init__(self, path: str, do_lower_case: bool):
-        self.content = files.read_bytes(path)
-        self.checksum = hashlib.sha256(self.content).hexdigest()
         self.vocab = load_vocab(path)
         self.unk_id = self.vocab.get(UNKNOWN_TOKEN, -1)
         self._basic = BasicTokenizer(do_lower_case)
@@ -422,12 +404,15 @@ class _WordPieceEncoder:
         return [self.vocab[piece] for part in parts for piece in self._wordpiece.split_word(part)]
 
     def tokenize(self, text: str) -> list[str]:
-        return [self._pieces[token_id] for token_id in self.encode_batch([text])[0]]
+        ((ids,), _) = self.encode_and_spell([text])
+        return [self._pieces[token_id] for token_id in ids]
 
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+    def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text, and no spelling."""
         ids_of = self._ids_of
         words = self._basic.words
-        return [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
+        ids = [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
+        return ids, {}
 
 
 def truncated_lengths(first: int, second: int, max_tokens: int) -> tuple[int, int]:
@@ -460,7 +445,6 @@ class Tokenizer(abc.ABC):
         do_lower_case: whether texts are lowercased.
         max_length: default of `max_length` in calls.
         cls_id, sep_id, mask_id, pad_id, unk_id: ids of the special tokens.
-        cls_token, sep_token, mask_token, pad_token, unk_token: their pieces.
         has_segments: whether the second text of a pair has segment 1; otherwise it has segment 0,
             like the first.
         checksum: SHA-256 of the files, in hexadecimal.
@@ -482,9 +466,9 @@ class Tokenizer(abc.ABC):
     checksum: str
     vocabulary_files: dict[str, bytes]
 
-    @abc.abstractmethod
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
+        return self.encode_and_spell(texts)[0]
 
     @abc.abstractmethod
     def encode_and_spell(
@@ -521,31 +505,6 @@ class Tokenizer(abc.ABC):
             f"do_lower_case={self.do_lower_case}, max_length={self.max_length}>"
         )
 
-    @property
-    def cls_token(self) -> str:
-        """The piece in front of a row."""
-        return self.pieces[self.cls_id]
-
-    @property
-    def sep_token(self) -> str:
-        """The piece at the end of each text."""
-        return self.pieces[self.sep_id]
-
-    @property
-    def mask_token(self) -> str:
-        """The piece in place of a masked word."""
-        return self.pieces[self.mask_id]
-
-    @property
-    def pad_token(self) -> str:
-        """The piece that rows are padded with."""
-        return self.pieces[self.pad_id]
-
-    @property
-    def unk_token(self) -> str:
-        """The piece for what is not in the vocabulary."""
-        return self.pieces[self.unk_id]
-
     def __call__(
         self,
         texts: str | Sequence[str] | Sequence[Sequence[str]],
@@ -553,7 +512,6 @@ class Tokenizer(abc.ABC):
         max_length: int | None = None,
         padding: bool | str = "longest",
         pad_to_multiple: int = 1,
-        names: str = "google",
         truncation: bool | str = True,
         return_tensors: str | None = None,
     ) -> dict[str, Any]:
@@ -577,8 +535,6 @@ class Tokenizer(abc.ABC):
             padding: "longest" or True pads to the longest row, "max_length" to `max_length`.
             pad_to_multiple: with "longest", rounds the length up to a multiple of this, which
                 limits the number of different shapes.
-            names: names of the result: "google", or "huggingface" for `attention_mask` and
-                `token_type_ids`. The models accept both.
             truncation: True or "longest_first" truncates longer rows; False refuses them.
             return_tensors: "tf" for tensors, "np" or None for arrays.
 
@@ -591,16 +547,19 @@ class Tokenizer(abc.ABC):
                 too long and `truncation` is False, or another argument is invalid.
         """
         limit = self.max_length if max_length is None else max_length
-        _check_choices(
-            padding=padding, truncation=truncation, names=names, return_tensors=return_tensors
-        )
-        _check_least(max_length=(limit, 3), pad_to_multiple=(pad_to_multiple, 1))
+        _check_choices(padding=padding, truncation=truncation, return_tensors=return_tensors)
+        if limit < 3:
+            raise ValueError(f"max_length={limit}: expected 3 or more")
         rows = self.sequences(texts, text_pair, limit if truncation else sys.maxsize)
-        _check_lengths(rows, limit)
         longest = max((len(ids) for ids, _ in rows), default=0)
+        if longest > limit:
+            raise ValueError(
+                f"a row has {longest} tokens with the special ones, more than max_length={limit}: "
+                "pass truncation=True to cut it"
+            )
         length = min(-(-longest // pad_to_multiple) * pad_to_multiple, limit)
         padded = _pad(rows, limit if padding == "max_length" else length)
-        batch = dict(zip(INPUT_NAMES[names], padded, strict=True))
+        batch = dict(zip(("input_ids", "input_mask", "segment_ids"), padded, strict=True))
         if return_tensors == "tf":
             import tensorflow as tf
 
@@ -709,7 +668,7 @@ class FullTokenizer(Tokenizer):
 
     Args:
         vocab_file: WordPiece vocabulary. As in Google's programs, it is ignored if there is a
-            SentencePiece model; a warning is logged if it is missing or differs from the model.
+            SentencePiece model.
         do_lower_case: whether to lowercase; with WordPiece, also whether to strip accents.
         spm_model_file: SentencePiece model; takes precedence over `vocab_file`.
         max_length: default of `max_length` in calls.
@@ -739,34 +698,33 @@ class FullTokenizer(Tokenizer):
         self.do_lower_case = do_lower_case
         self.max_length = max_length
         self.is_sentencepiece = bool(spm_model_file)
+        path = str(spm_model_file or vocab_file)
+        content = files.read_bytes(path)
         self._encoder = (
-            _SentencePieceEncoder(spm_model_file)
-            if spm_model_file
-            else _WordPieceEncoder(str(vocab_file), do_lower_case)
+            _SentencePieceEncoder(path, content)
+            if self.is_sentencepiece
+            else _WordPieceEncoder(path, do_lower_case)
         )
         self.vocab = self._encoder.vocab
-        self.checksum = self._encoder.checksum
+        self.checksum = hashlib.sha256(content).hexdigest()
         self.pieces = list(self.vocab)
         self.vocab_size = len(self.vocab)
-        if spm_model_file and vocab_file:
-            _warn_of_another_vocabulary(self.pieces, spm_model_file, vocab_file)
         needed = SPECIAL_TOKENS if spm_model_file else (UNKNOWN_TOKEN, *SPECIAL_TOKENS)
         missing = [token for token in needed if token not in self.vocab]
         if missing:
             raise ValueError(
-                f"{spm_model_file or vocab_file}: the vocabulary of {self.vocab_size} pieces lacks "
-                f"{', '.join(missing)}. Vocabularies of albert train-vocabulary "
-                "have them"
+                f"{path}: the vocabulary of {self.vocab_size} pieces lacks {', '.join(missing)}. "
+                "Vocabularies of albert train-vocabulary have them"
             )
         self.cls_id, self.sep_id, self.mask_id = (self.vocab[token] for token in SPECIAL_TOKENS)
         self.unk_id = self._encoder.unk_id
         name = SENTENCEPIECE_NAME if self.is_sentencepiece else WORDPIECE_NAME
-        self.vocabulary_files = {name: self._encoder.content}
+        self.vocabulary_files = {name: content}
 
     @property
     def sentencepiece_model(self) -> bytes:
         """The serialized SentencePiece model; empty for a WordPiece vocabulary."""
-        return self._encoder.content if self.is_sentencepiece else b""
+        return self.vocabulary_files.get(SENTENCEPIECE_NAME, b"")
 
     def preprocess(self, text: str) -> str:
         """Normalizes `text` with `preprocess_text` for SentencePiece; no change for WordPiece."""
@@ -776,18 +734,11 @@ class FullTokenizer(Tokenizer):
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
 
-    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Returns the ids of each text, as `encode` does."""
-        return self._encoder.encode_batch([self.preprocess(text) for text in texts])
-
     def encode_and_spell(
         self, texts: Iterable[str]
     ) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text, and the spelling of unknown pieces."""
-        preprocessed = [self.preprocess(text) for text in texts]
-        if isinstance(self._encoder, _WordPieceEncoder):
-            return self._encoder.encode_batch(preprocessed), {}
-        return self._encoder.encode_and_spell(preprocessed)
+        return self._encoder.encode_and_spell([self.preprocess(text) for text in texts])
 
     def encode_masked(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the ids of a text in which "[MASK]" is the mask token, and its positions."""
@@ -796,25 +747,13 @@ class FullTokenizer(Tokenizer):
         places = []
         for part, part_ids in zip(parts[1:], self.encode_batch(parts[1:]), strict=True):
             places.append(len(ids))
-            is_glued = self.is_sentencepiece and part[:1].strip()
             ids.append(self.mask_id)
-            ids += self._without_space(part_ids) if is_glued else part_ids
+            if self.is_sentencepiece and part[:1].strip() and part_ids:
+                # "[MASK]." has no space before ".", and therefore no "▁" in the piece.
+                body = self.pieces[part_ids[0]].removeprefix(SPIECE_UNDERLINE)
+                part_ids[:1] = [self.vocab.get(body, part_ids[0])] if body else []
+            ids += part_ids
         return ids, places
-
-    def _without_space(self, ids: list[int]) -> list[int]:
-        """Returns the ids without the leading "▁", since "[MASK]." has no space before "."."""
-        if not ids:
-            return ids
-        first = self.id_without_space(self.pieces[ids[0]])
-        return ids[1:] if first is None else [first, *ids[1:]]
-
-    def id_without_space(self, piece: str) -> int | None:
-        """Returns the id of a piece without its leading space; None if nothing is left.
-
-        If the vocabulary contains the piece only with the space, returns its id unchanged.
-        """
-        body = piece.removeprefix(SPIECE_UNDERLINE)
-        return self.vocab.get(body, self.vocab[piece]) if body else None
 
 
 def split_pairs(
@@ -861,23 +800,6 @@ def _check_choices(**arguments: Any) -> None:
             raise ValueError(f"{name}={value!r}: expected one of {expected}")
 
 
-def _check_least(**arguments: tuple[int, int]) -> None:
-    """Raises ValueError for an argument (value, least value) that is too small."""
-    for name, (value, least) in arguments.items():
-        if value < least:
-            raise ValueError(f"{name}={value}: expected {least} or more")
-
-
-def _check_lengths(rows: Sequence[tuple[list[int], int]], limit: int) -> None:
-    """Raises ValueError for a row with more than `limit` ids."""
-    for number, (ids, _) in enumerate(rows):
-        if len(ids) > limit:
-            raise ValueError(
-                f"texts[{number}] has {len(ids)} tokens with the special ones, more than "
-                f"max_length={limit}: pass truncation=True to cut it"
-            )
-
-
 def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> NDArray[np.int32]:
     """Returns ids, mask and segments, [3, B, S], of rows (ids, number of ids in segment 0)."""
     batch = np.zeros((3, len(rows), length), np.int32)
@@ -887,25 +809,3 @@ def _pad(rows: Sequence[tuple[list[int], int]], length: int) -> NDArray[np.int32
         batch[1, number, : len(ids)] = 1
         batch[2, number, first_length : len(ids)] = 1
     return batch
-
-
-def _warn_of_another_vocabulary(pieces: list[str], model_path: str, vocab_path: str) -> None:
-    """Warns if `--vocab_file` is missing or differs from the SentencePiece model."""
-    unused = f"--vocab_file={vocab_path} is ignored: the vocabulary is {model_path}"
-    try:
-        lines = _vocabulary_lines(vocab_path)
-    except (OSError, ValueError) as error:
-        logging.warning("%s (%s)", unused, error)
-        return
-    listed = [line.rstrip("\r").split("\t", 1)[0] for line in lines]
-    for piece_id, pair in enumerate(itertools.zip_longest(pieces, listed)):
-        if pair[0] != pair[1]:
-            ours, theirs = ("nothing more" if piece is None else repr(piece) for piece in pair)
-            logging.warning(
-                "%s. They differ at id %d: %s in the model, %s in the file",
-                unused,
-                piece_id,
-                ours,
-                theirs,
-            )
-            return

@@ -25,7 +25,7 @@ import dataclasses
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
 from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
+from albert_tf.data.records import RecordFileInfo
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.objectives import OBJECTIVES, SOP
@@ -69,6 +70,7 @@ class Feature(NamedTuple):
 
 
 Features = dict[str, Feature]  # by name
+Metadata = Mapping[str, RecordFileInfo]  # by path
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
 # may not be valid text.
@@ -91,12 +93,14 @@ class RecordFile:
         checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
             record, or all records of a file without metadata. It does not depend on the folder.
         is_gzip: whether the file is gzip-compressed.
+        metadata: what the metadata file beside it says, if one lists the file.
     """
 
     path: str
     num_records: int
     checksum: str
     is_gzip: bool
+    metadata: RecordFileInfo | None = None
 
 
 def list_paths(patterns: str, flag: str) -> list[str]:
@@ -121,11 +125,14 @@ def list_paths(patterns: str, flag: str) -> list[str]:
     return paths
 
 
-def find_record_files(paths: Iterable[str], features: Features) -> list[RecordFile]:
+def find_record_files(
+    paths: Iterable[str], metadata: Metadata, features: Features
+) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
     Args:
         paths: the files.
+        metadata: path → metadata, of the files that have any.
         features: what the first record of each is expected to contain: name → shape and type.
 
     Raises:
@@ -133,12 +140,10 @@ def find_record_files(paths: Iterable[str], features: Features) -> list[RecordFi
             the features or other lengths or values, or any record is damaged of a file without
             metadata. The message names the file, and what was expected and found.
     """
-    paths = list(paths)
-    metadata = records.read_metadata(paths)
     return [_read_file(path, metadata.get(path), features) for path in paths]
 
 
-def _read_file(path: str, info: records.RecordFileInfo | None, features: Features) -> RecordFile:
+def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
     with records.open_records(path) as (contents, is_gzip):
         first = next(contents, None)
         if first is None:
@@ -147,7 +152,7 @@ def _read_file(path: str, info: records.RecordFileInfo | None, features: Feature
         checksum = hashlib.sha256(first)
         if info is not None:
             checksum.update(info.checksum.encode())
-            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip)
+            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip, info)
         logging.info("%s: no metadata beside it, so all records are read once", path)
         num_records = 1
         for content in contents:
@@ -194,20 +199,10 @@ def _check_first_record(path: str, record: bytes, features: Features) -> None:
         )
 
 
-def name_files(paths: list[str]) -> str:
-    """Returns the first path and the number of the others."""
-    others = len(paths) - 1
-    return paths[0] + (f" and {others} more" if others else "")
-
-
-def check_batch_size(files: Sequence[RecordFile], batch_size: int) -> None:
-    """Raises a ValueError if there are fewer records than the batch size."""
-    total = sum(file.num_records for file in files)
-    if total < batch_size:
-        raise ValueError(
-            f"--train_batch_size={batch_size} is larger than the data: {total} records in "
-            f"{len(files)} file(s). Reduce it, or create more data (a larger --dupe_factor)."
-        )
+def name_files(files: Sequence[RecordFile]) -> str:
+    """Returns the path of the first file and the number of the others."""
+    others = len(files) - 1
+    return files[0].path + (f" and {others} more" if others else "")
 
 
 def find_objective(patterns: str) -> str:
@@ -242,7 +237,7 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
     Raises:
         ValueError: the records have different vocabularies; the message names two.
     """
-    metadata = list(records.read_metadata([file.path for file in record_files]).values())
+    metadata = [file.metadata for file in record_files if file.metadata]
     for info in metadata:
         if info.vocabulary["checksum"] != metadata[0].vocabulary["checksum"]:
             raise ValueError(
@@ -268,43 +263,16 @@ def keep_vocabulary(
     The metadata contains its file name and checksum, but not its folder. It is looked for beside
     the metadata, and in the folder of the initial weights.
     """
-    for info in records.read_metadata([file.path for file in record_files]).values():
-        if path := _find_vocabulary_file(info, model_folder):
-            finding.keep_vocabulary(path, path.endswith(".model"), folder)
-            return
-
-
-def check_mask_id(record_files: Sequence[RecordFile], model_folder: str | None) -> None:
-    """Compares the id of [MASK] in the metadata with the vocabulary, if that is found.
-
-    Raises:
-        ValueError: they differ.
-    """
-    for info in records.read_metadata([file.path for file in record_files]).values():
-        path = _find_vocabulary_file(info, model_folder)
-        if not path:
-            continue
-        names = (None, path) if path.endswith(".model") else (path, None)
-        expected = huggingface_tokenizer.load_tokenizer(names[0], None, names[1]).mask_id
-        if info.mask_id != expected:
-            raise ValueError(
-                f"{info.metadata_file}: mask_id is {info.mask_id}, but [MASK] has the id "
-                f"{expected} in {path}. Create the records again"
-            )
-        return  # the vocabulary of all records is the same
-
-
-def _find_vocabulary_file(info: records.RecordFileInfo, model_folder: str | None) -> str | None:
-    """Returns the vocabulary of records, from beside them or from a model's folder, or None."""
     of_model = finding.list_tokenizers(model_folder) if model_folder else []
-    beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
-    for path in filter(files.is_file, (beside, *of_model)):
-        if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
-            return path
-    return None
+    for info in (file.metadata for file in record_files if file.metadata):
+        beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+        for path in filter(files.is_file, (beside, *of_model)):
+            if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
+                finding.keep_vocabulary(path, path.endswith(".model"), folder)
+                return
 
 
-def _name_vocabulary(info: records.RecordFileInfo) -> str:
+def _name_vocabulary(info: RecordFileInfo) -> str:
     return f"{info.vocabulary['file']} (according to {run_record.absolute(info.metadata_file)})"
 
 
@@ -452,12 +420,13 @@ class DynamicMasking:
 
 
 def for_records(
-    paths: Iterable[str], settings: MaskingSettings, seed: int
+    paths: Sequence[str], metadata: Metadata, settings: MaskingSettings, seed: int
 ) -> DynamicMasking | None:
     """Returns how to mask records, or None if they contain masked tokens already.
 
     Args:
         paths: the record files.
+        metadata: path → metadata, of the files that have any.
         settings: how tokens are chosen.
         seed: random seed.
 
@@ -465,13 +434,12 @@ def for_records(
         ValueError: only some of the files contain masked tokens, or their labels depend on how
             albert_zh masks words.
     """
-    paths = list(paths)
-    metadata = records.read_metadata(paths)
-    is_unmasked = {
-        path: path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
+    unmasked = [
+        path
         for path in paths
-    }
-    if not any(is_unmasked.values()):
+        if path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
+    ]
+    if not unmasked:
         return None
     for path, info in metadata.items():
         if info.settings.get("albert_zh_compat"):
@@ -479,11 +447,11 @@ def for_records(
                 f"{path} was created with albert_zh_compat, whose labels depend on the masked "
                 "words. Create the records with --segment_chinese_words instead."
             )
-    if not all(is_unmasked.values()):
-        masked = [path for path in paths if not is_unmasked[path]]
+    if len(unmasked) < len(paths):
+        masked = next(path for path in paths if path not in unmasked)
         raise ValueError(
-            f"{masked[0]} contains masked tokens, but {next(filter(is_unmasked.get, paths))} does "
-            "not: expected records that were all created with --masked_lm_prob=0"
+            f"{masked} contains masked tokens, but {unmasked[0]} does not: expected records that "
+            "were all created with --masked_lm_prob=0"
         )
     info = metadata[paths[0]]
     fields = (field.name for field in dataclasses.fields(MaskingSettings))
@@ -625,8 +593,8 @@ def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
         raise
     except UNPARSABLE:
         raise ValueError(
-            f"{name_files([file.path for file in files])}: a record is not a tf.train.Example with "
-            "the expected features, has no tokens, or has values out of the ranges of this model"
+            f"{name_files(files)}: a record is not a tf.train.Example with the expected features, "
+            "has no tokens, or has values out of the ranges of this model"
         ) from None
 
 

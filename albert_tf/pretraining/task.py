@@ -136,32 +136,18 @@ class PretrainingTask(Task):
         }
         return features | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
 
-    def find_records(
-        self,
-        patterns: str,
-        flag: str,
-        features: input_pipeline.Features | None = None,
-    ) -> list[input_pipeline.RecordFile]:
-        """Returns the record files that match `patterns`, checked against this task.
+    def check_metadata(self, metadata: input_pipeline.Metadata) -> None:
+        """Checks vocabulary and sentence objective of the records that have metadata.
 
         Args:
-            patterns: paths and glob patterns, separated by commas.
-            flag: the setting that they come from, for error messages.
-            features: what to read from the records; by default `features` of this task.
+            metadata: path → metadata.
 
         Raises:
-            ValueError: no file matches, a file is corrupt, its records have different lengths or
-                were created for another sentence objective, or its vocabulary is larger than the
-                model's.
+            ValueError: records were created for another sentence objective, or their vocabulary is
+                larger than the model's.
         """
-        paths = input_pipeline.list_paths(patterns, flag)
-        self._check_metadata(paths)
-        return input_pipeline.find_record_files(paths, features or self.features)
-
-    def _check_metadata(self, paths: Sequence[str]) -> None:
-        """Checks vocabulary and sentence objective of the records that have metadata."""
         ours = self.objective.abbreviation
-        for path, info in records.read_metadata(paths).items():
+        for path, info in metadata.items():
             theirs = info.settings.get("sentence_objective", ours)
             if theirs != ours:
                 raise ValueError(
@@ -228,7 +214,13 @@ class PretrainingTask(Task):
 
     def schedule(self, settings: Settings) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""
-        return make_schedule(settings)
+        return WarmUpPolynomialDecay(
+            choose_learning_rate(settings),
+            settings.num_train_steps,
+            settings.num_warmup_steps,
+            settings.start_warmup_step,
+            settings.poly_power,
+        )
 
     def batches(self, settings: Settings, step: int, rows: slice) -> Iterator[Batch]:
         """Returns the training batches from a step on; see `Task`."""
@@ -290,25 +282,16 @@ PAPER_BATCH_SIZE = 4096
 MUCH_SMALLER = 4
 
 
-def make_schedule(settings: Settings) -> WarmUpPolynomialDecay:
-    """Returns the learning rate schedule of a run."""
-    return WarmUpPolynomialDecay(
-        choose_learning_rate(settings),
-        settings.num_train_steps,
-        settings.num_warmup_steps,
-        settings.start_warmup_step,
-        settings.poly_power,
-    )
-
-
 def choose_learning_rate(settings: Settings) -> float:
     """Returns the peak learning rate, scaled to the batch size if the settings ask for it.
 
-    Otherwise, logs a warning if the paper's learning rate is used with a much smaller batch size.
+    By the square-root rule of the LAMB paper, this is `learning_rate` times the square root of
+    `train_batch_size` / 4096. Otherwise, logs a warning if the paper's learning rate is used with a
+    much smaller batch size.
     """
     rate = settings.learning_rate
     batch_size = settings.train_batch_size
-    scaled = scaled_learning_rate(rate, batch_size)
+    scaled = rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)
     if settings.scale_learning_rate:
         logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)
         return scaled
@@ -325,16 +308,6 @@ def choose_learning_rate(settings: Settings) -> float:
             scaled,
         )
     return rate
-
-
-def scaled_learning_rate(rate: float, batch_size: int) -> float:
-    """Returns rate · sqrt(batch_size / 4096), by the square-root rule of the LAMB paper.
-
-    Args:
-        rate: learning rate for batches of 4096 examples.
-        batch_size: number of examples per step, over all devices.
-    """
-    return rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)
 
 
 # The pre-training program, as a function of its settings.
@@ -383,7 +356,6 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         task = make_task(run)
         run.admit(describe_data(task))
         if settings.do_train:
-            name_optimizer_of_layout(settings, run.config)
             run.train(task, hooks)
         if not run.is_chief:
             logging.info("Training finished. Only the first worker evaluates and exports.")
@@ -412,8 +384,12 @@ def make_task(run: Run) -> PretrainingTask:
     train_records = eval_records = find_records(settings, task, "input_file")
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_records(settings, task, "eval_input_file")
-    if settings.do_train:
-        input_pipeline.check_batch_size(train_records.files, settings.train_batch_size)
+    total = sum(file.num_records for file in train_records.files)
+    if settings.do_train and total < settings.train_batch_size:
+        raise ValueError(
+            f"--train_batch_size={settings.train_batch_size} is larger than the data: {total} "
+            "records. Reduce it, or create more data (a larger --dupe_factor)."
+        )
     task.use(train_records, eval_records, settings)
     return task
 
@@ -429,15 +405,17 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
         flag: the setting, input_file or eval_input_file.
 
     Raises:
-        ValueError: see `PretrainingTask.find_records`; or the records are to be masked, but contain
-            masked tokens, or name another id of [MASK] than their vocabulary.
+        ValueError: no file matches, a file is damaged, its records have other lengths or were
+            created for another sentence objective or a larger vocabulary; or the records are to be
+            masked, but contain masked tokens.
     """
     patterns = getattr(settings, flag)
-    features = task.features
-    masking = None
+    paths = input_pipeline.list_paths(patterns, flag)
+    metadata = records.read_metadata(paths)
+    task.check_metadata(metadata)
+    features, masking = task.features, None
     if settings.dynamic_masking:
-        paths = input_pipeline.list_paths(patterns, flag)
-        masking = input_pipeline.for_records(paths, settings, settings.seed)
+        masking = input_pipeline.for_records(paths, metadata, settings, settings.seed)
         if masking is not None:
             features = task.unmasked_features
         elif settings.do_train and flag == "input_file":
@@ -446,10 +424,8 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
                 f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
                 "contains masked tokens or has no metadata"
             )
-    usable = task.find_records(patterns, flag, features)
-    if masking is not None:
-        input_pipeline.check_mask_id(usable, settings.model_folder)
-    return Records(usable, features, masking)
+    found = input_pipeline.find_record_files(paths, metadata, features)
+    return Records(found, features, masking)
 
 
 def describe_data(task: PretrainingTask) -> RunRecord:
@@ -462,7 +438,7 @@ def describe_data(task: PretrainingTask) -> RunRecord:
     """
     train_files, eval_files = task.train_records.files, task.eval_records.files
     known = input_pipeline.find_vocabulary([*train_files, *eval_files])
-    path = input_pipeline.name_files([file.path for file in train_files])
+    path = input_pipeline.name_files(train_files)
     data = FileRecord.of(input_pipeline.checksum_of(train_files), path)
     return dataclasses.replace(
         known,
@@ -504,15 +480,3 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
         exported = signatures.embeddings_export(model.encoder, tokenizer, length)
         model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
         return saved_model.export(export_dir, model.variables, exported, model_files)
-
-
-def name_optimizer_of_layout(settings: Settings, config: AlbertConfig) -> None:
-    """Logs the optimizer of albert_zh's trainer if its layout is trained with Google's LAMB.
-
-    It is not selected by the layout: `--optimizer=lamb` is Google's LAMB for every config.
-    """
-    if settings.optimizer == "lamb" and config.layout == "albert_zh":
-        logging.info(
-            "--optimizer=lamb is Google's LAMB. albert_zh's run_pretraining.py trains its layout "
-            "with --optimizer=lamb_albert_zh."
-        )

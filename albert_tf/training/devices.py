@@ -202,16 +202,12 @@ def _split_cpu(count: int) -> None:
             ) from None
 
 
-def _check_workers() -> None:
+def _multi_worker_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     if _count_workers() < 2:
         raise ValueError(
             "--distribution=multi_worker: the environment variable TF_CONFIG must list the "
             f"workers and the index of this one, for example {_TF_CONFIG_EXAMPLE}"
         )
-
-
-def _multi_worker_strategy(num_devices: int | None) -> tf.distribute.Strategy:
-    _check_workers()
     count = max(1, len(tf.config.list_physical_devices("GPU")))
     if num_devices and num_devices > count:
         raise ValueError(f"--num_devices={num_devices}: this worker can only use {count} device(s)")

@@ -82,8 +82,6 @@ class CheckpointEvaluator(Hook):
         tracker: of the run; None for a run that is not tracked.
         patience: number of checkpoints in a row without improvement after which training stops; 0
             disables early stopping.
-        official_order: whether to evaluate the initial weights, `model.ckpt-0`, as well, and to
-            choose among equally good checkpoints as Google's programs do; see `best_of`.
     """
 
     def __init__(
@@ -93,37 +91,16 @@ class CheckpointEvaluator(Hook):
         model: Any,
         tracker: Tracker | None = None,
         patience: int = 0,
-        official_order: bool = False,
     ) -> None:
         self.folder = folder
         self.task = task
         self.model = model
         self._tracker = tracker
         self._patience = patience
-        self._official_order = official_order
         self._measured_on = task.measured_on()
         self._precision = devices.current_precision()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = folder.evaluations(self._checkpoints())
-        metric = task.selection_metric
-        for evaluation in self.evaluations:
-            if metric not in evaluation.metrics:
-                raise ValueError(
-                    f"{folder.file(EVALUATIONS_FILE)}: the metrics of step {evaluation.step} lack "
-                    f"{metric}. The file is damaged: move it away or restore it from a backup"
-                )
-        ignored = [e for e in self._all if e not in self.evaluations]
-        if ignored:
-            others = sum(e.measured_on != self._measured_on for e in ignored)
-            logging.warning(
-                "%s: %d evaluations of other data or with other settings, and %d in another "
-                "precision than %s, are kept there, but left out of the results. The checkpoints "
-                "that still exist are evaluated again.",
-                folder.file(EVALUATIONS_FILE),
-                others,
-                len(ignored) - others,
-                self._precision,
-            )
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -140,7 +117,7 @@ class CheckpointEvaluator(Hook):
     @property
     def best(self) -> Evaluation | None:
         """The best evaluation, or None."""
-        return best_of(self.evaluations, self.task.selection_metric, self._official_order)
+        return best_of(self.evaluations, self.task.selection_metric, self.task.official_order)
 
     def on_start(self, trainer: Trainer) -> None:
         """Evaluates the remaining checkpoints of an interrupted run, in the process that writes.
@@ -157,7 +134,7 @@ class CheckpointEvaluator(Hook):
 
     def on_save(self, trainer: Trainer, prefix: str) -> None:
         """Evaluates a checkpoint that was just saved, and may end training."""
-        if trainer.step or self._official_order:
+        if trainer.step or self.task.official_order:
             self.evaluate(prefix)
             self._stop_if_due(trainer)
 
@@ -218,7 +195,7 @@ class CheckpointEvaluator(Hook):
     def _checkpoints(self) -> dict[str, str]:
         """Returns digest → prefix of all checkpoints; `model.ckpt-best` wins over its source."""
         numbered = self.folder.checkpoints()
-        prefixes = [prefix for step, prefix in numbered.items() if step or self._official_order]
+        prefixes = [prefix for step, prefix in numbered.items() if step or self.task.official_order]
         if self.folder.has_best:
             prefixes.append(self.folder.best)
         return {containers.digest(prefix): prefix for prefix in prefixes}

@@ -11,7 +11,6 @@ step.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
@@ -23,6 +22,7 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import files
+from albert_tf.checkpoints import store
 from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.training.loop import Hook as Hook
 from albert_tf.training.loop import Trainer, Untimed
@@ -225,70 +225,12 @@ _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 Hyperparameters = dict[str, bool | int | float | str]
 
 
-class TensorBoard:
-    """Writes summary files, including the settings for TensorBoard's HParams dashboard.
-
-    For a remote directory the file is local, and uploaded once a minute and at the end.
-
-    Raises:
-        OSError: the disk is full, or the file system does not respond.
-    """
-
-    def __init__(self, output_dir: str, settings: Hyperparameters) -> None:
-        self._output_dir = output_dir
-        self._folder = output_dir
-        if files.is_remote(output_dir):
-            self._local = tempfile.TemporaryDirectory()
-            self._folder = self._local.name
-            self._next_upload = time.monotonic() + _UPLOAD_SECONDS
-        with self._converting_errors():
-            self._writer = tf.summary.create_file_writer(self._folder)
-            if settings:
-                # TensorBoard comes with TensorFlow.
-                from tensorboard.plugins.hparams import api as hparams
-
-                with self._writer.as_default(0):
-                    hparams.hparams(settings, trial_id=_name_of_run(output_dir))
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes a scalar summary for each metric."""
-        with self._converting_errors():
-            with self._writer.as_default(step):
-                for name, value in values.items():
-                    tf.summary.scalar(name, value)
-            self._writer.flush()
-        if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
-            self._upload()
-
-    def close(self) -> None:
-        """Closes the summary file."""
-        self._writer.close()
-        if files.is_remote(self._output_dir):
-            with self._local:
-                self._upload()
-
-    def _upload(self) -> None:
-        for name in os.listdir(self._folder):
-            path = os.path.join(self._output_dir, name)
-            files.copy(os.path.join(self._folder, name), path)
-        self._next_upload = time.monotonic() + _UPLOAD_SECONDS
-
-    @contextlib.contextmanager
-    def _converting_errors(self) -> Iterator[None]:
-        """Converts TensorFlow's errors about the summary file to OSError."""
-        try:
-            yield
-        except tf.errors.OpError as error:
-            is_full = isinstance(error, tf.errors.ResourceExhaustedError)
-            reason = "the disk is full" if is_full else "the summaries cannot be written"
-            message = " ".join(error.message.split())
-            raise OSError(f"{self._output_dir}: {reason} ({message})") from None
-
-
 class Tracker:
     """Context manager that reports the metrics of a run, in addition to `metrics.jsonl`.
 
-    Files are opened when the first metrics are written.
+    It writes summary files, including the settings for TensorBoard's HParams dashboard, which are
+    opened when the first metrics are written. For a remote directory they are local, and uploaded
+    once a minute and at the end.
 
     Args:
         output_dir: the output directory of the run.
@@ -302,15 +244,19 @@ class Tracker:
         self._output_dir = output_dir
         self._to_wandb = to_wandb
         self._settings = hyperparameters(settings or {})
-        self._open: TensorBoard | None = None
+        self._writer: Any = None
         self._wandb_run: Any = None
 
     def __enter__(self) -> Tracker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._open is not None:
-            self._open.close()
+        if self._writer is None:
+            return
+        self._writer.close()
+        if files.is_remote(self._output_dir):
+            with self._local:
+                self._upload()
         if self._wandb_run is not None:
             self._wandb_run.finish()
 
@@ -318,13 +264,39 @@ class Tracker:
         """Reports metrics, as tag → value.
 
         Raises:
-            OSError: TensorBoard's file cannot be written.
+            OSError: the disk is full, or the file system does not respond.
         """
-        if self._open is None:
-            if self._to_wandb:
-                self._wandb_run = _start_wandb(self._output_dir, self._settings)
-            self._open = TensorBoard(self._output_dir, self._settings)
-        self._open.write(step, values)
+        if self._to_wandb and self._wandb_run is None:
+            self._wandb_run = _start_wandb(self._output_dir, self._settings)
+        with store.naming_disk_errors(self._output_dir, "the summaries"):
+            if self._writer is None:
+                self._open()
+            with self._writer.as_default(step):
+                for name, value in values.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+        if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
+            self._upload()
+
+    def _open(self) -> None:
+        """Opens the summary files, which have the settings first."""
+        self._folder = self._output_dir
+        if files.is_remote(self._output_dir):
+            self._local = tempfile.TemporaryDirectory()
+            self._folder = self._local.name
+            self._next_upload = time.monotonic() + _UPLOAD_SECONDS
+        self._writer = tf.summary.create_file_writer(self._folder)
+        if self._settings:
+            from tensorboard.plugins.hparams import api  # comes with TensorFlow
+
+            with self._writer.as_default(0):
+                api.hparams(self._settings, trial_id=_name_of_run(self._output_dir))
+
+    def _upload(self) -> None:
+        for name in os.listdir(self._folder):
+            path = os.path.join(self._output_dir, name)
+            files.copy(os.path.join(self._folder, name), path)
+        self._next_upload = time.monotonic() + _UPLOAD_SECONDS
 
 
 def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:

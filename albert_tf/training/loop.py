@@ -263,7 +263,7 @@ class Trainer:
 
         Raises:
             ValueError: the checkpoint belongs to another model or optimizer (the message lists the
-                differences), is named after another step, or has NaN or infinite values.
+                differences), or is named after another step.
         """
         prefix = store.newest_usable(self.folder)
         if prefix is None:
@@ -295,11 +295,6 @@ class Trainer:
         values = {name: containers.read_tensor(reader, name, prefix) for name in state}
         for name, variable in state.items():
             variable.assign(values[name])
-        if bad := self._not_finite():
-            raise ValueError(
-                f"{prefix}: {len(bad)} weights and moments are not finite; the first is {bad[0]}. "
-                "Move its files away to resume training from the previous checkpoint."
-            )
         self.step = step
         self.optimizer.iterations.assign(step)
         return True

@@ -269,7 +269,6 @@ class Run:
                 self.evaluation_model(task),
                 self._tracker,
                 getattr(self.settings, "early_stopping_patience", 0),
-                task.official_order,
             )
         return self._evaluator
 

@@ -22,7 +22,6 @@ SETTINGS = Settings(
     max_predictions_per_seq=7,
     chunk_megabytes=3000 / MEGABYTE,
     num_workers=1,
-    show_progress=False,
     num_logged_instances=0,
 )
 

@@ -254,7 +254,6 @@ def test_the_report_has_shares_and_means(caplog):
         ({"label_1": 320}, "32% of the instances are labeled 1", "--split_sentences"),
         ({"long_sentences": 101}, "5% of the sentences are longer", "--split_sentences"),
         ({"positions": 24_000}, "instances have 24 tokens on average", "--max_seq_length"),
-        ({"predictions": 0}, "no token is masked (masked_lm_prob=0.15)", "--masked_lm_prob"),
         # By chance.
         ({"unknown": 3500, "label_1": 666, "long_sentences": 100, "positions": 25_000}, "", ""),
         ({"label_1": 334}, "", ""),

@@ -87,8 +87,8 @@ def test_the_text_of_a_file_and_the_progress_are_read(tmp_path, pack):
         (cut(bz2.compress(TEXT)), "bzip2"),
         (cut(zstd.compress(TEXT)), "Zstandard"),
         (zstd.compress(TEXT) + b"text", "Zstandard"),
-        (cut(pack_parquet(TABLE)), "Parquet or Arrow"),
-        (cut(pack_arrow_stream(TABLE)), "Parquet or Arrow"),
+        (cut(pack_parquet(TABLE)), "Parquet"),
+        (cut(pack_arrow_stream(TABLE)), "Arrow"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, content, kind):
@@ -129,14 +129,8 @@ def test_rows_are_refused_as_another_format(tmp_path):
         next(corpus.read_chunks([path], 5000))
 
 
-@pytest.mark.parametrize(
-    ("names", "cells", "said"),
-    [
-        (["n", "m"], [1], r"rows: no column contains text; its columns: n \(int64\)"),
-        (["text", "text"], ["a"], "rows: several columns are called 'text'"),
-    ],
-)
-def test_a_file_without_one_column_of_text_is_refused(tmp_path, names, cells, said):
-    table = pyarrow.Table.from_arrays([pyarrow.array(cells)] * 2, names)
+def test_a_file_without_a_column_of_text_is_refused(tmp_path):
+    table = pyarrow.table({"n": [1], "m": [2]})
+    said = r"rows: no column contains text; its columns: n \(int64\)"
     with pytest.raises(ValueError, match=said):
         read_all(write(tmp_path / "rows", pack_parquet(table)))

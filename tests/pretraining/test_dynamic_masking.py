@@ -11,6 +11,7 @@ import pytest
 
 from albert_tf import data, pretraining
 from albert_tf.data.masking import num_to_predict
+from albert_tf.data.records import read_metadata
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.input_pipeline import DynamicMasking
@@ -162,8 +163,10 @@ def test_records_with_masks_are_not_masked_again(settings, tmp_path, toy_spm_mod
 
 def test_records_with_masks_are_evaluated_as_they_are(settings, tmp_path, toy_spm_model, task):
     path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15, max_predictions_per_seq=5)
-    assert input_pipeline.for_records([path], MaskingSettings(), seed=3) is None
+    paths = [path, settings.input_file]
+    metadata = read_metadata(paths)
+    assert input_pipeline.for_records([path], metadata, MaskingSettings(), seed=3) is None
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
-        input_pipeline.for_records([path, settings.input_file], MaskingSettings(), seed=3)
+        input_pipeline.for_records(paths, metadata, MaskingSettings(), seed=3)
     held_out = dataclasses.replace(settings, eval_input_file=path)
     assert find_records(held_out, task, "eval_input_file").masking is None

@@ -14,7 +14,7 @@ import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.pretraining.task import PretrainingTask, choose_learning_rate
+from albert_tf.pretraining.task import PretrainingTask, choose_learning_rate, find_records
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.model.test_modeling import GOLDEN, read_golden
 from tests.pretraining.conftest import write_batch, write_metadata
@@ -115,7 +115,7 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_exports_the_best(
     [
         ({"do_train": False}, "nothing to do"),
         ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
-        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records in 1"),
+        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),
         ({"init_checkpoint": "none"}, "none: no such checkpoint"),
         ({"masked_lm_budget": 3}, "masked_lm_budget=3: expected 0"),
@@ -145,16 +145,17 @@ def test_records_have_to_fit_the_model(
     write_batch(path, tiny_batch)
     write_metadata(path, 5, size=size)
     task = PretrainingTask(dataclasses.replace(tiny_config, **changes), *lengths)
+    settings = pretraining.Settings(input_file=f"{tmp_path}/*", output_dir="out")
     if said is None:
-        (file,) = task.find_records(f"{tmp_path}/*", "input_file")
+        (file,) = find_records(settings, task, "input_file").files
         assert file.num_records == 5
         assert not caplog.records
         write_batch(path, tiny_batch | {"masked_lm_weights": np.zeros((5, 7), np.float32)})
-        task.find_records(str(path), "input_file")
+        find_records(settings, task, "input_file")
         assert f"{path}: the first record has no masked tokens" in caplog.text
         return
     with pytest.raises(ValueError, match=said):
-        task.find_records(str(path), "input_file")
+        find_records(settings, task, "input_file")
 
 
 @pytest.mark.parametrize("weight", [0.25, 0.0])

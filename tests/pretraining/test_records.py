@@ -13,14 +13,18 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.data.records import frame_records
+from albert_tf.data.records import frame_records, read_metadata
 from albert_tf.pretraining import input_pipeline
-from albert_tf.pretraining.input_pipeline import Feature, find_record_files
+from albert_tf.pretraining.input_pipeline import Feature
 from tests.data.conftest import flip
 from tests.pretraining.conftest import example, write_metadata, write_numbers, write_records
 
 FEATURES = {"number": Feature((1,), tf.int64)}
 LENGTHS = (5, 19, 1, 11, 3, 8)
+
+
+def find_record_files(paths, features):
+    return input_pipeline.find_record_files(paths, read_metadata(paths), features)
 
 
 @pytest.fixture(name="numbered")
@@ -168,13 +172,15 @@ def test_records_in_a_store_that_tensorflow_cannot_read_are_refused(monkeypatch)
 
 def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     paths = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
-    found = find_record_files([write_numbers(path, range(4)) for path in paths], FEATURES)
+    names = [write_numbers(path, range(4)) for path in paths]
+    found = find_record_files(names, FEATURES)
     assert input_pipeline.find_vocabulary(found) == RunRecord()
     write_metadata(paths[0], 4)
-    record = input_pipeline.find_vocabulary(found)
+    record = input_pipeline.find_vocabulary(find_record_files(names, FEATURES))
     assert record.settings == {"do_lower_case": False}
     assert record.files["vocabulary"].digest == "97 entries, sha256 aaaaaaaaaaaaaaaa"
     write_metadata(paths[1], 4, checksum="b" * 64)
+    found = find_record_files(names, FEATURES)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
         input_pipeline.find_vocabulary(found)
 
@@ -190,6 +196,7 @@ def test_the_vocabulary_is_copied_to_the_run_from_beside_the_records_or_the_init
     vocabulary.write_bytes(b"pieces")
     input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))  # no metadata
     write_metadata(path, 4, checksum=hashlib.sha256(b"pieces").hexdigest())
+    found = find_record_files([str(path)], FEATURES)
     vocabulary.write_bytes(b"others")
     input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))
     assert not list(run.iterdir())

@@ -34,10 +34,8 @@ def save(folder, step, value):
 
 def make_evaluator(folder, data="dev", patience=0, official_order=True):
     task = OneWeightTask()
-    task.data = data
-    return CheckpointEvaluator(
-        RunFolder(str(folder)), task, task.build_model(), None, patience, official_order
-    )
+    task.data, task.official_order = data, official_order
+    return CheckpointEvaluator(RunFolder(str(folder)), task, task.build_model(), patience=patience)
 
 
 def trainer_at(step):
