@@ -90,3 +90,8 @@ def test_a_damaged_file_is_named_and_a_warning_of_the_program(
     assert not caplog.records
     plot_results.plot_result(settings, FineTuningResult("", 2, {}, "", has_files=True))
     assert "Not all plots were drawn: " in caplog.text
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing to plot; expected metrics\.jsonl"):
+        plot_results.run(plot_results.Settings(output_dir=str(tmp_path)))

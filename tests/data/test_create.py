@@ -53,6 +53,11 @@ def test_records_have_the_official_features_and_metadata_describe_them(
         assert counts[count] == sum(int(example[name].sum()) for example in examples)
 
 
+def test_the_records_of_a_chunk_are_spread_evenly_over_the_outputs(make):
+    sizes = [entry["instances"] for entry in make(chunk_megabytes=1)["files"]]
+    assert max(sizes) - min(sizes) <= 1
+
+
 def test_the_text_is_counted(tmp_path, make, toy_tokenizer):
     lines = ["the river", "the sea " * 20, "", "the Ω boat"]
     path = write(tmp_path / "text.txt", "\n".join(lines))
