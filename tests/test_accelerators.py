@@ -91,7 +91,7 @@ PRETRAINING = [
 ] + [{"optimizer": "adamw", "clip_per_replica": True}]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_pretraining_step_suits_accelerators():
     options = {"precision_name": "bfloat16", "micro_batches": 3, "recompute": True}
     assert problems_of(make_step(pretraining_task(CONFIG), **XLA, **options), batch_of(0)) == []
@@ -146,7 +146,7 @@ def fine_tuning_cases():
 FINE_TUNING = {name: case for name, *case in fine_tuning_cases()}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_fine_tuning_step_suits_accelerators_for_batches_of_any_length():
     """It is traced once for all lengths; XLA still gets the shape of each batch."""
     task, batch = FINE_TUNING["squad 2"]

@@ -59,7 +59,7 @@ def settings(max_predictions, probability):
     ]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_sample_becomes_records_with_albert_zhs_settings_and_a_vocabulary_of_its_own(house):
     done = run(house, SCRIPT)
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ def test_the_sample_becomes_records_with_albert_zhs_settings_and_a_vocabulary_of
     assert 32 <= count_records(str(house / "data" / "tf_sample_zh.tfrecord")) <= 160
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_vocabulary_of_the_sample_has_its_case_and_needs_a_text(house):
     vocabulary, sample = (house / "data" / f"{n}sample_zh.txt" for n in ("vocab_", ""))
     assert run(house, SCRIPT, "--nodo_lower_case").calls[0][-1] == "--nodo_lower_case"

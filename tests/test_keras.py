@@ -280,7 +280,7 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
     assert shapes == {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)}
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_mixed_float16_fits_as_float32_does(inputs):
     def fit(policy):
         tf_keras.mixed_precision.set_global_policy(policy)
@@ -422,7 +422,7 @@ def test_models_can_be_saved_and_loaded(name, config, tiny_batch, tmp_path):
         assert_same(other.get_weights(), model.get_weights())
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path):
     model = randomize(MODELS["classification"](SHALLOW))
     expected = model(inputs)
@@ -455,7 +455,7 @@ def test_a_policy_applies_to_all_sublayers(dtype, inputs):
     assert again.encoder.embeddings.norm.compute_dtype == "float32"
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_keras_models_can_be_converted_to_tflite(inputs):
     encoder = modeling.AlbertEncoder(SHALLOW)
@@ -493,7 +493,7 @@ def seeded(make, **changes):
     return make(dataclasses.replace(SHARED, initializer_range=0.3, **changes))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path):
     model = seeded(lambda config: heads.AlbertForClassification(config, 3))
     model.encoder.recompute = True

@@ -38,7 +38,7 @@ def assert_same_form(found, shown, place):
         assert type(found) is type(shown), place
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 @pytest.mark.parametrize("task", HEADS)
 def test_requests_of_the_page_get_responses_of_the_form_that_it_shows(
     task, tmp_path, config_file, toy_spm_model

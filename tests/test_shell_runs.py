@@ -59,7 +59,7 @@ def start_workers(start_one, count=2):
     return [start_one(TF_CONFIG=config) for config in configs]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_run_json_describes_the_run(folder, config_file, tmp_path):
     others = (f"--albert_config_file={config_file}", "--num_train_steps=1")
     train(folder, tmp_path, *others)

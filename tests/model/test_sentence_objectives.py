@@ -132,7 +132,7 @@ def test_a_head_of_another_objective_is_not_loaded(tmp_path, config_file, caplog
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [NSP, NONE, pytest.param("sop3", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("objective", [NSP, NONE, "sop3"])
 def test_an_objective_goes_from_text_in_the_shell_to_a_loaded_model(
     tmp_path, text_file, toy_spm_model, config_file, sop3, caplog, objective
 ):
