@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.signatures import (
+    BATCH_SIZE,
     Export,
+    compute_in_batches,
     text_signatures,
     token_inputs,
     token_signatures,
@@ -96,7 +98,7 @@ def export_embedding(parent, extra=(), inputs=None, **options):
     return saved_model.export(str(parent), model.variables, Export(signatures, dict(extra)), {})
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
     examples = [text.hex() for text in encode_examples(batch)]  # arrays of bytes lose zeros
     text_a, text_b = zip(*PAIRS, strict=True)
@@ -185,3 +187,26 @@ def test_a_failed_export_leaves_no_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no_folder"):
         export_embedding(folder, {"no_folder/labels.txt": b""})
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+@pytest.mark.parametrize("count", [0, 1, BATCH_SIZE, 3 * BATCH_SIZE - 1])
+def test_any_number_of_rows_is_computed_in_batches_and_returned_in_order(count, is_trimmed):
+    random = np.random.default_rng(count)
+    mask = np.int32(np.arange(7) < random.integers(0, 8, (count, 1)))
+    ids = mask * random.integers(1, 100, (count, 7), np.int32)
+
+    def model(batch):
+        ids = batch["input_ids"]
+        return {
+            "sums": tf.reduce_sum(ids, 1),
+            "rows": tf.repeat(tf.shape(ids)[:1], tf.shape(ids)[0]),
+        }
+
+    run = tf.function(compute_in_batches)
+    outputs = run(
+        model, {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask)}, is_trimmed
+    )
+    np.testing.assert_array_equal(outputs["sums"], ids.sum(1))
+    sizes = [min(BATCH_SIZE, count - first) for first in range(0, count, BATCH_SIZE)]
+    assert sorted(outputs["rows"].numpy()) == sorted(np.repeat(sizes, sizes))

@@ -185,9 +185,11 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
     metrics, predictions = evaluate(data, answers, official_threshold=True)
     assert metrics == json.loads((folder / f"{version}_metrics.json").read_text())
     assert predictions == json.loads((tmp_path / "predictions.json").read_text())
-    ours, _ = evaluate(data, answers)
+    ours, predictions = evaluate(data, answers)
     assert ours["f1"] >= metrics["f1"]
     assert ours["f1"] == pytest.approx(ours.get("best_f1", ours["f1"]))
+    task.write_predictions(RunFolder(str(tmp_path)), split, outputs, step=1)
+    assert predictions == json.loads((tmp_path / "predictions.json").read_text())
 
 
 def test_batches_have_room_for_a_beam(tiny_config):
