@@ -20,7 +20,6 @@ from albert_tf.checkpoints.families import GLOBAL_STEP
 from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data import records
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.objectives import SOP, find
@@ -150,32 +149,10 @@ class PretrainingTask(Task):
             features: what to read from the records; by default `features` of this task.
 
         Raises:
-            ValueError: no file matches, a file is corrupt, its records have different lengths or
-                were created for another sentence objective, or its vocabulary is larger than the
-                model's.
+            ValueError: no file matches, a file is corrupt, or its records have different lengths.
         """
         paths = input_pipeline.list_paths(patterns, flag)
-        self._check_metadata(paths)
         return input_pipeline.find_record_files(paths, features or self.features)
-
-    def _check_metadata(self, paths: Sequence[str]) -> None:
-        """Checks vocabulary and sentence objective of the records that have metadata."""
-        ours = self.objective.abbreviation
-        for path, info in records.read_metadata(paths).items():
-            theirs = info.settings.get("sentence_objective", ours)
-            if theirs != ours:
-                raise ValueError(
-                    f"{path} was created for sentence_objective={theirs}, but the model is one of "
-                    f"sentence_objective={ours}. Pass --sentence_objective={theirs}, or create the "
-                    f"records again with --sentence_objective={ours}."
-                )
-            size = info.vocabulary["size"]
-            if size > self.config.vocab_size:
-                raise ValueError(
-                    f"{path} was created with a vocabulary of {size} entries, but the model has "
-                    f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
-                    f"config that belongs to {info.vocabulary['file']}."
-                )
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the numbers of masked tokens and of segment pairs in a batch, float32 [2]."""
@@ -368,7 +345,7 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """Pre-trains and evaluates, depending on the settings; resumes an existing run.
 
     Args:
-        settings: the completed settings.
+        settings: the settings that `metadata.complete` returns.
         hooks: called in training; see `training.hooks`.
 
     Raises:
@@ -377,8 +354,6 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    objective = settings.sentence_objective or input_pipeline.find_objective(settings.input_file)
-    settings = dataclasses.replace(settings, sentence_objective=objective)
     with Run.open(settings) as run:
         task = make_task(run)
         run.admit(describe_data(task))
