@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.checkpoints.run_record import CLASSIFICATION
+from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.registry import FineTuningResult
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "run"]
 
+MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
 _TASK = (
     f"Name of the task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}, or "
@@ -85,6 +87,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, CustomDataSetti
     ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
+    max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=MIN_SEQ_LENGTH)
     quoting: bool = setting(
         False,
         "Read quoted cells in tab-separated files, as written by pandas and Excel; .csv files "

@@ -16,7 +16,7 @@ from albert_tf.checkpoints import huggingface, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.classification import CustomDataSettings, tasks
+from albert_tf.finetuning.classification import CustomDataSettings, Settings, tasks
 from albert_tf.finetuning.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,
@@ -641,6 +641,20 @@ def find_task(
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} It is needed for the labels.") from None
     return dataclasses.replace(task, labels=labels_of(train))
+
+
+def read_data(
+    settings: Settings, trained: RunFolder | None = None
+) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
+    """Returns the task of the settings, and the examples of each split; see `read_examples`.
+
+    The labels of a custom task are those of the trained model, unless it is trained now.
+    """
+    folder, quoting = settings.data_dir, settings.quoting
+    known = None if settings.do_train else trained
+    task = find_task(settings.task_name, folder, settings, known, quoting)
+    splits = settings.splits
+    return task, {split: read_examples(task, folder, split, quoting=quoting) for split in splits}
 
 
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, QuestionSettings, TaskSettings
@@ -77,6 +78,8 @@ class Settings(FineTuningSettings, ColumnSettings):
     GROUP = "model"
     ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
 
+    # The smallest is [CLS] a [SEP].
+    max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=3)
     dropout_prob: float = redefined(QuestionSettings, "dropout_prob", 0.1)
 
     def check_paths(self) -> None:
