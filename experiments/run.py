@@ -82,12 +82,12 @@ def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
 
 def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
-    from albert_tf.pretraining import input_pipeline
+    from albert_tf.pretraining import metadata
 
     row = table.rows[settings.row]
     output_dir = settings.output_dir
     records = records_of(output_dir, table, training_part(table), row.get("data", {}))
-    objective = input_pipeline.find_objective(records)
+    objective = metadata.find_objective(metadata.read(records, "--input_file"))
     began = time.monotonic()
     checkpoint = ""
     for number, phase in enumerate(row.get("phases", [{}])):

@@ -39,8 +39,7 @@ from albert_tf.finetuning.classification.reading import find_task, read_examples
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
-from albert_tf.finetuning.token_classification import task as tokens
-from albert_tf.finetuning.token_classification.tags import read_sentences
+from albert_tf.finetuning.token_classification.tags import find_tags, read_sentences
 from albert_tf.inference import program
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
@@ -116,7 +115,7 @@ def write_train_records(path):
 
 def read_records(path):
     task = PretrainingTask(AlbertConfig(**TINY_SHAPE), SEQ_LENGTH, MAX_PREDICTIONS)
-    found = task.find_records(str(path), "input_file")
+    found = input_pipeline.find_record_files([str(path)], {}, task.features)
     batches = list(
         input_pipeline.batches(input_pipeline.evaluation_dataset(found, task.features, 4), found)
     )
@@ -160,7 +159,7 @@ def read_questions_of_squad(path):
 
 def read_conll(path):
     settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
-    tags = tokens.find_tags(settings)
+    tags = find_tags(settings)
     return tags.labels, read_sentences(settings, "train", tags.labels).examples
 
 

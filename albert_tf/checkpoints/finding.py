@@ -210,6 +210,27 @@ def records_of(folder: str) -> RunFolder:
     return RunFolder(extra if is_export else folder)
 
 
+def choose_lower_case(folder: str, given: bool | None, of_weights: bool | None = None) -> bool:
+    """Returns whether to lowercase text; True if this is neither given nor known.
+
+    Logs a warning if it is given and the model is known to be for other text.
+
+    Args:
+        folder: folder of a model, whose record or tokenizer may say it.
+        given: what is asked for, if anything.
+        of_weights: what a variable of the model says, if there is one.
+    """
+    known = records_of(folder).record.settings.get(run_record.LOWER_CASE)
+    if known is None:
+        flags = read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
+        known = flags.get("do_lower_case", of_weights)
+    if given is None:
+        return known is None or bool(known)
+    if known is not None and bool(known) != given:
+        logging.warning("do_lower_case=%s, but %s says %s", given, folder, bool(known))
+    return given
+
+
 def find_config(folder: str) -> str:
     """Returns the config in a folder or its `assets/`; several are fine if they are equal.
 

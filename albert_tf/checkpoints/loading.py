@@ -33,7 +33,6 @@ from albert_tf.checkpoints.families import (
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.huggingface_tokenizer import (
-    TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
@@ -543,24 +542,9 @@ class ModelSource:
 
         Logs a warning if it is given and the model is known to be for other text.
         """
-        given = self._do_lower_case
-        known = self._known_lower_case()
-        if given is None:
-            return known is not False
-        if known not in (None, given):
-            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, known)
-        return given
-
-    def _known_lower_case(self) -> bool | None:
-        recorded = self.run.record.settings.get(run_record.LOWER_CASE)
-        if recorded is not None:
-            return bool(recorded)
-        flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
-        if "do_lower_case" in flags:
-            return bool(flags["do_lower_case"])
-        if "do_lower_case" in self.weights.shapes:  # a variable of TF-Hub modules
-            return bool(self.weights.read("do_lower_case"))
-        return None
+        name = "do_lower_case"  # a variable of TF-Hub modules
+        known = bool(self.weights.read(name)) if name in self.weights.shapes else None
+        return finding.choose_lower_case(self.folder, self._do_lower_case, known)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -16,7 +16,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from albert_tf.checkpoints.run_record import (
@@ -55,6 +55,9 @@ class TaskSpec:
             used for the task without being fine-tuned for it.
         head: the class of the model, called with the config and with `num_labels` if it has such
             an argument.
+        reader: the function that reads the data, called with the settings and the folder of the
+            trained model (or None) before TensorFlow is imported; its result is the argument `data`
+            of the task's `make`. None if the task's `read` reads them.
         is_fine_tuned: whether models are fine-tuned for the task.
         head_variable: name of a variable of the head in checkpoints, which tells whether a
             checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
@@ -72,6 +75,7 @@ class TaskSpec:
     settings: str | type[SettingsGroup]
     task: str | type[Any]
     head: str | type[Any]
+    reader: str | Callable[[Any, Any], Any] | None = None
     is_fine_tuned: bool = True
     head_variable: str = SHARED_HEAD
     num_outputs: int | None = None
@@ -99,6 +103,7 @@ _CLASSIFIER = TaskSpec(
     "albert_tf.finetuning.classification:Settings",
     "albert_tf.finetuning.classification.task:Classifier",
     "albert_tf.model.heads:AlbertForClassification",
+    "albert_tf.finetuning.classification.reading:read_data",
     head_settings=("use_pooled_output",),
 )
 _SPANS = TaskSpec(
@@ -126,12 +131,14 @@ _BUILT_IN = (
         "albert_tf.finetuning.token_classification:Settings",
         "albert_tf.finetuning.token_classification.task:TokenClassifier",
         "albert_tf.model.heads:AlbertForTokenClassification",
+        "albert_tf.finetuning.token_classification.tags:read_data",
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
         "albert_tf.finetuning.race:Settings",
         "albert_tf.finetuning.race.task:MultipleChoice",
         "albert_tf.model.heads:AlbertForMultipleChoice",
+        "albert_tf.finetuning.race.reading:read_data",
         num_outputs=1,
     ),
     _SPANS,

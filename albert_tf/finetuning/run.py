@@ -11,40 +11,38 @@ import contextlib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, run_record, saved_model
-from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning import registry, sweeps
+from albert_tf.finetuning.inputs import Inputs
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split, training_steps
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
-SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
-MakeTask = Callable[[SettingsType, AlbertConfig, Tokenizer, RunFolder | None], FineTuningTask]
+MakeTask = Callable[[Any, AlbertConfig, Tokenizer, RunFolder | None], FineTuningTask]
 
 
 def fine_tune(
-    settings: SettingsType,
-    make_task: MakeTask[SettingsType],
+    inputs: Inputs,
+    make_task: MakeTask,
     name: str = "",
     hooks: Sequence[Hook] = (),
 ) -> FineTuningResult:
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
     Args:
-        settings: the completed settings, shared by all runs of a sweep.
+        inputs: the completed settings, and what was read with them.
         make_task: makes the task, as `FineTuningTask.make` does.
         name: name of the task in `albert_tf.finetuning.registry`, unless the task itself has one;
             "" if it is not registered, so that its models cannot be used for prediction from text.
@@ -59,7 +57,7 @@ def fine_tune(
         ArithmeticError: the loss became NaN or infinite, outside of a sweep.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    planned = sweeps.plan_runs(settings)
+    settings, planned = inputs.settings, inputs.planned
     if settings.export_dir:
         files.ensure_directory(settings.export_dir, "--export_dir")
     with contextlib.ExitStack() as stack:
@@ -71,7 +69,7 @@ def fine_tune(
         # All runs are locked and compared with their folders before the first one trains.
         sweep = stack.enter_context(Run.open(settings, opened)) if len(planned) > 1 else None
         runs = [stack.enter_context(Run.open(each, opened, sweep)) for each in planned]
-        task = _prepare(runs if sweep is None else [*runs, sweep], make_task, name)
+        task = _prepare(inputs, runs if sweep is None else [*runs, sweep], make_task, name)
         results: list[sweeps.Result] = []
         texts: list[str] = []
         for number, run in enumerate(runs, 1):
@@ -97,19 +95,18 @@ def fine_tune(
         return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
 
-def _prepare(runs: Sequence[Run], make_task: MakeTask[SettingsType], name: str) -> FineTuningTask:
+def _prepare(inputs: Inputs, runs: Sequence[Run], make_task: MakeTask, name: str) -> FineTuningTask:
     """Returns the task with its data, after comparing all runs with their folders.
 
     Args:
+        inputs: as in `fine_tune`.
         runs: the runs, which differ in learning rate and seed.
         make_task: as in `fine_tune`.
         name: as in `fine_tune`.
     """
     first = runs[0]
-    settings, config = first.settings, first.config
-    tokenizer = read_tokenizer(settings, config, first.trained)
-    trained = next((run.trained for run in runs if run.trained is not None), None)
-    task = make_task(settings, config, tokenizer, trained)
+    settings, tokenizer = first.settings, inputs.tokenizer
+    task = make_task(settings, inputs.config, tokenizer, inputs.trained)
     name = task.name or name
     if name:
         registry.get(name)  # raises an error if there is no such task
@@ -176,36 +173,6 @@ def _make_splits(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Spl
         features = existing[0] if existing else task.make_features(examples, name)
         splits[name] = Split(name, examples, features)
     return splits
-
-
-def read_tokenizer(
-    settings: FineTuningSettings, config: AlbertConfig, trained: RunFolder | None = None
-) -> Tokenizer:
-    """Returns the tokenizer, after checking the vocabulary and `max_seq_length` against the model.
-
-    Without `do_lower_case`, the case is what is known of the weights. The tokenizer of a Hugging
-    Face folder knows it itself.
-
-    Raises:
-        ValueError: token ids or positions would be out of range; the message names both numbers.
-    """
-    do_lower_case = settings.do_lower_case
-    if trained is not None and not is_tokenizer_file(settings.vocabulary_file):
-        recorded = trained.record.settings.get(run_record.LOWER_CASE)
-        if recorded is None:
-            weights = trained.trained or settings.init_checkpoint or trained.path
-            do_lower_case = ModelSource(weights, do_lower_case=do_lower_case).do_lower_case
-        elif do_lower_case is None:
-            do_lower_case = bool(recorded)
-    tokenizer = load_tokenizer(settings.vocab_file, do_lower_case, settings.spm_model_file)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"{settings.vocabulary_file} has {tokenizer.vocab_size} entries, but "
-            f"{settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
-            "does not belong to this model"
-        )
-    config.check_length(settings.max_seq_length)
-    return tokenizer
 
 
 def _warn_of_vocabulary(run: Run, tokenizer: Tokenizer) -> None:

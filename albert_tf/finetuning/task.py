@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,8 +90,17 @@ def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
     return batching.TrainingOrder(size, seed, batches_to_sort=settings.BATCHES_TO_SORT)
 
 
-def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strategy) -> int:
-    """Returns the number of tokens of which the lengths of batches are multiples."""
+def padding_multiple(
+    settings: FineTuningSettings, strategy: tf.distribute.Strategy, num_batches: int | None = None
+) -> int:
+    """Returns the number of tokens of which the lengths of batches are multiples.
+
+    Args:
+        settings: settings of the run.
+        strategy: distribution strategy.
+        num_batches: n if just n batches are computed, for which few lengths are compiled on CPUs:
+            the square root of n, since the cost of the padding falls as 1 / lengths.
+    """
     limit = settings.max_seq_length
     if devices.is_tpu(strategy):  # a single length: TPUs compile each shape separately
         return limit
@@ -99,7 +109,8 @@ def padding_multiple(settings: FineTuningSettings, strategy: tf.distribute.Strat
     if tf.config.list_physical_devices("GPU"):
         return GPU_MULTIPLE
     # XLA compiles the operations between the matmuls once for each length.
-    return 2 * -(-limit // (2 * MAX_LENGTHS))
+    lengths = MAX_LENGTHS if num_batches is None else math.isqrt(max(num_batches, 1))
+    return 2 * -(-limit // (2 * min(lengths, MAX_LENGTHS)))
 
 
 # What a predictor asks of a task: how input becomes features, and outputs become results.
@@ -580,7 +591,12 @@ class FineTuningTask(Task, TextTask):
         """Sets the splits, and how their batches are padded on the devices of a strategy."""
         self.splits = splits
         limit = self.settings.max_seq_length
-        self._padding = self.padding(Padding(limit, padding_multiple(self.settings, strategy)))
+        others = [splits[name] for name in splits if name != "train"]
+        counts = [-(-len(split.features) // self._batch_size(split)) for split in others]
+        self._padding, self._eval_padding = (
+            self.padding(Padding(limit, padding_multiple(self.settings, strategy, num_batches)))
+            for num_batches in (None, max(counts, default=0))
+        )  # of training, and of all else
         self._model: Any = None  # the one that the runners belong to
         self._runners: dict[Any, BatchRunner] = {}  # by signature of the batches
         # Digest of a checkpoint → its selection metric, and its outputs on the dev split. Those of
@@ -671,7 +687,7 @@ class FineTuningTask(Task, TextTask):
         key = tuple(sorted(batching.batch_signature(split.features).items()))
         if key not in self._runners:
             self._runners[key] = BatchRunner(
-                model, split.features, size, self._padding, self.outputs, self.predictions
+                model, split.features, size, self._eval_padding, self.outputs, self.predictions
             )
         runner = self._runners[key]
         runner.features, runner.batch_size = split.features, size

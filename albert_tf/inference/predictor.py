@@ -31,7 +31,7 @@ from albert_tf.checkpoints import saved_model, signatures
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding
-from albert_tf.finetuning.classification.task import MIN_SEQ_LENGTH
+from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.inference import AUTO, ENGINES, OPENVINO, TENSORFLOW
 from albert_tf.inference.pretrained import ModelFolder

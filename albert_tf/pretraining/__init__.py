@@ -248,7 +248,9 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    settings = settings.completed()
-    from albert_tf.pretraining import task  # needs TensorFlow, unlike the settings
+    from albert_tf.pretraining import metadata  # imported late: needs the settings
+
+    settings = metadata.complete(settings.completed())
+    from albert_tf.pretraining import task  # needs TensorFlow, unlike what was checked
 
     return task.run(settings, hooks)

@@ -42,7 +42,6 @@ from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
 from albert_tf.data.records import RecordFileInfo
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.model import huggingface_tokenizer
-from albert_tf.model.objectives import OBJECTIVES, SOP
 from albert_tf.training.task import prefetch
 
 # Finds pre-training record files, and counts, checks and parses their records.
@@ -203,27 +202,6 @@ def name_files(files: Sequence[RecordFile]) -> str:
     """Returns the path of the first file and the number of the others."""
     others = len(files) - 1
     return files[0].path + (f" and {others} more" if others else "")
-
-
-def find_objective(patterns: str) -> str:
-    """Returns the sentence objective that records were created for; `sop` if it is not known.
-
-    Args:
-        patterns: `--input_file`.
-
-    Raises:
-        ValueError: it is not registered here. The message names the metadata file.
-    """
-    for info in records.read_metadata(list_paths(patterns, "input_file")).values():
-        name: str = info.settings.get("sentence_objective", SOP)
-        if name not in OBJECTIVES:
-            raise ValueError(
-                f"{info.metadata_file}: the records were created for sentence_objective={name!r}, "
-                f"expected one of {', '.join(OBJECTIVES)}, or register it before training"
-            )
-        logging.info("Sentence objective of the records: %s", name)
-        return name
-    return SOP
 
 
 def checksum_of(record_files: Sequence[RecordFile]) -> str:

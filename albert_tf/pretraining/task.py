@@ -136,33 +136,6 @@ class PretrainingTask(Task):
         }
         return features | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
 
-    def check_metadata(self, metadata: input_pipeline.Metadata) -> None:
-        """Checks vocabulary and sentence objective of the records that have metadata.
-
-        Args:
-            metadata: path → metadata.
-
-        Raises:
-            ValueError: records were created for another sentence objective, or their vocabulary is
-                larger than the model's.
-        """
-        ours = self.objective.abbreviation
-        for path, info in metadata.items():
-            theirs = info.settings.get("sentence_objective", ours)
-            if theirs != ours:
-                raise ValueError(
-                    f"{path} was created for sentence_objective={theirs}, but the model is one of "
-                    f"sentence_objective={ours}. Pass --sentence_objective={theirs}, or create the "
-                    f"records again with --sentence_objective={ours}."
-                )
-            size = info.vocabulary["size"]
-            if size > self.config.vocab_size:
-                raise ValueError(
-                    f"{path} was created with a vocabulary of {size} entries, but the model has "
-                    f"vocab_size={self.config.vocab_size}: ids would be out of range. Use the "
-                    f"config that belongs to {info.vocabulary['file']}."
-                )
-
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the numbers of masked tokens and of segment pairs in a batch, float32 [2]."""
         pairs = tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)
@@ -341,7 +314,7 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """Pre-trains and evaluates, depending on the settings; resumes an existing run.
 
     Args:
-        settings: the completed settings.
+        settings: the settings that `metadata.complete` returns.
         hooks: called in training; see `training.hooks`.
 
     Raises:
@@ -350,8 +323,6 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    objective = settings.sentence_objective or input_pipeline.find_objective(settings.input_file)
-    settings = dataclasses.replace(settings, sentence_objective=objective)
     with Run.open(settings) as run:
         task = make_task(run)
         run.admit(describe_data(task))
@@ -412,7 +383,6 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
     patterns = getattr(settings, flag)
     paths = input_pipeline.list_paths(patterns, flag)
     metadata = records.read_metadata(paths)
-    task.check_metadata(metadata)
     features, masking = task.features, None
     if settings.dynamic_masking:
         masking = input_pipeline.for_records(paths, metadata, settings, settings.seed)

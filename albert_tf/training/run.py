@@ -25,7 +25,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, finding, huggingface, loading, run_record
+from albert_tf.checkpoints import containers, huggingface, loading, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
@@ -122,16 +122,9 @@ class Run:
 
     @functools.cached_property
     def trained(self) -> RunFolder | None:
-        """Folder of the weights that the run starts with; None for random weights.
-
-        This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
-        """
-        step = self.folder.step
-        if step or (step is not None and not self.settings.do_train):
-            return self.folder
-        if not self.settings.init_checkpoint:
-            return None
-        return finding.records_of(finding.folder_of(self.settings.init_checkpoint))
+        """Folder of the weights that the run starts with; see `RunSettings.trained_in`."""
+        folder: RunFolder | None = self.settings.trained_in(self.folder)
+        return folder
 
     # What is trained.
 

@@ -296,6 +296,21 @@ class RunSettings(
         """The settings that evaluation and prediction need as they were in training."""
         return {field.name for field in fields_of(type(self)) if field.affects == MODEL}
 
+    def trained_in(self, folder: RunFolder) -> RunFolder | None:
+        """Returns the folder of the weights that a run starts with; None for random weights.
+
+        This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
+
+        Args:
+            folder: the folder of the run.
+        """
+        step = folder.step
+        if step or (step is not None and not self.do_train):
+            return folder
+        if not self.init_checkpoint:
+            return None
+        return finding.records_of(finding.folder_of(self.init_checkpoint))
+
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""
         if not self.do_train and not self.do_eval:

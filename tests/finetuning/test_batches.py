@@ -175,13 +175,16 @@ def test_the_example_order_is_ours_or_googles():
 
 
 def test_batches_have_few_lengths_and_little_padding(monkeypatch):
-    def multiple(**values):
-        return task.padding_multiple(make_settings(**values), tf.distribute.get_strategy())
+    def multiple(num_batches=None, **values):
+        strategy = tf.distribute.get_strategy()
+        return task.padding_multiple(make_settings(**values), strategy, num_batches)
 
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
     limits = (1, 5, 128, 129, 256, 384, 512)
     assert [multiple(max_seq_length=n) for n in limits] == [2, 2, 2, 4, 4, 6, 8]
-    assert multiple(max_seq_length=512, pad_to_multiple=1) == 1
+    of_evaluation = [multiple(n, max_seq_length=128) for n in (0, 3, 27, 125, 5000)]
+    assert of_evaluation == [128, 128, 26, 12, 2]
+    assert multiple(27, max_seq_length=512, pad_to_multiple=1) == 1
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     assert multiple(max_seq_length=128) == 8
     monkeypatch.setattr(devices, "is_tpu", lambda strategy: True)

@@ -11,6 +11,7 @@ from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batching import BatchRunner, TokenSequences
+from albert_tf.finetuning.inputs import read_inputs, read_tokenizer
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.finetuning.task import FineTuningTask
@@ -128,7 +129,8 @@ def word_tuner(tmp_path):
             "save_checkpoints_steps": 1,
             "precision": "float32",
         }
-        return engine.fine_tune(FineTuningSettings(**always | values), task.make, hooks=hooks)
+        inputs = read_inputs(FineTuningSettings(**always | values))
+        return engine.fine_tune(inputs, task.make, hooks=hooks)
 
     return fine_tune
 
@@ -142,7 +144,7 @@ def test_a_vocabulary_larger_than_the_models_is_refused(toy_spm_model):
         output_dir="out", albert_config_file="config.json", spm_model_file=toy_spm_model
     )
     with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, but config\.json has"):
-        engine.read_tokenizer(settings, dataclasses.replace(CONFIG, vocab_size=61))
+        read_tokenizer(settings, dataclasses.replace(CONFIG, vocab_size=61))
 
 
 # Phases

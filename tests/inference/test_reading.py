@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from albert_tf.finetuning.race.task import parse_choice
+from albert_tf.finetuning.race.reading import parse_choice
 from albert_tf.finetuning.rows import BadRowError, parse_pair, parse_text
 from albert_tf.finetuning.squad.reading import parse_question
 from albert_tf.finetuning.token_classification.tags import parse_words

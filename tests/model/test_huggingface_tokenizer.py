@@ -12,7 +12,8 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf.finetuning.race.task import Question, option_sequences
+from albert_tf.finetuning.race.reading import Question
+from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.squad import features
 from albert_tf.finetuning.squad.features import WindowSettings

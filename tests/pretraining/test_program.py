@@ -14,6 +14,7 @@ import albert_tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.pretraining import metadata
 from albert_tf.pretraining.task import PretrainingTask, choose_learning_rate, find_records
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.model.test_modeling import GOLDEN, read_golden
@@ -135,7 +136,6 @@ def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes
         ({}, (11, 7), 97, None),
         ({}, (12, 7), 97, r"input_ids has 11 values, but --max_seq_length=12\."),
         ({"vocab_size": 50}, (11, 7), 50, r"ids contains \d+, expected 0 to 49 .* vocab_size=50"),
-        ({}, (11, 7), 98, r"vocabulary of 98 entries.* vocab_size=97.*x\.model"),
     ],
 )
 def test_records_have_to_fit_the_model(
@@ -156,6 +156,24 @@ def test_records_have_to_fit_the_model(
         return
     with pytest.raises(ValueError, match=said):
         find_records(settings, task, "input_file")
+
+
+@pytest.mark.parametrize(
+    ("size", "objective", "said"),
+    [
+        (98, "sop", r"vocabulary of 98 entries.* vocab_size=97.*x\.model"),
+        (97, "nsp", "created for sentence_objective=sop, but the model is one of .*=nsp"),
+    ],
+)
+def test_the_metadata_of_records_have_to_fit_the_model(
+    tmp_path, tiny_config, tiny_batch, size, objective, said
+):
+    path = tmp_path / "train.tfrecord"
+    write_batch(path, tiny_batch)
+    write_metadata(path, 5, size=size, sentence_objective="sop")
+    found = metadata.read(str(path), "--input_file")
+    with pytest.raises(ValueError, match=said):
+        metadata.check(found, objective, tiny_config)
 
 
 @pytest.mark.parametrize("weight", [0.25, 0.0])

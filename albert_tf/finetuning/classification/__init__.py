@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.run_record import CLASSIFICATION
+from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.registry import FineTuningResult
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "run"]
 
+MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 
 _TASK = (
     f"Name of the task, in upper or lower case: {', '.join(sorted([*TASKS, *ALIASES]))}, or "
@@ -51,6 +53,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings):
     ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
+    max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=MIN_SEQ_LENGTH)
     text_a_column: str | None = setting(None, _COLUMN.format("text"), affects=READING)
     text_b_column: str | None = setting(None, _COLUMN.format("second text"), affects=READING)
     label_column: str | None = redefined(

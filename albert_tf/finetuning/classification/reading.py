@@ -555,6 +555,18 @@ def find_task(settings: Settings, trained: RunFolder | None = None) -> Classific
     return dataclasses.replace(task, labels=labels_of(train))
 
 
+def read_data(
+    settings: Settings, trained: RunFolder | None = None
+) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
+    """Returns the task of the settings, and the examples of each split; see `read_examples`.
+
+    The labels of a custom task are those of the trained model, unless it is trained now.
+    """
+    folder, quoting = settings.data_dir, settings.quoting
+    task = find_task(settings, None if settings.do_train else trained)
+    return task, {split: read_examples(task, folder, split, quoting) for split in settings.splits}
+
+
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:
     """Returns the labels that a classifier was trained with; () if none are recorded."""
     return record.labels if record.task_name in _CLASSIFIERS else ()

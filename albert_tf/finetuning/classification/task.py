@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from albert_tf.checkpoints.signatures import (
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
 from albert_tf.finetuning.classification import Settings, reading
-from albert_tf.finetuning.classification.reading import Example, read_examples
+from albert_tf.finetuning.classification.reading import Example
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel
@@ -46,7 +46,6 @@ from albert_tf.model.heads import (
 from albert_tf.model.tokenization import Tokenizer
 
 EXAMPLES_AT_ONCE = 1000
-MIN_SEQ_LENGTH = 5  # [CLS] a [SEP] b [SEP]
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
 SCORE = "score"
@@ -94,12 +93,7 @@ def make_features(
 
     Returns:
         The sequences and the column `label_ids`, in the order of the examples.
-
-    Raises:
-        ValueError: `max_seq_length` leaves no room for two texts.
     """
-    if max_seq_length < MIN_SEQ_LENGTH:
-        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
     sequences = _sequences(data, tokenizer, max_seq_length)
     return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
 
@@ -120,6 +114,7 @@ class Classifier(FineTuningTask):
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
+        data: name → examples of each split to use.
     """
 
     outputs = OUTPUTS
@@ -130,8 +125,10 @@ class Classifier(FineTuningTask):
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
+        data: Mapping[str, Examples[Example]] | None = None,
     ) -> None:
         self.task = task
+        self._data = data or {}
         self.labels = task.labels
         self.settings = settings
         self.name = run_record.REGRESSION if task.is_regression else run_record.CLASSIFICATION
@@ -148,13 +145,19 @@ class Classifier(FineTuningTask):
         config: AlbertConfig,
         tokenizer: Tokenizer,
         trained: RunFolder | None = None,
+        data: tuple[ClassificationTask, Mapping[str, Examples[Example]]] | None = None,
     ) -> Classifier:
         """Returns the task of the settings, from the table or a custom one for the data.
 
-        The labels of a custom task are those of the trained model, unless it is trained now.
+        Args:
+            settings: the settings of the program.
+            config: the model's config.
+            tokenizer: the tokenizer.
+            trained: the folder of a trained model; None if there is none.
+            data: what `reading.read_data` returns; None calls it.
         """
-        task = reading.find_task(settings, None if settings.do_train else trained)
-        return cls(task, settings, config, tokenizer)
+        task, splits = data or reading.read_data(settings, trained)
+        return cls(task, settings, config, tokenizer, splits)
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Classifier:
@@ -176,8 +179,8 @@ class Classifier(FineTuningTask):
         return cls(task, trained.settings, trained.config, trained.tokenizer)
 
     def read(self, split: str) -> Examples[Example]:
-        """Returns the examples of a split; see `read_examples`."""
-        return read_examples(self.task, self.settings.data_dir, split, self.settings.quoting)
+        """Returns the examples of a split."""
+        return self._data[split]
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
+from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
@@ -44,6 +45,8 @@ class Settings(FineTuningSettings, TaskSettings, HeadSettings):
         "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
     )
+    # The smallest is [CLS] [SEP] question [SEP].
+    max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=4)
     max_qa_length: int = setting(
         128,
         "Maximum length of a question with an option, in tokens; of longer ones the last tokens "

@@ -13,10 +13,13 @@ has a subfolder, next to sweep_results.txt. Run the same command again to resume
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf import data, files
+from albert_tf.checkpoints.run_record import SPANS
+from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import (
     DataSettings,
@@ -31,6 +34,35 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Settings", "run"]
+
+PREDICTIONS = "predictions.json"
+NBEST = "nbest_predictions.json"
+NULL_ODDS = "null_odds.json"
+SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSettings:
+    """How contexts are split into windows.
+
+    Attributes:
+        max_seq_length: S, maximum length of a feature, in tokens.
+        doc_stride: number of tokens between the starts of consecutive windows.
+        max_query_length: maximum number of tokens of a question; longer ones are truncated.
+    """
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self) -> None:
+        least = self.max_query_length + SPECIAL_TOKENS + 1
+        if self.max_seq_length < least:
+            raise ValueError(
+                f"--max_seq_length={self.max_seq_length} leaves no room for the context after a "
+                f"question of --max_query_length={self.max_query_length} and three special "
+                f"tokens; expected {least} or more"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,6 +178,15 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     max_seq_length: int = redefined(DataSettings, "max_seq_length", 384)
     num_train_epochs: float = redefined(FineTuningSettings, "num_train_epochs", 3.0)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.windows
+
+    @property
+    def windows(self) -> WindowSettings:
+        """How contexts are split into windows."""
+        return WindowSettings(self.max_seq_length, self.doc_stride, self.max_query_length)
+
     @property
     def splits(self) -> list[str]:
         """The splits to use: those of all tasks, and "question" for a single question."""
@@ -179,9 +220,13 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    settings = settings.completed()
-    from albert_tf.finetuning.squad import (
-        task,  # imported late: needs TensorFlow, unlike the settings
-    )
+    from albert_tf.finetuning.squad import reading  # imported late: needs the settings
 
-    return task.run(settings, hooks)
+    settings = settings.completed()
+    outputs = [os.path.join(settings.output_dir, name) for name in (PREDICTIONS, NBEST, NULL_ODDS)]
+    inputs = {"--train_file": settings.train_file, "--predict_file": settings.predict_file}
+    files.check_outputs({"--output_dir": outputs}, inputs)
+    questions = reading.read_data(settings)
+    if "test" in questions and questions["test"].has_answers:
+        settings = dataclasses.replace(settings, do_eval=True)
+    return run_task(SPANS, settings, hooks, questions)

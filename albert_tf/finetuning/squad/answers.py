@@ -36,12 +36,10 @@ from albert_tf import files
 from albert_tf.checkpoints.families import GLOBAL_STEP
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, heading
 from albert_tf.finetuning import results
+from albert_tf.finetuning.squad import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.reading import SquadExample
 
-PREDICTIONS = "predictions.json"
-NBEST = "nbest_predictions.json"
-NULL_ODDS = "null_odds.json"
 NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
 NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from albert_tf.data import workers
 from albert_tf.finetuning.rows import abbreviate
+from albert_tf.finetuning.squad import SPECIAL_TOKENS, WindowSettings
 from albert_tf.finetuning.squad.reading import MAX_NAMED, SquadExample
 from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.model.tokenization import (
@@ -35,30 +36,6 @@ from albert_tf.model.tokenization import (
 
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowSettings:
-    """How contexts are split into windows.
-
-    Attributes:
-        max_seq_length: S, maximum length of a feature, in tokens.
-        doc_stride: number of tokens between the starts of consecutive windows.
-        max_query_length: maximum number of tokens of a question; longer ones are truncated.
-    """
-
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-
-    def __post_init__(self) -> None:
-        least = self.max_query_length + SPECIAL_TOKENS + 1
-        if self.max_seq_length < least:
-            raise ValueError(
-                f"--max_seq_length={self.max_seq_length} leaves no room for the context after a "
-                f"question of --max_query_length={self.max_query_length} and three special "
-                f"tokens; expected {least} or more"
-            )
 
 
 class NoFeaturesError(ValueError):
@@ -287,7 +264,6 @@ def make_features(
 #
 # Shapes: B batch size, N features, S sequence length.
 
-SPECIAL_TOKENS = 3  # [CLS] question [SEP] window [SEP]
 _LABELS = ("start_positions", "end_positions", "is_impossible")
 
 

@@ -27,6 +27,7 @@ from albert_tf.finetuning.rows import (
     named_text,
     unnamed_texts,
 )
+from albert_tf.finetuning.squad import Settings
 
 SHUFFLE_SEED = 12345  # as in Google's programs
 MAX_NAMED = 5  # question ids in a warning
@@ -143,6 +144,32 @@ def one_question(question: str, context: str) -> SquadData:
         rows.check_text(text, f"--{name}")
     example = SquadExample("question", question, context)
     return SquadData("--question", "", (example,), False, False, False)
+
+
+def read_data(settings: Settings) -> dict[str, SquadData]:
+    """Returns the questions of each split; "dev" and "test" are both `predict_file`.
+
+    Raises:
+        ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
+    """
+    data = {}
+    if settings.do_train:
+        if not settings.train_file:
+            raise ValueError("--do_train requires --train_file, a file of questions")
+        data["train"] = read_squad(settings.train_file, is_training=True)
+    if settings.do_eval or settings.do_predict:
+        if not settings.predict_file:
+            phase = "predict" if settings.do_predict else "eval"
+            raise ValueError(f"--do_{phase} requires --predict_file, a file of questions")
+        questions = read_squad(settings.predict_file, is_training=False)
+        if settings.do_eval and not questions.has_answers:
+            raise ValueError(f"--do_eval: {settings.predict_file} has no answers to evaluate on")
+        if settings.mixed_segmentation is not None:
+            questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
+        data["dev"] = data["test"] = questions
+    if "question" in settings.splits:
+        data["question"] = one_question(settings.question, settings.context)
+    return data
 
 
 def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:

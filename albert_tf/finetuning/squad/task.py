@@ -9,10 +9,8 @@ Shapes: B batch size, N features, S sequence length.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -21,20 +19,14 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import files
 from albert_tf.checkpoints import containers, finding, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.registry import FineTuningResult
-from albert_tf.finetuning.run import fine_tune
 from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.answers import (
-    NBEST,
-    NULL_ODDS,
-    PREDICTIONS,
     Answers,
     Candidates,
     best_thresholds,
@@ -52,15 +44,13 @@ from albert_tf.finetuning.squad.answers import (
 from albert_tf.finetuning.squad.features import (
     NoFeaturesError,
     SquadFeatures,
-    WindowSettings,
     make_features,
 )
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     SquadExample,
-    one_question,
     parse_question,
-    read_squad,
+    read_data,
     shuffled,
 )
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
@@ -72,7 +62,6 @@ from albert_tf.model.heads import (
     span_losses,
 )
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.training.hooks import Hook
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.
@@ -88,32 +77,6 @@ HEAD_V1, HEAD_V2 = (
 
 THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
-
-
-def read_data(settings: Settings) -> dict[str, SquadData]:
-    """Returns the questions of each split; "dev" and "test" are both `predict_file`.
-
-    Raises:
-        ValueError, OSError: a file is not specified or invalid, or has no answers to evaluate on.
-    """
-    data = {}
-    if settings.do_train:
-        if not settings.train_file:
-            raise ValueError("--do_train requires --train_file, a file of questions")
-        data["train"] = read_squad(settings.train_file, is_training=True)
-    if settings.do_eval or settings.do_predict:
-        if not settings.predict_file:
-            phase = "predict" if settings.do_predict else "eval"
-            raise ValueError(f"--do_{phase} requires --predict_file, a file of questions")
-        questions = read_squad(settings.predict_file, is_training=False)
-        if settings.do_eval and not questions.has_answers:
-            raise ValueError(f"--do_eval: {settings.predict_file} has no answers to evaluate on")
-        if settings.mixed_segmentation is not None:
-            questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
-        data["dev"] = data["test"] = questions
-    if "question" in settings.splits:
-        data["question"] = one_question(settings.question, settings.context)
-    return data
 
 
 class QuestionAnswering(FineTuningTask):
@@ -164,9 +127,6 @@ class QuestionAnswering(FineTuningTask):
         self._data = data
         self.name = registry.ANSWERABLE_SPANS if version_2 else run_record.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
-        self.windows = WindowSettings(
-            settings.max_seq_length, settings.doc_stride, settings.max_query_length
-        )
 
     @classmethod
     def make(
@@ -220,7 +180,7 @@ class QuestionAnswering(FineTuningTask):
         is_training = split == "train"
         examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
         features = make_features(
-            examples, self.tokenizer, self.windows, is_training, settings.num_workers
+            examples, self.tokenizer, self.settings.windows, is_training, settings.num_workers
         )
         logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
         is_full = features.query_lengths == settings.max_query_length
@@ -406,7 +366,7 @@ class QuestionAnswering(FineTuningTask):
         questions = _as_questions(examples)
         try:
             return make_features(
-                questions, self.tokenizer, self.windows, False, shows_progress=False
+                questions, self.tokenizer, self.settings.windows, False, shows_progress=False
             )
         except NoFeaturesError:
             return None
@@ -586,14 +546,3 @@ def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:
         name: np.where(np.arange(logits[name].shape[1]) < lengths[:, None], logits[name], NOWHERE)
         for name in OUTPUTS_V1
     }
-
-
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
-    """Trains, evaluates, answers questions and exports; see `fine_tune`."""
-    outputs = [os.path.join(settings.output_dir, name) for name in (PREDICTIONS, NBEST, NULL_ODDS)]
-    inputs = {"--train_file": settings.train_file, "--predict_file": settings.predict_file}
-    files.check_outputs({"--output_dir": outputs}, inputs)
-    data = read_data(settings)
-    if "test" in data and data["test"].has_answers:
-        settings = dataclasses.replace(settings, do_eval=True)
-    return fine_tune(settings, functools.partial(QuestionAnswering.make, data=data), hooks=hooks)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
@@ -51,6 +52,8 @@ class Settings(FineTuningSettings, HeadSettings):
         REQUIRED,
         "Folder with the files train, dev and test, ending in .txt, .conll or .tsv.",
     )
+    # The smallest is [CLS] a [SEP].
+    max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=3)
     token_column: int = setting(
         0,
         "Column of the token, counted from 0, or from the end with negative numbers; 0 is the "

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import BadRowError, Examples, Row, RowReports, parse_text
 from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
@@ -334,3 +336,47 @@ def _ratios(num_right: int, num_predicted: int, num_gold: int) -> dict[str, floa
         "recall": num_right / num_gold if num_gold else 0.0,
         "f1": 2 * num_right / (num_predicted + num_gold) if num_predicted + num_gold else 0.0,
     }
+
+
+def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
+    """Returns the tags that a trained model has, or else those of the train file.
+
+    Args:
+        settings: the settings of the program.
+        trained: the folder of the trained model; None if there is none.
+
+    Raises:
+        FileNotFoundError: there is no train file.
+        ValueError: the train file is invalid, or its label column does not contain labels.
+    """
+    tags = None if trained is None else recorded_tags(trained)
+    if tags is None:
+        try:
+            train = read_sentences(settings, "train")
+        except FileNotFoundError as error:
+            place = "" if trained is None else f", nor labels in {trained.path}"
+            raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
+        return recognize_tags(train, settings.tag_scheme)
+    if settings.tag_scheme != AUTO:
+        tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
+    return tags
+
+
+def recorded_tags(folder: RunFolder) -> Tags | None:
+    """Returns the tags that the record of a run has; None if it is not one of this task."""
+    task = folder.record.task
+    if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
+        return None
+    scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
+    return Tags(folder.record.labels, scheme, task.get("token_units", WORDS))
+
+
+def read_data(
+    settings: Settings, trained: RunFolder | None = None
+) -> tuple[Tags, dict[str, Examples[Sentence]]]:
+    """Returns the tags, and the sentences of each split; see `find_tags` and `read_sentences`.
+
+    The tags are those of the trained model, unless it is trained now.
+    """
+    tags = find_tags(settings, None if settings.do_train else trained)
+    return tags, {split: read_sentences(settings, split, tags.labels) for split in settings.splits}

@@ -21,23 +21,20 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, Padding, TokenSequences
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
-from albert_tf.finetuning.token_classification import AUTO, Settings
+from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.tags import (
-    WORDS,
     Sentence,
     Tags,
     cut,
     find_spans,
-    guess_tags,
     join_tokens,
     parse_words,
-    read_sentences,
-    recognize_tags,
+    read_data,
+    recorded_tags,
     span_metrics,
 )
 from albert_tf.model.config import AlbertConfig
@@ -46,43 +43,9 @@ from albert_tf.model.tokenization import Tokenizer
 
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
-MIN_SEQ_LENGTH = 3  # [CLS] a [SEP]
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
 NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
-
-
-def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
-    """Returns the tags that a trained model has, or else those of the train file.
-
-    Args:
-        settings: the settings of the program.
-        trained: the folder of the trained model; None if there is none.
-
-    Raises:
-        FileNotFoundError: there is no train file.
-        ValueError: the train file is invalid, or its label column does not contain labels.
-    """
-    tags = None if trained is None else recorded_tags(trained)
-    if tags is None:
-        try:
-            train = read_sentences(settings, "train")
-        except FileNotFoundError as error:
-            place = "" if trained is None else f", nor labels in {trained.path}"
-            raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
-        return recognize_tags(train, settings.tag_scheme)
-    if settings.tag_scheme != AUTO:
-        tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
-    return tags
-
-
-def recorded_tags(folder: RunFolder) -> Tags | None:
-    """Returns the tags that the record of a run has; None if it is not one of this task."""
-    task = folder.record.task
-    if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
-        return None
-    scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
-    return Tags(folder.record.labels, scheme, task.get("token_units", WORDS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +94,7 @@ def make_features(
         labels: the labels, in the order of their ids.
         tokenizer: the tokenizer.
         max_seq_length: S; longer sentences are split between tokens.
-
-    Raises:
-        ValueError: `max_seq_length` leaves no room for a token.
     """
-    if max_seq_length < MIN_SEQ_LENGTH:
-        raise ValueError(f"--max_seq_length={max_seq_length}: expected {MIN_SEQ_LENGTH} or more")
     id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     id_of[None] = 0
     room = max_seq_length - 2
@@ -186,6 +144,7 @@ class TokenClassifier(FineTuningTask):
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
+        data: name → sentences of each split to use.
     """
 
     selection_metric = SELECTION_METRIC
@@ -197,9 +156,15 @@ class TokenClassifier(FineTuningTask):
     marks_spans = True
 
     def __init__(
-        self, tags: Tags, settings: Settings, config: AlbertConfig, tokenizer: Tokenizer
+        self,
+        tags: Tags,
+        settings: Settings,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        data: Mapping[str, Examples[Sentence]] | None = None,
     ) -> None:
         self.tags = tags
+        self._data = data or {}
         self.labels = tags.labels
         self.settings = settings
         self.config = config
@@ -212,10 +177,19 @@ class TokenClassifier(FineTuningTask):
         config: AlbertConfig,
         tokenizer: Tokenizer,
         trained: RunFolder | None = None,
+        data: tuple[Tags, Mapping[str, Examples[Sentence]]] | None = None,
     ) -> TokenClassifier:
-        """Returns the task, with the labels of the trained model or else of the training data."""
-        tags = find_tags(settings, None if settings.do_train else trained)
-        return cls(tags, settings, config, tokenizer)
+        """Returns the task, with the labels of the trained model or else of the training data.
+
+        Args:
+            settings: the settings of the program.
+            config: the model's config.
+            tokenizer: the tokenizer.
+            trained: the folder of a trained model; None if there is none.
+            data: what `read_data` returns; None calls it.
+        """
+        tags, splits = data or read_data(settings, trained)
+        return cls(tags, settings, config, tokenizer, splits)
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
@@ -237,8 +211,8 @@ class TokenClassifier(FineTuningTask):
     # Data.
 
     def read(self, split: str) -> Examples[Sentence]:
-        """Returns the sentences of a split; see `read_sentences`."""
-        return read_sentences(self.settings, split, self.tags.labels)
+        """Returns the sentences of a split."""
+        return self._data[split]
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""

@@ -8,8 +8,7 @@ import os
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.reading import SquadExample, one_question, read_squad
-from albert_tf.finetuning.squad.task import read_data
+from albert_tf.finetuning.squad.reading import SquadExample, one_question, read_data, read_squad
 
 CONTEXT = "A small boat waits at the landing."
 

@@ -1,0 +1,73 @@
+"""Mistakes of vocabularies, data and lengths, which are reported without TensorFlow."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import TINY_SHAPE
+
+# A module that is None cannot be imported.
+CODE = """
+import json, sys
+sys.modules.update(tensorflow=None, tf_keras=None)
+from albert_tf.cli import programs
+for name, *flags in json.loads(sys.argv[1]):
+    sys.argv = [name, *flags]
+    try:
+        programs.main(name)
+    except SystemExit as error:
+        print(str(error).replace("\\n", " "))
+"""
+MODEL = ("--albert_config_file=config.json", "--spm_model_file=toy.model", "--output_dir=out")
+TUNE = (*MODEL, "--do_train", "--max_seq_length=40")
+SQUAD = (*TUNE, "--train_file=no.json")
+CLASSIFY = (*TUNE, "--task_name=mrpc", "--data_dir=.")
+CREATE = ("--input_file=tags/train.txt", "--output_file=x")
+TRAIN = (MODEL[0], MODEL[2], "--input_file=a.tfrecord", "--train_batch_size=1")
+MISTAKES = [  # program, flags, and what the error names
+    ("create-pretraining-data", (*CREATE, "--spm_model_file=tags/train.txt"), "not a Sentence"),
+    ("run-classifier", (*CLASSIFY, "--spm_model_file=tags/train.txt"), "not a SentencePiece model"),
+    ("run-classifier", CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
+    ("run-classifier", (*CLASSIFY, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
+    ("run-squad", (*SQUAD, "--max_query_length=7"), 'no.json: "data" is missing'),
+    ("run-squad", SQUAD, "--max_query_length=64 .* expected 68 or more"),
+    ("run-race", (*TUNE, "--data_dir=."), "no key 'questions' among 'article'"),
+    ("run-token-classification", (*TUNE, "--data_dir=tags"), "train.txt, line 1: no label"),
+    ("run-pretraining", (*TRAIN, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
+    ("run-pretraining", (*TRAIN, "--max_seq_length=40"), "vocabulary of 98 entries"),
+]
+
+
+@pytest.fixture(name="messages", scope="module")
+def messages_of_all_programs(tmp_path_factory, toy_spm_model):
+    """Returns the error of each row of MISTAKES, from a process that cannot import TensorFlow."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    article = folder / "RACE" / "train" / "high" / "1.txt"
+    article.parent.mkdir(parents=True)
+    article.write_text('{"article": "x"}')
+    config = TINY_SHAPE | {"max_position_embeddings": 40}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "no.json").write_text("{}")
+    (folder / "tags").mkdir()
+    (folder / "tags" / "train.txt").write_text("word\n")
+    (folder / "train.tsv").write_text("Quality\tid\n1\t2\n")
+    (folder / "toy.model").symlink_to(toy_spm_model)
+    (folder / "a.tfrecord").write_bytes(b"x")
+    vocabulary = {"size": 98, "checksum": "a" * 64, "file": "x.model", "do_lower_case": False}
+    entry = {"name": "a.tfrecord", "instances": 1, "bytes": 1}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
+    (folder / "a.records.json").write_text(json.dumps(metadata))
+    rows = json.dumps([[name, *flags] for name, flags, _ in MISTAKES])
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, rows], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("number", "said"), [*enumerate(said for *_, said in MISTAKES)])
+def test_mistakes_are_reported_without_tensorflow(messages, number, said):
+    assert re.search(said, messages[number]), messages[number]
