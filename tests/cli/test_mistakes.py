@@ -32,7 +32,7 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-classifier", (*CLASSIFY, "--spm_model_file=tags/train.txt"), "not a SentencePiece model"),
     ("run-classifier", CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
     ("run-classifier", (*CLASSIFY, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
-    ("run-squad", (*SQUAD, "--max_query_length=7"), 'no.json: "data" is missing'),
+    ("run-squad", (*SQUAD, "--max_query_length=7"), "no.json: 'data' is missing"),
     ("run-squad", SQUAD, "--max_query_length=64 .* expected 68 or more"),
     ("run-race", (*TUNE, "--data_dir=."), "no key 'questions' among 'article'"),
     ("run-token-classification", (*TUNE, "--data_dir=tags"), "train.txt, line 1: no label"),
