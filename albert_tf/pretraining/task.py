@@ -366,7 +366,7 @@ def make_task(run: Run) -> PretrainingTask:
 
 
 def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Records:
-    """Returns the records of a setting, checked against the task.
+    """Returns the records of a setting, which fit the lengths of the task.
 
     With dynamic masking, the records to evaluate on may contain masked tokens.
 
@@ -376,9 +376,8 @@ def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Record
         flag: the setting, input_file or eval_input_file.
 
     Raises:
-        ValueError: no file matches, a file is damaged, its records have other lengths or were
-            created for another sentence objective or a larger vocabulary; or the records are to be
-            masked, but contain masked tokens.
+        ValueError: no file matches, a file is damaged, its records have other lengths, or they are
+            to be masked, but contain masked tokens. `metadata.check` compares the rest.
     """
     patterns = getattr(settings, flag)
     paths = input_pipeline.list_paths(patterns, flag)
