@@ -37,6 +37,7 @@ from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import check_device
 import numpy as np
 import tensorflow as tf
 from lowering import lower, variables_of
@@ -45,7 +46,6 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
 from albert_tf.checkpoints.families import variable_name
-from albert_tf.cli import check_device
 from albert_tf.cli.describe import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS

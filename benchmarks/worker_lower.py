@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import check_device
 import contenders
 import numpy as np
 import tensorflow as tf
@@ -19,7 +20,6 @@ import tf_keras
 import worker_keras
 from lowering import each_once, lower, lower_step
 
-from albert_tf.cli import check_device
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import devices
 from albert_tf.training.step import TrainStep

@@ -14,13 +14,13 @@ import json
 import os
 import subprocess
 
+import check_device
 import make_gpu_kit
 import numpy as np
 import pytest
 import tensorflow as tf
 from lowering import lower, lower_step, variables_of
 
-from albert_tf.cli import check_device
 from albert_tf.model import config
 from albert_tf.training import devices
 from albert_tf.training.step import StepOptions, TrainStep

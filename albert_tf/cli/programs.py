@@ -74,7 +74,6 @@ PROGRAMS = {
     "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
     "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),
     "describe": Program("albert_tf.cli.describe", "parameters, FLOPs and memory of a model"),
-    "check-device": Program("albert_tf.cli.check_device", "check a GPU, TPU or CPU"),
 }
 
 

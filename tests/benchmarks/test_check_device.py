@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from unittest import mock
 
+import check_device
 import numpy as np
 import pytest
-
-from albert_tf.cli import check_device
-from albert_tf.cli.check_device import FAILED, PASSED, SKIPPED, Settings
+from check_device import FAILED, PASSED, SKIPPED
 
 
 @pytest.mark.ci
@@ -27,9 +26,8 @@ def test_outcomes_of_the_processes_are_rows_and_a_failed_one_does_not_end_the_ot
     }
     monkeypatch.setattr(check_device, "MEASURE", f"import sys; exec({code!r}[sys.argv[1]])")
     monkeypatch.setattr(check_device, "SECONDS", 2)
-    settings = Settings(device="cpu", checks=tuple(code))
-    with pytest.raises(ChildProcessError, match=r"^failed: step in float32, step in bfloat16; "):
-        check_device.run(settings)
+    with pytest.raises(SystemExit, match=r"^failed: step in float32, step in bfloat16; "):
+        check_device.run("cpu", "", list(code))
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]] == [
         ["device and versions", PASSED, "-1 / CPU"],  # without GPUs
@@ -57,4 +55,4 @@ def test_a_device_that_computes_something_else_fails(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_checks_but_that_of_the_speed_pass_on_the_cpu():
-    check_device.run(Settings(device="cpu", checks=tuple(check_device.CHECKS)[:-2]))
+    check_device.run("cpu", "", list(check_device.CHECKS)[:-2])

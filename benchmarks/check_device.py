@@ -1,6 +1,6 @@
 r"""Checks how correctly and how fast ALBERT trains on the GPU, TPU or CPU of this machine.
 
-    albert check-device --device=gpu | tee check.md
+    python benchmarks/check_device.py --device=gpu | tee check.md
 
 prints a Markdown table with a row for each check: versions, agreement of a pre-training step with
 the CPU in float32 and bfloat16, determinism, training on two devices, and time, memory and FLOP/s
@@ -10,6 +10,7 @@ the others run even if one fails. The exit status is 1 if a check failed.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -34,7 +35,6 @@ from albert_tf.cli.describe import StepShape, step_flops
 from albert_tf.model import ops, optimization
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training import devices
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
@@ -52,7 +52,7 @@ PASSED = "passed"
 FAILED = "**failed**"
 SKIPPED = "skipped"
 SECONDS = 300  # after which a check has failed and is ended
-MEASURE = "from albert_tf.cli import check_device; check_device.measure()"
+MEASURE = "import check_device; check_device.measure()"
 
 Batch = dict[str, NDArray[Any]]
 Outcome = tuple[str, str]  # PASSED, FAILED or SKIPPED, and the figures or the reason
@@ -238,47 +238,33 @@ CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(SettingsGroup):
-    """What to check."""
-
-    device: str = setting(
-        "auto",
-        "Device to check; auto checks the GPU if TensorFlow finds one, else the CPU.",
-        choices=("auto", "cpu", "gpu", "tpu"),
-    )
-    tpu_name: str = setting(
-        "", "Name or address of the TPU; if empty, the TPU of this machine is used."
-    )
-    checks: tuple[str, ...] = setting(
-        tuple(CHECKS), "Checks to make, separated by commas.", choices=tuple(CHECKS)
-    )
-
-
-def run(settings: Settings) -> None:
+def run(device: str, tpu_name: str, checks: Sequence[str]) -> None:
     """Makes the checks, and prints a row of the table as soon as each is finished.
 
     Raises:
-        ChildProcessError: a check failed.
+        SystemExit: a check failed.
     """
-    device = settings.device
     if device == "auto":
         device = "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
     command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
     print(f"`{command}`, {time.strftime('%d %B %Y')}, albert-tf2 {__version__}\n")
     print(f"| check | on `{device}` | figures |\n|---|---|---|", flush=True)
     outcomes = {}
-    for name in settings.checks:
+    for name in checks:
         title = CHECKS[name][0]
-        outcomes[title], text = make_check(name, device, settings.tpu_name)
+        outcomes[title], text = make_check(name, device, tpu_name)
         print(f"| {title} | {outcomes[title]} | {text.replace('|', '/')} |", flush=True)
     if failed := [title for title, outcome in outcomes.items() if outcome == FAILED]:
-        raise ChildProcessError(f"failed: {', '.join(failed)}; the table has the reasons")
+        sys.exit(f"failed: {', '.join(failed)}; the table has the reasons")
 
 
 def make_check(name: str, device: str, tpu_name: str) -> Outcome:
     """Makes a check in a process of its own, and returns the outcome that this printed."""
-    environment = os.environ | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    folders = [os.path.dirname(os.path.abspath(__file__)), *sys.path]  # `-c` has another first one
+    environment = os.environ | {
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "PYTHONPATH": os.pathsep.join(folders),
+    }
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
     command = [sys.executable, "-c", MEASURE, name, device, tpu_name]
@@ -358,3 +344,24 @@ def make_task_step(
         made = optimization.create_optimizer(optimizer, schedule)
     model.encoder.recompute = recompute
     return TrainStep(model, task, made, StepOptions(**options), strategy)
+
+
+def main() -> None:
+    """Parses the command line and makes the checks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu", "tpu"),
+        default="auto",
+        help="auto: the GPU if TensorFlow finds one, else the CPU",
+    )
+    parser.add_argument("--tpu_name", default="", help='name or address; "" for this machine')
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=tuple(CHECKS))
+    args = parser.parse_args()
+    run(args.device, args.tpu_name, args.checks)
+
+
+if __name__ == "__main__":
+    main()
