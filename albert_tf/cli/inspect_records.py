@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -69,16 +68,25 @@ def predictions(features: Features) -> list[tuple[int, int]]:
     return list(zip(positions.tolist(), ids.tolist(), strict=True))
 
 
-def _is_kept(token_id: int, label: int, tokenizer: Tokenizer | None) -> bool:
-    """Returns whether a token to predict is unchanged; albert_zh's label for 字 may be ##字."""
-    if tokenizer is None or token_id == label:
-        return token_id == label
-    return "##" + tokenizer.pieces[token_id] == tokenizer.pieces[label]
+def _piece(token_id: int, tokenizer: Tokenizer | None) -> str:
+    return tokenizer.pieces[token_id] if tokenizer else str(token_id)
 
 
-def _is_joined(piece: str, before: str) -> bool:
-    """Returns whether a WordPiece piece follows the previous one without a space."""
-    return piece.startswith("##") or (len(piece) == 1 and not (piece + before[-1:]).isascii())
+def _replacement(token_id: int, label: int, tokenizer: Tokenizer | None) -> str:
+    """Returns what stands in the place of a token to predict: "[MASK]", "kept" or "another"."""
+    found, piece = _piece(token_id, tokenizer), _piece(label, tokenizer)
+    if found == "[MASK]":
+        return found
+    return "kept" if piece in (found, f"##{found}") else "another"  # albert_zh predicts ##字 for 字
+
+
+def _in_brackets(token_id: int, label: int, tokenizer: Tokenizer | None) -> str:
+    """Returns a token to predict in brackets; see LEGEND."""
+    found, piece = _piece(token_id, tokenizer), _piece(label, tokenizer)
+    ends = {"[MASK]": "", "kept": "=", "another": f">{found.removeprefix(SPIECE_UNDERLINE)}"}
+    start = next((sign for sign in ("##", SPIECE_UNDERLINE) if piece.startswith(sign)), "")
+    end = ends[_replacement(token_id, label, tokenizer)]
+    return f"{start}[{piece.removeprefix(start)}{end}]"
 
 
 def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceObjective) -> str:
@@ -89,83 +97,51 @@ def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceO
         tokenizer: the tokenizer; None to render ids.
         objective: the sentence objective, which names the label.
     """
-
-    def piece_of(token_id: int) -> str:
-        return tokenizer.convert_ids_to_tokens([token_id])[0] if tokenizer else str(token_id)
-
     labels = dict(predictions(features))
     end_a, end_b = segment_ends(features)
-    words = []
-    before = ""
-    for position, token_id in enumerate(features["input_ids"][:end_b].tolist()):
-        label = labels.get(position, token_id)
-        piece = piece_of(label)
-        input_piece = piece_of(token_id)
-        if tokenizer and tokenizer.is_sentencepiece:
-            space = " " if piece.startswith(SPIECE_UNDERLINE) or piece.startswith("[") else ""
-            shown, input_piece = (
-                text.removeprefix(SPIECE_UNDERLINE) for text in (piece, input_piece)
-            )
-        else:
-            space = "" if tokenizer and _is_joined(piece, before) else " "
-            shown = piece if position in labels else piece.removeprefix("##")
-        before = piece
-        if position in labels:
-            is_mask = bool(tokenizer) and input_piece == "[MASK]"
-            is_kept = _is_kept(token_id, label, tokenizer)
-            became = "" if is_mask else "=" if is_kept else f">{input_piece or SPIECE_UNDERLINE}"
-            shown = f"[{shown or SPIECE_UNDERLINE}{became}]"
-        words.append(space + shown)
+    pieces = [
+        _in_brackets(token_id, labels[position], tokenizer)
+        if position in labels
+        else _piece(token_id, tokenizer)
+        for position, token_id in enumerate(features["input_ids"][:end_b].tolist())
+    ]
+    join = tokenizer.detokenize if tokenizer else " ".join
     meaning = objective.describe(int(features["next_sentence_labels"][0]))
     return (
         f"{end_b} tokens, {len(labels)} to predict, label {meaning}\n"
-        f"  A {''.join(words[:end_a])}\n  B {''.join(words[end_a:])}"
+        f"  A {join(pieces[:end_a])}\n  B {join(pieces[end_a:])}"
     )
 
 
 class Statistics:
-    """Statistics of records.
+    """Counts of records.
 
     Attributes:
-        values: title → one value per instance (or per run of adjacent positions).
+        lengths: number of tokens of each instance.
+        predicted: number of tokens to predict of each instance.
         labels: label of the sentence objective → number of instances.
-        replacements: kind of replacement → number of predicted positions.
-        inner_labels: number of positions whose label is a piece inside a word ("##").
+        replacements: what stands in the place of a token to predict → number of tokens.
     """
 
     def __init__(self) -> None:
-        self.values: dict[str, list[float]] = collections.defaultdict(list)
+        self.lengths: list[int] = []
+        self.predicted: list[int] = []
         self.labels = collections.Counter[int]()
         self.replacements = collections.Counter[str]()
-        self.inner_labels = 0
 
     def add(self, features: Features, tokenizer: Tokenizer | None) -> None:
         """Counts one record."""
-        end_a, end_b = segment_ends(features)
         predicted = predictions(features)
+        self.lengths.append(segment_ends(features)[1])
+        self.predicted.append(len(predicted))
         self.labels[int(features["next_sentence_labels"][0])] += 1
-        self.values["tokens of an instance"].append(end_b)
-        self.values["tokens to predict in an instance"].append(len(predicted))
-        self.values["share of segment A, %"].append(100 * end_a / max(1, end_b))
-        # Position minus rank is constant within a run of adjacent positions.
-        places = [position - rank for rank, (position, _) in enumerate(predicted)]
-        stretches = collections.Counter(places).values()
-        self.values["neighbors to predict in a stretch"].extend(stretches)
         for position, label in predicted:
             token_id = int(features["input_ids"][position])
-            is_kept = _is_kept(token_id, label, tokenizer)
-            kind = "the piece itself" if is_kept else "another piece"
-            if tokenizer:
-                kind = "[MASK]" if token_id == tokenizer.mask_id else kind
-                self.inner_labels += tokenizer.pieces[label].startswith("##")
-            self.replacements[kind] += 1
+            self.replacements[_replacement(token_id, label, tokenizer)] += 1
 
     def summary(self, objective: SentenceObjective) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""
-        lengths = self.values["tokens of an instance"]
-        instances = len(lengths)
-        tokens = int(sum(lengths))
-        predicted = self.replacements.total()
+        instances, tokens, predicted = len(self.lengths), sum(self.lengths), sum(self.predicted)
         lines = [
             f"{instances:,} instances, {tokens:,} tokens, {predicted:,} to predict "
             f"({100 * predicted / max(1, tokens):.2f} %)"
@@ -174,15 +150,13 @@ class Statistics:
             name = objective.describe(label)
             lines.append(f"label {name}: {count:,} ({100 * count / instances:.1f} %)")
         for kind, count in self.replacements.most_common():
-            lines.append(f"predicted at {kind}: {count:,} ({100 * count / predicted:.1f} %)")
-        if self.inner_labels:
-            share = 100 * self.inner_labels / predicted
-            lines.append(f'labels that begin with "##": {self.inner_labels:,} ({share:.1f} %)')
-        for title, values in self.values.items():
-            if values:
-                least = min(values)
-                most = max(values)
-                lines.append(f"{title}: {least:.4g} to {most:.4g}, mean {np.mean(values):.2f}")
+            lines.append(f"to predict, {kind}: {count:,} ({100 * count / predicted:.1f} %)")
+        for title, counts in (
+            ("tokens of an instance", self.lengths),
+            ("tokens to predict in an instance", self.predicted),
+        ):
+            mean = sum(counts) / instances
+            lines.append(f"{title}: {min(counts)} to {max(counts)}, mean {mean:.2f}")
         return "\n".join(lines)
 
 

@@ -65,28 +65,25 @@ def test_what_is_to_be_predicted_stands_in_brackets_above_the_counts(records, vo
         == f"""{inspect_records.LEGEND}
 
 9 tokens, 2 to predict, label 1 (swapped)
-  A  [CLS] playing [boat] [SEP]
-  B 画[##蛇=] boat [SEP]
+  A [CLS] playing [boat] [SEP]
+  B 画[蛇=] boat [SEP]
 
 8 tokens, 3 to predict, label 0 (in order)
-  A  [CLS] boat [SEP]
-  B  play[##ing][画>boat][蛇=] [SEP]
+  A [CLS] boat [SEP]
+  B play[ing] [画>boat] [蛇=] [SEP]
 
 2 instances, 17 tokens, 5 to predict (29.41 %)
 label 0 (in order): 1 (50.0 %)
 label 1 (swapped): 1 (50.0 %)
-predicted at [MASK]: 2 (40.0 %)
-predicted at the piece itself: 2 (40.0 %)
-predicted at another piece: 1 (20.0 %)
-labels that begin with "##": 2 (40.0 %)
+to predict, [MASK]: 2 (40.0 %)
+to predict, kept: 2 (40.0 %)
+to predict, another: 1 (20.0 %)
 tokens of an instance: 8 to 9, mean 8.50
 tokens to predict in an instance: 2 to 3, mean 2.50
-share of segment A, %: 37.5 to 55.56, mean 46.53
-neighbors to predict in a stretch: 1 to 3, mean 1.67
 """
     )
     show(f"--input_file={records}", "--num_instances=1")
-    assert "  A  2 5 6 [7>4] 3\n" in capsys.readouterr().out
+    assert "  A 2 5 6 [7>4] 3\n" in capsys.readouterr().out
 
 
 def test_a_reader_who_has_seen_enough_ends_it(records, tmp_path):
