@@ -246,16 +246,14 @@ def toy_tokenizer(toy_spm_model):
 
 
 @pytest.fixture
-def predict(capsys):
+def predict():
     """A function that runs run_predict.py with flags and returns the objects that it prints."""
     from albert_tf import inference
     from albert_tf.cli import run_predict
     from albert_tf.cli.flags import parse
 
     def run(*arguments):
-        capsys.readouterr()
-        run_predict.run(parse(inference.Settings, arguments))
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return list(map(json.loads, run_predict.run(parse(inference.Settings, arguments))))
 
     return run
 

@@ -18,7 +18,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.cli import console
 from albert_tf.data import records
 from albert_tf.data.records import decode_example
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
@@ -209,19 +208,18 @@ def find_objective(paths: list[str]) -> SentenceObjective:
     return OBJECTIVES[SOP]
 
 
-def run(settings: Settings) -> None:
-    """Prints instances and statistics of the records."""
+def run(settings: Settings) -> Iterator[str]:
+    """Yields instances and statistics of the records."""
     paths = records.exclude_metadata(files.expand_patterns(settings.input_file, "--input_file"))
     tokenizer = load_tokenizer(settings, paths)
     objective = find_objective(paths)
     statistics = Statistics()
     examples = itertools.islice(read_examples(paths), settings.max_records or None)
-    with console.ending_with_reader():
-        for number, features in enumerate(examples):
-            if number < settings.num_instances:
-                legend = "" if number else f"{LEGEND}\n"
-                print(f"{legend}\n{render(features, tokenizer, objective)}")
-            statistics.add(features, tokenizer)
-        if not statistics.labels:
-            raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
-        print(f"\n{statistics.summary(objective)}")
+    for number, features in enumerate(examples):
+        if number < settings.num_instances:
+            legend = "" if number else f"{LEGEND}\n"
+            yield f"{legend}\n{render(features, tokenizer, objective)}"
+        statistics.add(features, tokenizer)
+    if not statistics.labels:
+        raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
+    yield f"\n{statistics.summary(objective)}"

@@ -11,17 +11,20 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import logging as python_logging
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
 from absl import app, logging
 from absl import flags as absl_flags
+from tqdm import tqdm
 
-from albert_tf.cli import console, flags, plot_results
+from albert_tf.cli import flags, plot_results
 from albert_tf.finetuning import registry, run_task
 from albert_tf.settings import SettingsGroup, did_you_mean
 from albert_tf.training import interruption
@@ -168,7 +171,8 @@ def start(
 
     Args:
         settings_class: the program's settings.
-        run: the program. The `str` of its result is printed unless it is None or empty.
+        run: the program. The `str` of its result is printed unless it is None or empty; of an
+            iterator, that of each item.
         description: the docstring of the script, for `--help`.
         is_plotted: whether its results are plotted; for programs that train.
     """
@@ -197,7 +201,9 @@ def start(
 def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsType:
     """Returns the settings of a command line; exits if it is invalid."""
     absl_flags.FLAGS.mark_as_parsed()  # the program's flags are in a separate FlagValues object
-    console.install()
+    root = python_logging.getLogger()
+    root.removeHandler(logging.get_absl_handler())
+    root.addHandler(ConsoleHandler())
     try:
         return flags.parse(settings_class, argv[1:])
     except (absl_flags.Error, ValueError, OSError) as error:
@@ -212,6 +218,7 @@ def _run(run: Callable[[Any], Any], is_plotted: bool, settings: Any) -> None:
         result = run(settings)
         if is_plotted:
             plot_results.plot_result(settings, result)
+        _print(result)
     except InterruptedRunError as error:
         _end(str(error), interruption.EXIT_STATUS)
     except KeyboardInterrupt as error:
@@ -220,9 +227,38 @@ def _run(run: Callable[[Any], Any], is_plotted: bool, settings: Any) -> None:
         if logging.get_verbosity() >= logging.DEBUG:
             raise
         sys.exit(f"{_script_name()}: {error}")
-    text = "" if result is None else str(result)
-    if text:
-        sys.stdout.write(text + "\n")
+
+
+def _print(result: Any) -> None:
+    """Prints a result, or the items of an iterator as soon as they are there.
+
+    Printing ends quietly if the reader closes the output, as `head` does.
+    """
+    for item in result if isinstance(result, Iterator) else [result]:
+        text = "" if item is None else str(item)
+        try:
+            if text:
+                print(text, flush=True)
+        except BrokenPipeError:
+            with open(os.devnull, "wb") as nothing:  # what Python flushes when it exits
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
+            return
+
+
+class ConsoleHandler(python_logging.Handler):
+    """Writes messages to standard error, above progress bars.
+
+    Each is a line without absl's prefix: the local time, the level unless it is INFO, the text.
+    """
+
+    def emit(self, record: python_logging.LogRecord) -> None:
+        """Writes a message."""
+        level = "" if record.levelno == python_logging.INFO else f"{record.levelname}: "
+        try:
+            text = self.format(record)
+            tqdm.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level}{text}", file=sys.stderr)
+        except Exception:
+            self.handleError(record)
 
 
 def _end(message: str, status: int) -> None:

@@ -19,19 +19,18 @@ from 1. --web serves a demo page at http://127.0.0.1:8000.
 import io
 import json
 import sys
+from collections.abc import Iterator
 
 from albert_tf import inference
-from albert_tf.cli import console
 from albert_tf.inference import Settings
 
 
-def run(settings: Settings) -> None:
-    """Runs the program, and prints each result as soon as it is available."""
+def run(settings: Settings) -> Iterator[str]:
+    """Runs the program, and yields each result as JSON as soon as it is available."""
     if settings.web:
         inference.serve(settings)
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
-    with console.ending_with_reader():
-        for result in inference.run(settings):
-            print(json.dumps(result, ensure_ascii=False), flush=True)
+    for result in inference.run(settings):
+        yield json.dumps(result, ensure_ascii=False)

@@ -55,13 +55,14 @@ def records(tmp_path):
 
 
 def show(*arguments):
-    inspect_records.run(parse(inspect_records.Settings, arguments))
+    """Returns what the program prints."""
+    items = inspect_records.run(parse(inspect_records.Settings, arguments))
+    return "".join(f"{item}\n" for item in items)
 
 
-def test_what_is_to_be_predicted_stands_in_brackets_above_the_counts(records, vocab_file, capsys):
-    show(f"--input_file={records}", f"--vocab_file={vocab_file}")
+def test_what_is_to_be_predicted_stands_in_brackets_above_the_counts(records, vocab_file):
     assert (
-        capsys.readouterr().out
+        show(f"--input_file={records}", f"--vocab_file={vocab_file}")
         == f"""{inspect_records.LEGEND}
 
 9 tokens, 2 to predict, label 1 (swapped)
@@ -82,8 +83,7 @@ tokens of an instance: 8 to 9, mean 8.50
 tokens to predict in an instance: 2 to 3, mean 2.50
 """
     )
-    show(f"--input_file={records}", "--num_instances=1")
-    assert "  A 2 5 6 [7>4] 3\n" in capsys.readouterr().out
+    assert "  A 2 5 6 [7>4] 3\n" in show(f"--input_file={records}", "--num_instances=1")
 
 
 def test_a_reader_who_has_seen_enough_ends_it(records, tmp_path):
@@ -106,7 +106,7 @@ def test_a_reader_who_has_seen_enough_ends_it(records, tmp_path):
     ],
 )
 def test_the_metadata_tell_the_meaning_of_a_label_and_the_vocabulary(
-    records, vocab_file, tmp_path, capsys, settings, label
+    records, vocab_file, tmp_path, settings, label
 ):
     size = (tmp_path / "train").stat().st_size
     metadata = {
@@ -116,8 +116,7 @@ def test_the_metadata_tell_the_meaning_of_a_label_and_the_vocabulary(
         "mask_id": 4,
     }
     write_metadata(f"{records}.records.json", metadata)
-    show(f"--input_file={tmp_path}/tr*", "--num_instances=1", "--max_records=1")
-    shown = capsys.readouterr().out
+    shown = show(f"--input_file={tmp_path}/tr*", "--num_instances=1", "--max_records=1")
     assert f"2 to predict, label {label}\n" in shown
     assert f"\nlabel {label}: 1 (100.0 %)\n" in shown
     with pytest.raises(ValueError, match=rf"(?s)other\.model, SHA-256 0000.*{vocab_file}"):

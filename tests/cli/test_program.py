@@ -109,10 +109,9 @@ def test_help_and_version_exit_with_status_0(call):
     assert done.stdout.startswith(f"albert-tf2 {albert_tf.__version__}\n")
 
 
-def test_each_prediction_is_a_line_of_json_with_its_characters(monkeypatch, capsys):
+def test_each_prediction_is_a_line_of_json_with_its_characters(monkeypatch):
     results = [{"text": "你好"}, {"score": 0.5}]
     monkeypatch.setattr(inference, "run", lambda settings: iter(results))
-    run_predict.run(inference.Settings(model_dir="model", text="x"))
-    lines = capsys.readouterr().out.splitlines()
+    lines = list(run_predict.run(inference.Settings(model_dir="model", text="x")))
     assert "你好" in lines[0]
     assert list(map(json.loads, lines)) == results
