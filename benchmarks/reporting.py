@@ -36,7 +36,7 @@ RESULTS_HELP = (
     "Markdown file in which the table of this benchmark is replaced, such as "
     "docs/notebook/speed.md; docs/notebook/speed.md#NAME for one of several tables"
 )
-PACKAGES = ("tensorflow", "tf_keras", "tf-models-official")
+PACKAGES = ("tensorflow", "tensorflow-cpu", "tf_keras", "tf-models-official")
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 bfloat16"}  # flag of the CPU → name
 LOAD = round(os.getloadavg()[0], 1)  # before the benchmark adds its own
 PLACES = 3  # significant digits of a float in a table
@@ -50,12 +50,13 @@ def print_line(benchmark: str, **figures: Any) -> None:
 def conditions() -> dict[str, Any]:
     """Returns the machine, the versions of the packages and the commit of this run."""
     flags = _cpu_info("flags").split()
+    installed = {found.name: found.version for found in importlib.metadata.distributions()}
     return {
         "machine": _cpu_info("model name") or platform.processor(),
         "instructions": [name for flag, name in INSTRUCTIONS.items() if flag in flags],
         "cores": workers.available_cores(),
         "load": LOAD,
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": {name: installed[name] for name in PACKAGES if name in installed},
         "commit": _git("rev-parse", "--short", "HEAD").strip() or "unknown",
     }
 
