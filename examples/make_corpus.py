@@ -20,11 +20,10 @@ are the packages with the most sentences; a fifth of the sentences of each is in
 
 from __future__ import annotations
 
-import ast
 import collections
 import concurrent.futures
 import dataclasses
-import gc
+import inspect
 import itertools
 import os
 import re
@@ -59,6 +58,7 @@ _TEXT_FILES = (".rst", ".md", ".txt")
 _MAX_TEXT_BYTES = 1 << 20  # a larger text file is data
 _FILES_PER_CALL = 40  # that a process reads at a time
 _WORD = re.compile(r"[a-z]+|\d+")
+_QUOTES = re.compile("\"\"\"|'''")
 
 
 class Document(NamedTuple):
@@ -104,8 +104,7 @@ def _package_sources(folder: str) -> Iterator[tuple[str, str]]:
 
 def read_all(sources: Sequence[tuple[str, str]], num_workers: int | None = None) -> list[Document]:
     """Reads the sources with several processes; the result does not depend on their number."""
-    # Syntax trees are many small objects, which the garbage collector would visit again and again.
-    with concurrent.futures.ProcessPoolExecutor(num_workers, initializer=gc.disable) as pool:
+    with concurrent.futures.ProcessPoolExecutor(num_workers) as pool:
         documents = pool.map(read_source, sources, chunksize=_FILES_PER_CALL)
         return list(itertools.chain.from_iterable(documents))
 
@@ -120,31 +119,25 @@ def read_source(source: tuple[str, str]) -> list[Document]:
 def _texts(path: str) -> Iterator[str]:
     """Yields the texts of a file: docstrings, a description of a package, or the whole text."""
     with open(path, "rb") as stream:
-        content = stream.read()
+        text = stream.read().decode("utf-8", errors="replace")
     if path.endswith(".py"):
-        yield from _docstrings(content)
+        yield from _docstrings(text)
         return
-    text = content.decode("utf-8", errors="replace")
     is_metadata = os.path.basename(path) == "METADATA"
     yield text.partition("\n\n")[2] if is_metadata else text  # the description is after the fields
 
 
-def _docstrings(content: bytes) -> Iterator[str]:
-    """Yields the docstrings of a module, from top to bottom."""
-    if b'"""' not in content and b"'''" not in content:
-        return
-    try:
-        nodes: list[ast.AST] = [ast.parse(content)]
-    except (SyntaxError, ValueError):  # templates, and files with deliberate errors
-        return
-    while nodes:
-        node = nodes.pop()
-        text = ast.get_docstring(node)  # type: ignore[arg-type]
-        if text:
-            yield text
-        documented = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        inner = [child for child in node.body if isinstance(child, documented)]  # type: ignore[attr-defined]
-        nodes.extend(reversed(inner))
+def _docstrings(code: str) -> Iterator[str]:
+    """Yields the triple-quoted strings that begin a line of a module, which are its docstrings."""
+    position = 0
+    while quotes := _QUOTES.search(code, position):
+        begin, end = quotes.end(), code.find(quotes[0], quotes.end())
+        if end < 0:  # a template, or a file with deliberate errors
+            return
+        before = code[code.rfind("\n", 0, quotes.start()) + 1 : quotes.start()]
+        if before.strip() in ("", "r"):
+            yield inspect.cleandoc(code[begin:end])
+        position = end + len(quotes[0])
 
 
 def select(documents: Iterable[Document]) -> Corpus:

@@ -68,7 +68,7 @@ def test_processes_read_what_the_files_of_packages_document(tmp_path):
     package = tmp_path / "mill"
     (package / "tests").mkdir(parents=True)
     (package / "__init__.py").write_text(MODULE)
-    (package / "broken.py").write_text('"""A docstring before what cannot be parsed."""\n%%%\n')
+    (package / "broken.py").write_text('%%%\n"""A string that does not end.\n')
     (package / "README.md").write_text("The readme tells what the mill is for.\n")
     (package / "LICENSE.txt").write_text("Everybody may use the mill at their own risk.\n")
     (package / "tests" / "test_mill.py").write_text('"""The tests are no documentation at all."""')
