@@ -23,7 +23,6 @@ _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json
 _HUB = "https://tfhub.dev/"
 _HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
 _LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
-_MAX_LISTED_NAMES = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,26 +55,6 @@ class Release:
     def is_hub_module(self) -> bool:
         """Whether it is the TF-Hub module of a model that also has an archive of its own."""
         return self.url.startswith(_HUB)
-
-    def differences(self, here: Mapping[str, int]) -> list[str]:
-        """Returns a line for each of the first tensors that differ from the release; [] if none.
-
-        Args:
-            here: the `checksums` of a checkpoint. Tensors that the release lacks, such as those of
-                a new head, are called added.
-        """
-        common = here.keys() & self.tensors.keys()
-        kinds = {
-            "altered": [name for name in common if here[name] != self.tensors[name]],
-            "missing": self.tensors.keys() - common,
-            "added": here.keys() - common,
-        }
-        lines = []
-        for kind, names in kinds.items():
-            lines += [f"  {kind:<8}{name}" for name in sorted(names)[:_MAX_LISTED_NAMES]]
-            more = len(names) - _MAX_LISTED_NAMES
-            lines += [f"  and {more} more {kind}"] if more > 0 else []
-        return lines
 
 
 @functools.cache
@@ -155,27 +134,3 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     here = checksums(tensors).items()
     matching = (release for release in known_releases() if here <= release.tensors.items())
     return next(matching, None) if here else None
-
-
-def identify(path: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """Returns which release a checkpoint is, or which one is closest and how it differs.
-
-        >>> identify("albert_tiny/", read_weights("albert_tiny/"))  # doctest: +SKIP
-        'albert_tiny/: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
-
-    Args:
-        path: the checkpoint, for the text.
-        tensors: its weights, as returned by `loading.read_weights`.
-    """
-    here = checksums(tensors)
-    shared = [len(here.items() & release.tensors.items()) for release in known_releases()]
-    count = max(shared)
-    if not count:
-        return f"{path}: no tensor matches a known release"
-    release = known_releases()[shared.index(count)]
-    lines = release.differences(here)
-    if not lines:
-        return f"{path}: {release}; all {count} tensors match the release"
-    total = len(release.tensors)
-    heading = f"{path}: not an unmodified release; {count} of {total} tensors match {release}"
-    return "\n".join([heading, *lines])

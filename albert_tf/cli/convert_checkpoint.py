@@ -33,7 +33,6 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
@@ -123,8 +122,6 @@ def convert(settings: Settings) -> bool:
             which.
     """
     _check_output(settings)
-    finding.find_checkpoint(settings.input)
-
     from albert_tf.checkpoints import loading, releases
 
     source = loading.ModelSource(
@@ -137,15 +134,14 @@ def convert(settings: Settings) -> bool:
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
     weights = loading.read_weights(settings.input)
-    if settings.inspect:
-        print(f"{report}\n{releases.identify(settings.input, weights)}")
-        return report.fits
-    if model is None or not report.fits:
-        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
-    # Which heads of pre-training there are does not matter: those that are there are written.
-    print(f"{report.prefix}: {report.title}, {len(report.found)} weights")
+    print(report if settings.inspect else report.heading)
     if release := releases.containing(weights):
         print(f"  all weights are those of {release}")
+    if settings.inspect:
+        return report.fits
+    # Which heads of pre-training there are does not matter: those that are there are written.
+    if model is None or not report.fits:
+        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     _write(_with_vocabulary(settings, source), source, model)
     return True
 
