@@ -23,8 +23,9 @@ import zlib
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.releases import Release
+from albert_tf.settings import did_you_mean
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
@@ -51,7 +52,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         OSError: the archive cannot be downloaded, or the disk is full. Nothing is installed.
     """
     release = _find_release(name)
-    cache = cache_dir or finding.cache_directory()
+    cache = cache_dir or releases.cache_directory()
     if files.is_remote(cache):
         raise ValueError(f"cache_dir: {cache}: models are downloaded to local folders only")
     folder = os.path.join(cache, release.name)
@@ -77,9 +78,10 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
 def _find_release(name: str) -> Release:
     release = releases.named(name)
     if release is None:
-        names = ", ".join(row.name for row in releases.downloadable())
-        similar = releases.similar(name)
-        hint = f"Did you mean {similar.name!r}?" if similar else f"Expected one of {names}"
+        names = [known for row in releases.downloadable() for known in (row.name, *row.aliases)]
+        hint = (
+            did_you_mean(releases.canonical(name), names) or f"Expected one of {', '.join(names)}"
+        )
         on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
         raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
     return release
@@ -126,8 +128,6 @@ def _verify(release: Release, folder: str) -> None:
     Raises:
         ValueError: tensors differ. The message names the first one.
     """
-    from albert_tf.checkpoints import loading  # imports TensorFlow
-
     tensors = loading.read_weights(folder)
     if not release.tensors:
         text = "%s: all %d tensors can be read, but the checksums of this release are not known"

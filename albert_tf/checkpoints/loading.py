@@ -34,6 +34,7 @@ from albert_tf.checkpoints.families import (
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.huggingface_tokenizer import (
+    TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
@@ -477,7 +478,7 @@ class ModelSource:
         Raises:
             FileNotFoundError, ValueError: see `finding.find_vocabulary`.
         """
-        return finding.choose_vocabulary(self.folder, *self._vocabulary)
+        return finding.find_vocabulary(self.folder, *self._vocabulary)
 
     @property
     def vocabulary_file(self) -> str:
@@ -491,12 +492,18 @@ class ModelSource:
 
         Logs a warning if it is given and the model is known to be for other text.
         """
-        name = "do_lower_case"  # a variable of TF-Hub modules
+        name = run_record.LOWER_CASE
+        flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
+        known = self.run.record.settings.get(name, flags.get(name))
         is_module = files.exists(files.join(self.folder, finding.SAVED_MODEL))
-        known = None
-        if is_module and name in self.weights.shapes:
-            known = bool(self.weights.read(name))
-        return finding.choose_lower_case(self.folder, self._do_lower_case, known)
+        if known is None and is_module and name in self.weights.shapes:
+            known = self.weights.read(name)  # a variable of TF-Hub modules
+        given = self._do_lower_case
+        if given is None:
+            return known is None or bool(known)
+        if known is not None and bool(known) != given:
+            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, bool(known))
+        return given
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -1,4 +1,4 @@
-"""The table of released models, and how to recognize them by the checksums of their tensors.
+"""The table of released models, which are found by name, and recognized by their tensors.
 
 A row of `releases.json` describes a model and the archive that contains it. For nine checkpoints it
 also has the CRC-32C of each tensor, masked as in the `.index` files of their archives. Since a
@@ -15,14 +15,15 @@ import os
 from collections.abc import Mapping
 
 import numpy as np
+from absl import logging
 
+from albert_tf import files
 from albert_tf.data import records
-from albert_tf.settings import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
 _HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
-_LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
+CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,26 +93,14 @@ def named(name: str) -> Release | None:
     >>> named("my_model") is None
     True
     """
-    name = _canonical(name)
+    name = canonical(name)
     releases = (row for row in downloadable() if name == row.name or name in row.aliases)
     return next(releases, None)
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """Returns a name or an address as they are compared."""
     return name.removeprefix(_HUB).rstrip("/").removeprefix(_HUGGING_FACE).replace("-", "_")
-
-
-def similar(name: str) -> Release | None:
-    """Returns the downloadable release whose name a misspelled one may stand for, or None.
-
-    >>> similar("albert_base_v3").name
-    'albert_base_v2'
-    """
-    name = _canonical(name)
-    names = (known for row in downloadable() for known in (row.name, *row.aliases))
-    as_deep = [known for known in names if known.count("/") == name.count("/")]
-    suggestion = closest(name, as_deep, _LIKENESS)
-    return None if suggestion is None else named(suggestion)
 
 
 def checksum(values: np.ndarray) -> int:
@@ -134,3 +123,36 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     here = checksums(tensors).items()
     matching = (release for release in known_releases() if here <= release.tensors.items())
     return next(matching, None) if here else None
+
+
+def cache_directory() -> str:
+    """Returns the folder with the downloaded models."""
+    return os.environ.get(CACHE) or os.path.join(os.path.expanduser("~"), ".cache", "albert_tf")
+
+
+def find_model(path: str) -> str:
+    """Returns the folder of a downloaded model, given its name, and any other path unchanged.
+
+    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
+
+    Args:
+        path: a path, or a name as in `named`. A file or folder of that name takes precedence.
+
+    Raises:
+        FileNotFoundError: the model is not in the cache. The message has the command to download
+            it.
+    """
+    release = named(path)
+    is_address = release is not None and files.is_remote(path)
+    if not is_address:
+        files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
+    if release is None or (not is_address and any(map(files.exists, (path, path + ".index")))):
+        return path
+    folder = os.path.join(cache_directory(), release.name)
+    if not files.is_directory(folder):
+        raise FileNotFoundError(
+            f"{path}: no such file or folder, and the released model of that name is not in "
+            f"{cache_directory()}. Download it: albert download {release.name}"
+        )
+    logging.log_first_n(logging.INFO, "%s: using the downloaded model in %s", 1, path, folder)
+    return folder

@@ -22,7 +22,7 @@ import dataclasses
 import os
 from typing import ClassVar
 
-from albert_tf.checkpoints import download, finding, releases
+from albert_tf.checkpoints import download, releases
 from albert_tf.settings import SettingsGroup, setting
 
 
@@ -55,7 +55,7 @@ def run(settings: Settings) -> str:
         return download.download_from_hub(settings.name, settings.cache_dir)
     if settings.name:
         return download.download(settings.name, cache_dir=settings.cache_dir)
-    cache = settings.cache_dir or finding.cache_directory()
+    cache = settings.cache_dir or releases.cache_directory()
     width = max(len(row.name) for row in releases.downloadable())
     lines = []
     for is_hub_module, heading in (
