@@ -7,14 +7,11 @@ TensorFlow checkpoint imports TensorFlow.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -94,47 +91,27 @@ def _naming_damage(what: str) -> Iterator[None]:
 def open_reader(prefix: str) -> tf.train.CheckpointReader:
     r"""Opens a TensorFlow checkpoint whose shards all exist.
 
-    TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If the path
-    contains these characters, the checkpoint is opened through a symbolic link to its folder.
-
-    A remote checkpoint is downloaded; the copy exists as long as the reader.
+    TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If a folder
+    has these characters in its name, or is remote, the checkpoint is read from a copy, which exists
+    as long as the reader.
 
     Raises:
         ValueError: the index cannot be read.
     """
     import tensorflow as tf
 
-    with _naming_damage(f"{prefix}: damaged or not a TensorFlow checkpoint"):
-        if files.is_remote(prefix):
-            return _open_downloaded(prefix)
-        directory, base = os.path.split(prefix)
-        if re.search(r"[\[\\]", directory):
-            directory = _link_to(os.path.abspath(directory))
-        return tf.train.load_checkpoint(os.path.join(directory, base))
-
-
-def _open_downloaded(prefix: str) -> tf.train.CheckpointReader:
-    import tensorflow as tf
-
     directory, base = os.path.split(prefix)
-    with contextlib.ExitStack() as stack:
+    damage = f"{prefix}: damaged or not a TensorFlow checkpoint"
+    with _naming_damage(damage), contextlib.ExitStack() as stack:
+        if not (files.is_remote(prefix) or re.search(r"[\[\\]", directory)):
+            return tf.train.load_checkpoint(prefix)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="albert_tf_"))
         for name in files.list_directory(directory):
             if name == f"{base}.index" or name.startswith(f"{base}.data-"):
-                files.copy(f"{directory}/{name}", os.path.join(folder, name))
+                files.copy(files.join(directory, name), os.path.join(folder, name))
         reader = tf.train.load_checkpoint(os.path.join(folder, base))
         weakref.finalize(reader, stack.pop_all().close)  # it reads lazily
-    return reader
-
-
-@functools.cache
-def _link_to(directory: str) -> str:
-    """Returns a symbolic link to a folder, which is removed when the process exits."""
-    place = tempfile.mkdtemp(prefix="albert_tf_")
-    atexit.register(shutil.rmtree, place)
-    link = os.path.join(place, "checkpoints")
-    os.symlink(directory, link)
-    return link
+        return reader
 
 
 def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
