@@ -6,12 +6,10 @@ Opening a TensorFlow checkpoint imports TensorFlow, which a recorded or given ta
 
 from __future__ import annotations
 
-import collections
 import io
-import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from albert_tf import files
 from albert_tf.checkpoints.loading import ModelSource
@@ -34,6 +32,9 @@ from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
+ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
+# A first line with one of these names is a header.
+_NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
 
 
 class ModelFolder(ModelSource):
@@ -171,24 +172,20 @@ def parse_two(row: Row) -> tuple[str, str]:
     return pair
 
 
-def read_inputs(settings: Settings, task: str) -> Iterable[Block]:
-    """Returns blocks of inputs of a task, as a list unless they come from standard input.
-
-    Those given by flags are a block, each with line 0.
+def read_inputs(settings: Settings, task: str) -> list[Block]:
+    """Returns blocks of inputs of a task; those given by flags are a block, each with line 0.
 
     Raises:
-        ValueError, OSError: a file cannot be read or has bad rows. For standard input,
-            the iterator raises these errors.
+        ValueError, OSError: a file cannot be read or has bad rows.
     """
     compares_pairs = settings.similarity and not settings.is_search
     parse = parse_two if compares_pairs else registry.resolve(registry.get(task).parse)
-    if settings.input_file is None:
-        try:
-            return [[(0, parse(row)) for row in _rows_of(settings)]]
-        except BadRowError as error:
-            raise ValueError(f"--text, --question, --context or --options: {error}") from None
-    blocks = read_blocks(settings.input_file, settings.format, parse)
-    return blocks if settings.input_file == STANDARD_INPUT else list(blocks)
+    if settings.input_file is not None:
+        return read_blocks(settings.input_file, settings.format, parse)
+    try:
+        return [[(0, parse(row)) for row in _rows_of(settings)]]
+    except BadRowError as error:
+        raise ValueError(f"--text, --question, --context or --options: {error}") from None
 
 
 def _rows_of(settings: Settings) -> list[Row]:
@@ -209,46 +206,6 @@ def _rows_of(settings: Settings) -> list[Row]:
     return found
 
 
-# Rows from a pipe are yielded as soon as they arrive, so that each line is answered immediately.
-
-ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
-_BYTES_AT_ONCE = 1 << 20
-_PIPE = "standard input"
-# A first line with one of these names is a header.
-_NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
-
-InputType = TypeVar("InputType")
-
-
-class _Lines:
-    """Iterates over the lines of standard input.
-
-    Attributes:
-        is_waiting: whether the next line has not been read from the stream yet.
-    """
-
-    def __init__(self) -> None:
-        self._ready: collections.deque[bytes] = collections.deque()
-
-    @property
-    def is_waiting(self) -> bool:
-        return not self._ready
-
-    def __iter__(self) -> Iterator[str]:
-        stream: Any = sys.stdin.buffer
-        data = b"\n"
-        rest = b""
-        number = 0
-        while data:
-            data = stream.read1(_BYTES_AT_ONCE)  # as much as there is
-            *lines, rest = (rest + data).split(b"\n")
-            self._ready.extend(lines if data or not rest else [rest])
-            while self._ready:
-                number += 1
-                line = files.decode_utf8(self._ready.popleft(), _PIPE, number)
-                yield (line.removeprefix("\ufeff") if number == 1 else line) + "\n"
-
-
 def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
     """Yields rows as name → value if the first row is a header; otherwise, as they are."""
     first = next(numbered, None)
@@ -267,12 +224,8 @@ def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
             yield line, BadRowError(expected)
 
 
-def read_blocks(
-    path: str, form: str, parse: Callable[[Row], InputType]
-) -> Iterator[list[tuple[int, InputType]]]:
-    """Yields blocks of (line, input); for a pipe, a block holds the lines available so far.
-
-    A file is read completely before the first block, so that bad rows are reported at once.
+def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block]:
+    """Returns all rows of a file in blocks of (line, input).
 
     Args:
         path: the file, or `STANDARD_INPUT`.
@@ -284,35 +237,16 @@ def read_blocks(
         ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
     if path == STANDARD_INPUT:
-        yield from _blocks(_Lines(), form, parse, _PIPE)
-        return
-    lines = io.StringIO(files.read_text(path), newline="\n")
-    yield from list(_blocks(lines, form, parse, path))
-
-
-def _blocks(
-    lines: Iterable[str], form: str, parse: Callable[[Row], InputType], path: str
-) -> Iterator[list[tuple[int, InputType]]]:
-    numbered = rows.parse_lines(lines, form, path)
+        path = "standard input"
+        text = files.decode_utf8(sys.stdin.buffer.read(), path).removeprefix("\ufeff")
+    else:
+        text = files.read_text(path)
+    numbered = rows.parse_lines(io.StringIO(text, newline="\n"), form, path)
     if form in (TABS, COMMAS):
         numbered = _with_names(numbered)
-    first = next(numbered, None)
-    if first is None:
+    reports = RowReports(path)
+    found: Block = list(reports.parsed(numbered, lambda row, _: parse(row)))
+    reports.check()
+    if not found:
         raise ValueError(f"{path}: contains no input")
-    pipe = lines if isinstance(lines, _Lines) else None
-    reports = RowReports(path, stops_at_once=pipe is not None)
-    block: list[tuple[int, InputType]] = []
-    try:
-        parsed = reports.parsed(itertools.chain([first], numbered), lambda row, _: parse(row))
-        for place, given in parsed:
-            block.append((place, given))
-            if len(block) == ROWS_AT_ONCE or (pipe is not None and pipe.is_waiting):
-                yield block
-                block = []
-        reports.check()
-    except ValueError:
-        if block:
-            yield block  # answer the rows before the bad one first
-        raise
-    if block:
-        yield block
+    return [found[start : start + ROWS_AT_ONCE] for start in range(0, len(found), ROWS_AT_ONCE)]

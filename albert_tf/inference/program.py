@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,16 +18,14 @@ from albert_tf.finetuning.task import Result
 from albert_tf.inference import Settings
 from albert_tf.inference.fill_mask import similarities
 from albert_tf.inference.inputs import Block, ModelFolder
-from albert_tf.inference.predictor import Options, Predictor
+from albert_tf.inference.predictor import Predictor
 from albert_tf.training import interruption
 from albert_tf.training.devices import Devices, open_devices
 from albert_tf.training.settings import DeviceSettings
 
-NPY = ".npy"
-
 
 def run(
-    settings: Settings, model_folder: ModelFolder, task: str, blocks: Iterable[Block]
+    settings: Settings, model_folder: ModelFolder, task: str, blocks: list[Block]
 ) -> Iterator[Result]:
     """Yields the result of each input, in input order; for a file, results include `line`.
 
@@ -39,20 +36,17 @@ def run(
         blocks: the inputs, as `inputs.read_inputs` returns them.
 
     Raises:
-        ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
+        ValueError, OSError: the model cannot be used, or a file cannot be written; the message says
             which.
     """
-    if settings.embeddings_file:
-        _prepare(settings.embeddings_file, settings, model_folder)
     with use_devices(settings, model_folder):
-        predictor = load(settings, model_folder, task)
+        predictor = Predictor(model_folder, task, settings)
         shown = _with_progress(settings, blocks)
-        if settings.similarity:
-            if settings.is_search:
-                yield from search(predictor, settings.texts[0], shown, settings.top_k)
-            else:
-                for block in shown:
-                    yield from compare(predictor, block)
+        if settings.is_search:
+            yield from search(predictor, settings.texts[0], shown, settings.top_k)
+        elif settings.similarity:
+            for block in shown:
+                yield from compare(predictor, block)
         elif settings.embeddings_file:
             with interruption.ending_by_exception():
                 _write(settings.embeddings_file, predictor, shown)
@@ -81,25 +75,9 @@ def use_devices(
     return open_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
-def load(settings: Settings, model_folder: ModelFolder, task: str) -> Predictor:
-    """Returns the predictor for one of the tasks of a model.
-
-    Raises:
-        ValueError, OSError: the model cannot be used; the message says why.
-    """
-    options = Options(
-        settings.batch_size,
-        settings.max_seq_length,
-        settings.top_k,
-        settings.pooling,
-        settings.engine,
-    )
-    return Predictor(model_folder, task, options)
-
-
-def _with_progress(settings: Settings, blocks: Iterable[Block]) -> Iterator[Block]:
+def _with_progress(settings: Settings, blocks: list[Block]) -> Iterator[Block]:
     """Yields the blocks; shows a progress bar for a file if only stderr is a terminal."""
-    total = sum(map(len, blocks)) if isinstance(blocks, list) else None
+    total = sum(map(len, blocks))
     hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
     with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
         for block in blocks:
@@ -135,24 +113,10 @@ def search(embed: Predictor, text: str, blocks: Iterable[Block], top_k: int) -> 
     return best
 
 
-def _prepare(path: str, settings: Settings, model_folder: ModelFolder) -> None:
-    """Checks that the file of embeddings replaces no input, and creates its folder."""
-    # A model has no such arrays, and its folder may have those of an earlier run.
-    model = None if path.endswith(NPY) else model_folder.folder
-    files.check_outputs({"--embeddings_file": path}, {"--model_dir": model, **settings.input_files})
-    if os.path.dirname(path):
-        files.ensure_directory(os.path.dirname(path), "--embeddings_file")
-    files.remove_half_written([path])
-
-
 def _write(path: str, embed: Predictor, blocks: Iterator[Block]) -> None:
-    """Writes embeddings as an array (`.npy`) or as lines of JSON."""
-    if path.endswith(NPY):
-        rows = [embed([pair for _, pair in block]) for block in blocks]
-        with files.write_atomically(path, "wb") as stream:
-            np.save(stream, np.concatenate(rows))
-        logging.info("%s: %d embeddings", path, sum(map(len, rows)))
-        return
-    with files.write_atomically(path) as stream:
-        for result in _predict(embed, blocks):
-            stream.write(json.dumps(result, ensure_ascii=False) + "\n")
+    """Writes embeddings as an array."""
+    files.ensure_directory(os.path.dirname(path) or ".", "--embeddings_file")
+    rows = [embed([pair for _, pair in block]) for block in blocks]
+    with files.write_atomically(path, "wb") as stream:
+        np.save(stream, np.concatenate(rows))
+    logging.info("%s: %d embeddings", path, sum(map(len, rows)))

@@ -11,6 +11,7 @@ from absl import logging
 from albert_tf.finetuning import registry
 from albert_tf.inference import Settings, program
 from albert_tf.inference.inputs import ModelFolder
+from albert_tf.inference.predictor import Predictor
 
 # Columns of a form with several texts, and their labels.
 LINES = {"options": "options, one per line", "texts": "texts, one per line"}
@@ -18,7 +19,7 @@ LINES = {"options": "options, one per line", "texts": "texts, one per line"}
 
 def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.Interface:
     """Returns the form of one of the tasks of a model."""
-    predictor = program.load(settings, model_folder, task)
+    predictor = Predictor(model_folder, task, settings)
     parse = registry.resolve(registry.get(task).parse)
     demos = predictor.task.demos
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label

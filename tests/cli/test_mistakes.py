@@ -48,7 +48,7 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-predict", (*PREDICT, "--text=x", "--vocab_file=words.txt"), "with another vocabulary"),
     (
         "run-predict",
-        (*PREDICT, "--input_file=no.json", "--mask"),
+        (*PREDICT, "--input_file=no.json", "--task=fill_mask"),
         "1: expected 'text_a' or",
     ),
     ("run-predict", (*PREDICT, "--input_file=train.tsv"), "line 1: expected a JSON object with"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import threading
 import types
 
 import pytest
@@ -68,26 +66,13 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     assert [len(block) for block in blocks] == [1024, 978]
 
 
-def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
-    receive, send = os.pipe()
-    with open(receive, "rb") as stream:
-        monkeypatch.setattr(inputs.sys, "stdin", types.SimpleNamespace(buffer=stream))
-        blocks = inputs.read_blocks("-", "txt", parse_text)
-        os.write(send, b"a\nb\nhalf ")
-        assert next(blocks) == [(1, "a"), (2, "b")]
-        os.write(send, b"a line\nlast")
-        assert next(blocks) == [(3, "half a line")]
-        threading.Timer(0.01, os.close, [send]).start()
-        assert list(blocks) == [[(4, "last")]]
-
-
-def test_rows_of_a_pipe_before_a_bad_one_are_answered(monkeypatch):
-    stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
+def test_standard_input_is_read_like_a_file(monkeypatch):
+    stream = types.SimpleNamespace(buffer=io.BytesIO("\ufeffa\n\nb".encode()))
     monkeypatch.setattr(inputs.sys, "stdin", stream)
-    blocks = inputs.read_blocks("-", "txt", parse_text)
-    assert next(blocks) == [(1, "a")]
+    assert inputs.read_blocks("-", "txt", parse_text) == [[(1, "a"), (2, ""), (3, "b")]]
+    stream.buffer = io.BytesIO(b"a\n\xff\n")
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
-        next(blocks)
+        inputs.read_blocks("-", "txt", parse_text)
 
 
 @pytest.mark.parametrize(
