@@ -151,7 +151,7 @@ class TextInputSettings(SettingsGroup):
 class PredictorSettings(SettingsGroup):
     """Settings of a predictor, which are also arguments of `load_predictor`."""
 
-    GROUP = "inference"
+    GROUP = "prediction and export"
 
     max_seq_length: int | None = redefined(
         SequenceSettings,
