@@ -188,11 +188,6 @@ class TextTask(abc.ABC):
         """
         return cls(trained)  # type: ignore[call-arg]
 
-    @staticmethod
-    def uses_pooler(pooling: str) -> bool:
-        """Returns whether the results depend on the pooler, although the head does not."""
-        return False
-
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded, given the padding that the settings ask for."""
         return padding

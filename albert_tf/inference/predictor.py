@@ -36,7 +36,7 @@ from albert_tf.inference import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSett
 from albert_tf.inference.inputs import ModelFolder
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.model import ops
-from albert_tf.model.config import MEAN
+from albert_tf.model.config import MEAN, POOLED
 from albert_tf.model.tokenization import Tokenizer
 
 # Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
@@ -254,7 +254,7 @@ class Predictor:
     def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
-        if task.uses_pooler(options.pooling):
+        if name == registry.EMBEDDINGS and options.pooling == POOLED:
             model_folder.check_pooler(f"pooling={options.pooling!r}")
         self.options = options
         self.engine = choose_engine(options.engine)
