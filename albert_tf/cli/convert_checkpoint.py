@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `families.PARTS`
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
+WITHOUT_HEAD = ("saved_model", "tf_hub")  # formats that leave out heads of fine-tuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _copy_tokenizer(path: str, folder: str) -> None:
 def _record(settings: Settings, source: ModelSource) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
-    Without a record, the vocabulary is the one that is written.
+    The task is that of a head, which some formats do not have. Without a record, the vocabulary is the one that is written.
     """
     from albert_tf.checkpoints import run_record
 
@@ -253,7 +254,8 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
-    return dataclasses.replace(record, task=before.task)
+    has_head = settings.output_format not in WITHOUT_HEAD
+    return dataclasses.replace(record, task=before.task if has_head else {})
 
 
 def _write_tensorflow(
