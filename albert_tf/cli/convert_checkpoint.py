@@ -242,7 +242,8 @@ def _copy_tokenizer(path: str, folder: str) -> None:
 def _record(settings: Settings, source: ModelSource) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
-    The task is that of a head, which some formats do not have. Without a record, the vocabulary is the one that is written.
+    The task is that of a head, which some formats do not have. Without a record, the vocabulary is
+    the one that is written.
     """
     from albert_tf.checkpoints import run_record
 
