@@ -1,32 +1,30 @@
 """Opens weight files: TensorFlow checkpoints, safetensors and PyTorch.
 
 For each format, `open_weights` returns a `WeightFile` with names, shapes, and a function that reads
-an array. Nothing is ever unpickled here, because pickles can execute arbitrary code.
+an array. Nothing is ever unpickled here, because pickles can execute arbitrary code. Only opening a
+TensorFlow checkpoint imports TensorFlow.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
+from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
 
-# Errors of TensorFlow's checkpoint reader for damaged files, which may claim any size.
-DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
@@ -55,17 +53,12 @@ def digest(path: str) -> str:
     Args:
         path: a path returned by `find_checkpoint`. Of a TensorFlow checkpoint only the index is
             read, because it contains a checksum of each tensor.
-
-    Raises:
-        FileNotFoundError, ValueError: a shard is missing, or the list of shards is damaged.
     """
     content = hashlib.sha256()
     is_prefix = files.exists(path + ".index")
-    shards = _shards(path) if path.endswith(SHARDS) else []
-    for part in shards or [path + ".index" if is_prefix else path]:
-        with files.open_binary(part) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                content.update(block)
+    with files.open_binary(path + ".index" if is_prefix else path) as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            content.update(block)
     return content.hexdigest()[:_DIGEST_LENGTH]
 
 
@@ -76,49 +69,44 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
         FileNotFoundError: the checkpoint or a shard does not exist.
         ValueError: the index cannot be read.
     """
-    prefix = find_checkpoint(prefix)
+    return open_reader(find_checkpoint(prefix))
+
+
+@contextlib.contextmanager
+def _naming_damage(what: str) -> Iterator[None]:
+    """Converts the errors of TensorFlow's reader for damaged files, which may claim any size."""
+    import tensorflow as tf
+
     try:
-        return open_reader(prefix)
-    except DAMAGE as error:
-        raise ValueError(f"{prefix}: damaged or not a TensorFlow checkpoint ({error})") from None
+        yield
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError) as error:
+        raise ValueError(f"{what} ({error})") from None
 
 
 def open_reader(prefix: str) -> tf.train.CheckpointReader:
-    r"""Opens a TensorFlow checkpoint; raises TensorFlow's errors if it is damaged.
+    r"""Opens a TensorFlow checkpoint whose shards all exist.
 
-    TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If the path
-    contains these characters, the checkpoint is opened through a symbolic link to its folder.
+    TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If a folder
+    has these characters in its name, or is remote, the checkpoint is read from a copy, which exists
+    as long as the reader.
 
-    A remote checkpoint is downloaded; the copy exists as long as the reader.
+    Raises:
+        ValueError: the index cannot be read.
     """
-    if files.is_remote(prefix):
-        return _open_downloaded(prefix)
-    directory, base = os.path.split(prefix)
-    if re.search(r"[\[\\]", directory):
-        prefix = os.path.join(_link_to(os.path.abspath(directory)), base)
-    return tf.train.load_checkpoint(prefix)
+    import tensorflow as tf
 
-
-def _open_downloaded(prefix: str) -> tf.train.CheckpointReader:
     directory, base = os.path.split(prefix)
-    with contextlib.ExitStack() as stack:
+    damage = f"{prefix}: damaged or not a TensorFlow checkpoint"
+    with _naming_damage(damage), contextlib.ExitStack() as stack:
+        if not (files.is_remote(prefix) or re.search(r"[\[\\]", directory)):
+            return tf.train.load_checkpoint(prefix)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="albert_tf_"))
         for name in files.list_directory(directory):
             if name == f"{base}.index" or name.startswith(f"{base}.data-"):
-                files.copy(f"{directory}/{name}", os.path.join(folder, name))
+                files.copy(files.join(directory, name), os.path.join(folder, name))
         reader = tf.train.load_checkpoint(os.path.join(folder, base))
         weakref.finalize(reader, stack.pop_all().close)  # it reads lazily
-    return reader
-
-
-@functools.cache
-def _link_to(directory: str) -> str:
-    """Returns a symbolic link to a folder, which is removed when the process exits."""
-    place = tempfile.mkdtemp(prefix="albert_tf_")
-    atexit.register(shutil.rmtree, place)
-    link = os.path.join(place, "checkpoints")
-    os.symlink(directory, link)
-    return link
+        return reader
 
 
 def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
@@ -127,10 +115,8 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np
     Raises:
         ValueError: the data file is cut short or damaged.
     """
-    try:
+    with _naming_damage(f"{prefix}: cannot read {name!r}, the data is damaged"):
         return reader.get_tensor(name)
-    except DAMAGE as error:
-        raise ValueError(f"{prefix}: cannot read {name!r}, the data is damaged ({error})") from None
 
 
 def open_weights(path: str) -> WeightFile:
@@ -146,8 +132,6 @@ def open_weights(path: str) -> WeightFile:
     path = find_checkpoint(path)
     if files.exists(path + ".index"):
         return _open_tensorflow(path)
-    if path.endswith(SHARDS):
-        return _open_shards(path)
     if files.is_remote(path):
         return _open_local_copy(path)
     with files.open_binary(path) as stream:
@@ -221,28 +205,6 @@ def _open_safetensors(path: str) -> WeightFile:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
     return WeightFile(path, "safetensors", shapes, opened.get_tensor)
-
-
-def _shards(path: str) -> list[str]:
-    """Returns the paths of the files in Hugging Face's list of shards.
-
-    Raises:
-        ValueError: the list is damaged.
-    """
-    weight_map = files.read_json(path, {"weight_map": dict})["weight_map"]
-    folder = os.path.dirname(path)
-    return [os.path.join(folder, name) for name in sorted(set(map(str, weight_map.values())))]
-
-
-def _open_shards(path: str) -> WeightFile:
-    opened = [open_weights(shard) for shard in _shards(path)]
-    shards = {weight: shard for shard in opened for weight in shard.shapes}
-    return WeightFile(
-        path,
-        f"safetensors, {len(opened)} files",
-        {weight: shard.shapes[weight] for weight, shard in shards.items()},
-        lambda weight: shards[weight].read(weight),
-    )
 
 
 def _open_pytorch(path: str) -> WeightFile:

@@ -1,4 +1,4 @@
-"""Downloads released models into the cache folder, and others by `download_from_hub` alone.
+"""Downloads released models into the cache folder.
 
     >>> path = download("albert_base_v2")  # doctest: +SKIP
     >>> model, tokenizer = albert_tf.from_pretrained("albert_base_v2")  # doctest: +SKIP
@@ -23,8 +23,9 @@ import zlib
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.releases import Release
+from albert_tf.settings import did_you_mean
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
@@ -51,7 +52,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         OSError: the archive cannot be downloaded, or the disk is full. Nothing is installed.
     """
     release = _find_release(name)
-    cache = cache_dir or finding.cache_directory()
+    cache = cache_dir or releases.cache_directory()
     if files.is_remote(cache):
         raise ValueError(f"cache_dir: {cache}: models are downloaded to local folders only")
     folder = os.path.join(cache, release.name)
@@ -77,10 +78,11 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
 def _find_release(name: str) -> Release:
     release = releases.named(name)
     if release is None:
-        names = ", ".join(row.name for row in releases.downloadable())
-        similar = releases.similar(name)
-        hint = f"Did you mean {similar.name!r}?" if similar else f"Expected one of {names}"
-        on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
+        names = [known for row in releases.downloadable() for known in (row.name, *row.aliases)]
+        hint = (
+            did_you_mean(releases.canonical(name), names) or f"Expected one of {', '.join(names)}"
+        )
+        on_hub = f". From the Hugging Face Hub: hf download {name}" if "/" in name else ""
         raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
     return release
 
@@ -124,42 +126,18 @@ def _verify(release: Release, folder: str) -> None:
     """Reads all tensors, and compares them with the checksums of the release if they are known.
 
     Raises:
-        ValueError: tensors differ. The message lists them.
+        ValueError: tensors differ. The message names the first one.
     """
-    from albert_tf.checkpoints import loading  # imports TensorFlow
-
     tensors = loading.read_weights(folder)
     if not release.tensors:
         text = "%s: all %d tensors can be read, but the checksums of this release are not known"
         logging.info(text, release.name, len(tensors))
         return
-    if lines := release.differences(releases.checksums(tensors)):
-        raise ValueError("\n".join([f"{release.name}: not the tensors of the release", *lines]))
-    logging.info("%s; all %d tensors match the release", release, len(tensors))
-
-
-# A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
-_FILES = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
-
-
-def download_from_hub(name: str, cache_dir: str | None = None) -> str:
-    """Downloads the files of a model from the Hugging Face Hub, and returns their folder.
-
-        download.download_from_hub("textattack/albert-base-v2-imdb")
-
-    Args:
-        name: the repository, as `organization/name`.
-        cache_dir: folder of the downloaded files; defaults to that of `huggingface_hub`.
-
-    Raises:
-        ValueError: `huggingface_hub` is not installed, or the name is not that of a repository.
-        OSError: the Hub cannot be reached, or has no such model.
-    """
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
+    here = releases.checksums(tensors)
+    names = sorted(here.keys() | release.tensors.keys())
+    if wrong := [name for name in names if here.get(name) != release.tensors.get(name)]:
         raise ValueError(
-            "downloading from the Hugging Face Hub requires huggingface_hub: pip install "
-            "'albert-tf2[hf]'"
-        ) from None
-    return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))
+            f"{release.name}: {len(wrong)} of {len(names)} tensors are not those of the release, "
+            f"such as {wrong[0]}"
+        )
+    logging.info("%s; all %d tensors match the release", release, len(tensors))

@@ -247,12 +247,8 @@ def differences(
     return lines + [_HINT] * bool(lines and recognized.family == "albert_zh")
 
 
-def check_google_layout(config: AlbertConfig, whose: str) -> None:
-    """Checks that a model has Google's layout, the only one that another library supports.
-
-    Args:
-        config: the model's config.
-        whose: name of the other library, in the possessive.
+def check_google_layout(config: AlbertConfig) -> None:
+    """Checks that a model has Google's layout, the only one that Hugging Face supports.
 
     Raises:
         ValueError: the model has albert_zh's layout (the message says how to convert it), or
@@ -260,12 +256,12 @@ def check_google_layout(config: AlbertConfig, whose: str) -> None:
     """
     if config.layout != "google":
         raise ValueError(
-            f"{whose} ALBERT only supports Google's layout. With --merge_embeddings, "
+            "Hugging Face's ALBERT only supports Google's layout. With --merge_embeddings, "
             "`albert convert` converts albert_zh's post-LN models to it, with E = H"
         )
     if config.share != GROUPS:
         raise ValueError(
-            f"{whose} ALBERT has hidden groups only: this model has share={config.share!r}"
+            f"Hugging Face's ALBERT has hidden groups only: this model has share={config.share!r}"
         )
 
 

@@ -7,7 +7,6 @@ output directories of this package's programs.
 from __future__ import annotations
 
 import fnmatch
-import functools
 import json
 import os
 import re
@@ -16,7 +15,8 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
@@ -26,15 +26,14 @@ SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
-SHARDS = "model.safetensors.index.json"  # which file has which weight
-_HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
+_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
-_SHARD = re.compile(r"\.data-\d+-of-(\d+)$")
 ACCEPTED = (
-    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
-    f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, or an --export_dir"
+    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
+    "pytorch_model.bin, a folder with one of them, an --export_dir, or the name of a downloaded "
+    "model (`albert download` lists them)"
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
@@ -43,55 +42,6 @@ VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
 EXTRA_ASSETS = "assets.extra"  # the same in models exported by the fine-tuning programs
 LABELS_FILE = "labels.txt"  # in exported models: label names, one per line
-CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
-
-
-def cache_directory() -> str:
-    """Returns the folder with the downloaded models."""
-    return os.environ.get(CACHE) or os.path.join(os.path.expanduser("~"), ".cache", "albert_tf")
-
-
-def find_model(path: str) -> str:
-    """Returns the folder of a downloaded model, given its name, and any other path unchanged.
-
-    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
-
-    Args:
-        path: a path, or a name as in `releases.named`. A file or folder of that name takes
-            precedence.
-
-    Raises:
-        FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
-            message has the command to download it.
-    """
-    release = releases.named(path)
-    is_remote = files.is_remote(path)
-    if release is None or not is_remote:  # and not the address of a release
-        files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
-    if not is_remote and any(map(files.exists, (path, path + ".index"))):
-        return path
-    if release is None:
-        similar = None if is_remote else releases.similar(path)
-        if similar is not None:
-            raise FileNotFoundError(
-                f"{path}: no such file or folder. Did you mean the released model "
-                f"{similar.name!r}? Download it: albert download {similar.name}"
-            )
-        return path
-    folder = os.path.join(cache_directory(), release.name)
-    if not files.is_directory(folder):
-        raise FileNotFoundError(
-            f"{path}: no such file or folder, and the released model of that name is not in "
-            f"{cache_directory()}. Download it: albert download {release.name}"
-        )
-    _announce(path, folder)
-    return folder
-
-
-@functools.cache
-def _announce(name: str, folder: str) -> None:
-    """Logs, once, which model is used for a name."""
-    logging.info("%s: using the downloaded model in %s", name, folder)
 
 
 def find_checkpoint(path: str) -> str:
@@ -105,10 +55,10 @@ def find_checkpoint(path: str) -> str:
             path on another machine.
 
     Returns:
-        The prefix of a TensorFlow checkpoint whose index and shards exist, or a file.
+        The prefix of a TensorFlow checkpoint whose index exists, or a file.
 
     Raises:
-        FileNotFoundError: there is no checkpoint, or shards of its data are missing.
+        FileNotFoundError: there is no checkpoint.
         ValueError: the folder contains several checkpoints. The message lists them.
     """
     path = find_model(path)
@@ -130,7 +80,6 @@ def find_checkpoint(path: str) -> str:
         path = os.path.join(path, prefixes[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     if files.exists(prefix + ".index"):
-        _check_shards(prefix)
         return prefix
     if prefix == path and files.exists(path):
         return path
@@ -174,18 +123,6 @@ def newest_export(folder: str) -> str:
     return folder
 
 
-def _check_shards(prefix: str) -> None:
-    folder, base = os.path.split(prefix)
-    present = {name for name in files.list_directory(folder) if name.startswith(base + ".data-")}
-    counts = {int(match[1]) for match in map(_SHARD.search, present) if match} or {1}
-    for count in sorted(counts):
-        wanted = {f"{base}.data-{shard:05d}-of-{count:05d}" for shard in range(count)}
-        if wanted <= present:
-            return
-    missing = ", ".join(sorted(wanted - present))
-    raise FileNotFoundError(f"{prefix}.index lacks its data: {missing} in {folder or '.'}")
-
-
 def folder_of(checkpoint: str) -> str:
     """Returns the folder of a checkpoint; of a SavedModel's variables, that of the SavedModel.
 
@@ -210,27 +147,6 @@ def records_of(folder: str) -> RunFolder:
     return RunFolder(extra if is_export else folder)
 
 
-def choose_lower_case(folder: str, given: bool | None, of_weights: bool | None = None) -> bool:
-    """Returns whether to lowercase text; True if this is neither given nor known.
-
-    Logs a warning if it is given and the model is known to be for other text.
-
-    Args:
-        folder: folder of a model, whose record or tokenizer may say it.
-        given: what is asked for, if anything.
-        of_weights: what a variable of the model says, if there is one.
-    """
-    known = records_of(folder).record.settings.get(run_record.LOWER_CASE)
-    if known is None:
-        flags = read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
-        known = flags.get("do_lower_case", of_weights)
-    if given is None:
-        return known is None or bool(known)
-    if known is not None and bool(known) != given:
-        logging.warning("do_lower_case=%s, but %s says %s", given, folder, bool(known))
-    return given
-
-
 def find_config(folder: str) -> str:
     """Returns the config in a folder or its `assets/`; several are fine if they are equal.
 
@@ -251,8 +167,10 @@ def find_config(folder: str) -> str:
     return config_files[0]
 
 
-def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
-    """Returns the vocabulary in a folder or its `assets/`, or else that of the run in the folder.
+def find_vocabulary(
+    folder: str, vocab_file: str | None = None, spm_model_file: str | None = None
+) -> tuple[str | None, str | None]:
+    """Returns the given vocabulary, or if none is given, that in a folder or its `assets/`.
 
     In a Hugging Face folder, this is the tokenizer (see `huggingface_tokenizer`), unless the record
     of the training says that the model was trained with the vocabulary.
@@ -265,59 +183,24 @@ def find_vocabulary(folder: str) -> tuple[str | None, str | None]:
         FileNotFoundError: there is no vocabulary. The message lists the files of the folder.
         ValueError: there are several vocabularies. The message lists them.
     """
-    vocabularies = list_vocabularies(folder)
-    if tokenizer := _find_tokenizer(folder, vocabularies):
-        return tokenizer, None
+    if vocab_file or spm_model_file:
+        return vocab_file, spm_model_file
+    found, vocabularies = list_tokenizers(folder), list_vocabularies(folder)
+    if not found:
+        patterns = (TOKENIZER_FILE, *MODEL_PATTERNS, *VOCABULARY_PATTERNS)
+        raise _missing(folder, "vocabulary", patterns, "vocab_file=… or spm_model_file=…")
+    trained_with = records_of(folder).record.files.get(run_record.VOCABULARY)
+    checksums = map(huggingface_tokenizer.checksum_of, vocabularies)
+    is_of_vocabulary = trained_with is not None and any(map(trained_with.has, checksums))
+    if found[0] not in vocabularies and not is_of_vocabulary:
+        return found[0], None
     if len(vocabularies) > 1:
         raise ValueError(
             f"{folder} contains several vocabularies; choose one (spm_model_file=…, vocab_file=…): "
             f"{', '.join(vocabularies)}"
         )
-    if vocabularies:
-        is_sentencepiece = vocabularies[0].endswith(".model")
-        return (None, vocabularies[0]) if is_sentencepiece else (vocabularies[0], None)
-    named = _vocabulary_of_run(folder)
-    if not named or not all(map(files.exists, named.values())):
-        gone = f" ({run_record.FILE} names {', '.join(named.values())}: missing)" if named else ""
-        way_out = f"vocab_file=… or spm_model_file=…{gone}. load_checkpoint only loads weights"
-        patterns = (TOKENIZER_FILE, *MODEL_PATTERNS, *VOCABULARY_PATTERNS)
-        raise _missing(folder, "vocabulary", patterns, way_out)
-    return named.get("vocab_file"), named.get("spm_model_file")
-
-
-def _find_tokenizer(folder: str, vocabularies: list[str]) -> str | None:
-    """Returns the Hugging Face tokenizer in a folder or its `assets/`; None if there is none.
-
-    Args:
-        folder: the folder.
-        vocabularies: the vocabularies in it.
-    """
-    found = [path for path in list_tokenizers(folder) if path not in vocabularies]
-    if not found:
-        return None
-    trained_with = records_of(folder).record.files.get(run_record.VOCABULARY)
-    checksums = map(huggingface_tokenizer.checksum_of, vocabularies)
-    is_of_vocabulary = trained_with is not None and any(map(trained_with.has, checksums))
-    return None if is_of_vocabulary else found[0]
-
-
-def choose_vocabulary(
-    folder: str, vocab_file: str | None, spm_model_file: str | None
-) -> tuple[str | None, str | None]:
-    """Returns the given vocabulary, or if none is given, that of a folder.
-
-    Logs a warning if one is given and the folder has a Hugging Face tokenizer.
-
-    Raises:
-        FileNotFoundError, ValueError: as in `find_vocabulary`.
-    """
-    given = spm_model_file or vocab_file
-    if not given:
-        return find_vocabulary(folder)
-    own = _find_tokenizer(folder, list_vocabularies(folder)) if files.is_directory(folder) else None
-    if own and os.path.abspath(given) != os.path.abspath(own):
-        logging.warning("%s is used instead of %s, the tokenizer of the model", given, own)
-    return vocab_file, spm_model_file
+    is_sentencepiece = vocabularies[0].endswith(".model")
+    return (None, vocabularies[0]) if is_sentencepiece else (vocabularies[0], None)
 
 
 def list_tokenizers(folder: str) -> list[str]:
@@ -365,21 +248,11 @@ def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
-    if not files.is_directory(folder):
-        return FileNotFoundError(f"{folder}: cannot look for a {what}: no such directory")
     present = ", ".join(files.list_directory(folder)) or "nothing"
     return FileNotFoundError(
         f"{folder}: no {what} found. Looked for {', '.join(patterns)} here and in {ASSETS}/; found "
         f"{present}. Add the file or specify it: {way_out}"
     )
-
-
-def _vocabulary_of_run(folder: str) -> dict[str, str]:
-    """Returns the vocabulary flags of the run in a folder, as absolute or remote paths."""
-    record = RunFolder(folder).record
-    named = {name: record.settings.get(name) for name in ("vocab_file", "spm_model_file")}
-    start = record.start.get("directory", "")
-    return {name: files.join(start, str(path)) for name, path in named.items() if path}
 
 
 def read_json_if_there(folder: str, name: str) -> dict[str, Any]:

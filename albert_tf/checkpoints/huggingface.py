@@ -85,7 +85,7 @@ def to_hugging_face(
     Raises:
         ValueError: Hugging Face's ALBERT does not support this model. The message says why.
     """
-    check_google_layout(config, "Hugging Face's")
+    check_google_layout(config)
     if obstacle := group_obstacle(config):
         raise ValueError(obstacle)
     names = name_map("hugging_face", config.num_hidden_groups, config.inner_group_num)

@@ -8,6 +8,7 @@ read them: they have Google's variable names, the optimizer's moments as `<varia
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import re
@@ -33,13 +34,13 @@ from albert_tf.checkpoints.families import (
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.huggingface_tokenizer import (
+    TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
-from albert_tf.model.objectives import NONE, OBJECTIVES, SCOPE, SOP
+from albert_tf.model.objectives import NONE, SOP
 from albert_tf.model.tokenization import Tokenizer
 
-_COLUMNS = ("part", "found", "loaded", "missing", "misshapen", "unused")
 _UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
 _MAX_LISTED_NAMES = 16  # per list of a report
 
@@ -97,19 +98,21 @@ class LoadReport:
     notes: list[str]
     fits: bool
 
+    @property
+    def heading(self) -> str:
+        """The checkpoint, its family, and the number of its weights."""
+        return f"{self.prefix}: {self.title}, {len(self.found)} weights"
+
     def __str__(self) -> str:
-        """Returns a table of counts by part of the model, and the names not loaded."""
-        groups = (self.found, self.loaded, self.missing, list(self.misshapen), self.unused)
-        parts = [[part_of(name) for name in group] for group in groups]
-        counts = [(part, *(group.count(part) for group in parts)) for part in PARTS]
-        rows = [_COLUMNS, *(row for row in counts if any(row[1:])), ("all", *map(len, groups))]
+        """Returns the number of weights in each part of the model, and the names not loaded."""
+        counts = collections.Counter(map(part_of, self.found))
+        parts = ", ".join(f"{part} {counts[part]}" for part in PARTS if part in counts)
         shapes = self.misshapen.items()
         return "\n".join(
             [
-                f"{self.prefix}: {self.title}",
+                f"{self.heading}, {self.bookkeeping} moments, counters and copies",
                 "  " + (", ".join(f"{k} {size}" for k, size in self.sizes.items()) or "no sizes"),
-                *("  {:<20}{:>9}{:>9}{:>9}{:>11}{:>9}".format(*row) for row in rows),
-                f"  and {self.bookkeeping} moments, counters and copies",
+                *([f"  weights: {parts}"] if parts else []),
                 *(f"  note: {note}" for note in self.notes),
                 *_first(f"  missing    {name}" for name in self.missing),
                 *_first(f"  misshapen  {n}: {theirs}, here {ours}" for n, (theirs, ours) in shapes),
@@ -128,6 +131,12 @@ class LoadReport:
 
         A weight of the encoder comes before one of a head, which may be new.
         """
+        if self.unknown:
+            more = f" (and {len(self.unknown) - 1} more)" if len(self.unknown) > 1 else ""
+            return (
+                f"no model here has its weight {self.unknown[0]}{more}. Merge a LoRA into the "
+                "weights before saving; relative positions are not supported"
+            )
         misfits = [
             *self.other_shapes,
             *(f"{name} is missing" for name in self.missing),
@@ -160,30 +169,25 @@ def load_checkpoint(
         model: a model with Google's variable names, such as `AlbertForPretraining`. If it has a
             `.config`, contradictions between the config and the checkpoint are reported.
         path: as in `find_checkpoint`.
-        allow_partial: whether to only warn if weights of the encoder do not fit, or if the sentence
-            head was trained with another objective.
+        allow_partial: whether to only warn if weights of the encoder do not fit.
         init_from_group0: whether to initialize all hidden groups from group 0 of the checkpoint, so
             that a model with num_hidden_groups = num_hidden_layers starts from shared weights.
 
     Returns:
-        A report of loaded, missing and unused weights. Heads that are missing in the checkpoint,
-        have another shape or were trained with another sentence objective keep their values, and
-        so does a missing pooler; the report names them, and the log if an output depends on them.
+        A report of loaded, missing and unused weights. Heads that are missing in the checkpoint or
+        have another shape keep their values, and so does a missing pooler; the report names them,
+        and the log if an output depends on them.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
-        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, the
-            sentence head was trained with another objective, or the checkpoint is damaged or of an
-            unsupported family, or has other weights in its encoder, such as relative positions or
-            an unmerged LoRA. The model is unchanged.
+        ValueError: variables of the encoder (`bert/…`) are missing, misshapen or unused, or the
+            checkpoint is damaged or of an unsupported family, or has other weights in its encoder,
+            such as relative positions or an unmerged LoRA. The model is unchanged.
     """
     weights = open_weights(path)
     report, entries = _compare(model, weights, init_from_group0)
-    report = _without_other_objective(model, report, allow_partial)
     if not report.loaded:
         raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
-    if not allow_partial:
-        _refuse_unknown(report)
     if not (report.fits or allow_partial):
         is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
         copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
@@ -198,69 +202,36 @@ def load_checkpoint(
     release = releases.containing(values)
     _log(report, release, _uses_pooler(model))
     if release is not None and release.config:
-        _warn_of_config(release, getattr(model, "config", None))
+        expected = AlbertConfig.from_json_file(release.config)
+        _warn_of_config(model, expected, f"{release} (--albert_config_file={release.config})")
+    elif not init_from_group0:
+        _warn_of_config(model, _config_beside(path), "the config beside the checkpoint")
     _assign(model, values)
     return report
 
 
-def _warn_of_config(release: releases.Release, config: Any) -> None:
-    """Warns of values of a config that are not those of the release whose weights are loaded.
+def _warn_of_config(model: Any, expected: AlbertConfig | None, source: str) -> None:
+    """Warns of what differs from the config of the weights, and does not show in their shapes.
 
-    The shapes of the weights do not tell them, and the config in the archive of Google's Chinese
-    tiny is wrong: it has one layer.
+    This is no error, because a released config may be wrong, and the one that is given right: that
+    in the archive of Google's Chinese tiny has one layer.
     """
-    expected = AlbertConfig.from_json_file(release.config)
-    for key, (right, found) in _unlike(expected, config).items():
-        logging.warning(
-            "the config says %s=%s, but %s has %s: pass --albert_config_file=%s",
-            *(key, found, release, right, release.config),
-        )
-
-
-def _refuse_unknown(report: LoadReport) -> None:
-    """Raises ValueError if the checkpoint's encoder has weights that no model here has."""
-    if report.unknown:
-        more = len(report.unknown) - 1
-        raise ValueError(
-            f"{report.prefix}: no model here has the encoder's weight {report.unknown[0]}"
-            + f" (and {more} more)" * bool(more)
-            + ", without which its outputs would be others. Merge a LoRA into the weights before "
-            "saving; relative positions are not supported"
-        )
+    config = getattr(model, "config", None)
+    if expected is None or not isinstance(config, AlbertConfig):
+        return
+    for key in _UNSEEN:
+        theirs, ours = getattr(expected, key), getattr(config, key)
+        if theirs != ours:
+            logging.warning(
+                "%s is %r in %s, %r in the model's config: the outputs are not those that it was "
+                "trained for",
+                *(key, theirs, source, ours),
+            )
 
 
 def _uses_pooler(model: Any) -> bool:
     """Returns whether an output of a model depends on the encoder's pooler."""
     return getattr(model, "uses_pooler", True)
-
-
-def _without_other_objective(model: Any, report: LoadReport, allow_partial: bool) -> LoadReport:
-    """Returns the report without the sentence head if it was trained with another objective.
-
-    The heads of all objectives have the same names in checkpoints, and often the same shapes.
-
-    Raises:
-        ValueError: the model's sentence head would be random, and that is not allowed.
-    """
-    record = finding.records_of(finding.folder_of(report.prefix)).record
-    theirs = record.settings.get(run_record.OBJECTIVE)
-    ours = getattr(model, run_record.OBJECTIVE, theirs)
-    if not theirs or theirs == ours:
-        return report
-    head = [name for name in report.loaded if name.startswith(SCOPE)]
-    note = f"trained with sentence_objective={theirs}, here {ours}: no sentence head is loaded"
-    report = dataclasses.replace(
-        report,
-        loaded=[name for name in report.loaded if name not in head],
-        missing=sorted(report.missing + head),
-        notes=[*report.notes, note],
-    )
-    if head and not allow_partial:
-        raise ValueError(
-            f"{report}\nThe checkpoint has no head for sentence_objective={ours}. Train on records "
-            f"of {theirs}, or pass --allow_partial_init to start from a random sentence head."
-        )
-    return report
 
 
 def _log(report: LoadReport, release: releases.Release | None, uses_pooler: bool) -> None:
@@ -303,7 +274,6 @@ def load_weights(model: Any, prefix: str) -> None:
     """
     weights = open_weights(prefix)
     report, entries = _compare(model, weights)
-    _refuse_unknown(report)
     unneeded = () if _uses_pooler(model) else (POOLER,)
     missing = [name for name in report.missing if not name.startswith(unneeded)]
     if missing or not report.fits or report.misshapen:
@@ -313,8 +283,7 @@ def load_weights(model: Any, prefix: str) -> None:
             f"{report.reason}.\nPass the --albert_config_file that belongs to it, or train first "
             "(--verbosity=1 lists all weights)."
         )
-    for note in _unseen_differences(_config_beside(prefix), getattr(model, "config", None)):
-        logging.warning("%s: %s", prefix, note)
+    _warn_of_config(model, _config_beside(prefix), "the config beside the checkpoint")
     _assign(model, _read_all(weights, entries))
 
 
@@ -367,10 +336,7 @@ def _compare(
     entries = families.fit(recognized.entries, wanted, init_from_group0)
     if model is not None:
         _drop_identity_projection(weights, entries, wanted)
-    obstacles, notes = _remarks(recognized, entries, model)
-    if model is not None and not init_from_group0:
-        beside = _config_beside(weights.path)
-        notes += _unseen_differences(beside, getattr(model, "config", None))
+    obstacle, notes = _remarks(recognized, entries, getattr(model, "config", None))
     common = sorted(entries.keys() & wanted.keys())
     loaded = [name for name in common if entries[name].shape == wanted[name]]
     misshapen = {
@@ -400,26 +366,21 @@ def _compare(
         found=[*entries, *recognized.unmapped],
         bookkeeping=len(recognized.bookkeeping),
         sizes=families.sizes(entries),
-        notes=obstacles + notes,
-        fits=not (obstacles or misfits),
+        notes=[obstacle, *notes] if obstacle else notes,
+        fits=not (obstacle or misfits),
     )
     return report, entries
 
 
 def _remarks(
-    recognized: families.Recognized, entries: dict[str, families.Entry], model: Any
-) -> tuple[list[str], list[str]]:
-    """Returns reasons besides shapes why a checkpoint does not fit a model, and other notes."""
-    if recognized.refusal:
-        return [recognized.refusal], []
-    if model is None:
-        return [], ["there is no config to compare the checkpoint with"]
-    config = getattr(model, "config", None)
-    if not isinstance(config, AlbertConfig):
-        return [], []
+    recognized: families.Recognized, entries: dict[str, families.Entry], config: Any
+) -> tuple[str, list[str]]:
+    """Returns why a checkpoint fits no such model, "" if it may, and what differs from a config."""
+    if recognized.refusal or not isinstance(config, AlbertConfig):
+        return recognized.refusal, []
     is_theirs = recognized.family == "hugging_face"
     obstacle = families.group_obstacle(config) if is_theirs else ""
-    return [obstacle] * bool(obstacle), families.differences(recognized, entries, config)
+    return obstacle, families.differences(recognized, entries, config)
 
 
 def _config_beside(path: str) -> AlbertConfig | None:
@@ -428,29 +389,6 @@ def _config_beside(path: str) -> AlbertConfig | None:
         return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
     except (OSError, ValueError):
         return None
-
-
-def _unseen_differences(theirs: AlbertConfig | None, config: Any) -> list[str]:
-    """Returns how a model differs from the config beside a checkpoint in what shapes do not show.
-
-    These are notes, because a released config may be wrong, and the one that is given right.
-    """
-    return [
-        f"{key} is {before!r} in the config beside the checkpoint, {now!r} in the model's: the "
-        "outputs are not those that it was trained for"
-        for key, (before, now) in _unlike(theirs, config).items()
-    ]
-
-
-def _unlike(theirs: AlbertConfig | None, config: Any) -> dict[str, tuple[Any, Any]]:
-    """Returns the keys of `_UNSEEN` that differ → (value in `theirs`, value in `config`).
-
-    There are none if one of the two is not known: a user's model may have no config.
-    """
-    if theirs is None or not isinstance(config, AlbertConfig):
-        return {}
-    pairs = {key: (getattr(theirs, key), getattr(config, key)) for key in _UNSEEN}
-    return {key: (before, now) for key, (before, now) in pairs.items() if before != now}
 
 
 def _drop_identity_projection(
@@ -469,8 +407,7 @@ class ModelSource:
     """A model in a folder of any origin, whose parts are found and read when they are asked for.
 
     Attributes:
-        weights: the checkpoint, of which only names and shapes have been read.
-        recognized: the family of the checkpoint.
+        checkpoint: path of the checkpoint.
         folder: the folder with the config, the vocabulary and the records of the training.
     """
 
@@ -482,7 +419,7 @@ class ModelSource:
         spm_model_file: str | None = None,
         do_lower_case: bool | None = None,
     ) -> None:
-        """Opens a checkpoint.
+        """Finds a checkpoint, and opens it when it is asked for.
 
         Args:
             path: as in `find_checkpoint`.
@@ -492,14 +429,27 @@ class ModelSource:
             do_lower_case: whether the vocabulary is uncased; None for what is recorded, or True.
 
         Raises:
-            FileNotFoundError, ValueError: there is no such checkpoint, or it is damaged.
+            FileNotFoundError, ValueError: see `finding.find_checkpoint`.
         """
-        self.weights = open_weights(path)
-        self.recognized = families.recognize(self.weights.shapes)
+        self.checkpoint = finding.find_checkpoint(path)
         self.folder = finding.folder_of(path)
         self._config_file = config_file
         self._do_lower_case = do_lower_case
         self._vocabulary = vocab_file, spm_model_file
+
+    @functools.cached_property
+    def weights(self) -> WeightFile:
+        """The checkpoint, of which only names and shapes have been read.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        return open_weights(self.checkpoint)
+
+    @functools.cached_property
+    def recognized(self) -> families.Recognized:
+        """The family of the checkpoint."""
+        return families.recognize(self.weights.shapes)
 
     @functools.cached_property
     def config_file(self) -> str:
@@ -528,7 +478,7 @@ class ModelSource:
         Raises:
             FileNotFoundError, ValueError: see `finding.find_vocabulary`.
         """
-        return finding.choose_vocabulary(self.folder, *self._vocabulary)
+        return finding.find_vocabulary(self.folder, *self._vocabulary)
 
     @property
     def vocabulary_file(self) -> str:
@@ -542,9 +492,18 @@ class ModelSource:
 
         Logs a warning if it is given and the model is known to be for other text.
         """
-        name = "do_lower_case"  # a variable of TF-Hub modules
-        known = bool(self.weights.read(name)) if name in self.weights.shapes else None
-        return finding.choose_lower_case(self.folder, self._do_lower_case, known)
+        name = run_record.LOWER_CASE
+        flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
+        known = self.run.record.settings.get(name, flags.get(name))
+        is_module = files.exists(files.join(self.folder, finding.SAVED_MODEL))
+        if known is None and is_module and name in self.weights.shapes:
+            known = self.weights.read(name)  # a variable of TF-Hub modules
+        given = self._do_lower_case
+        if given is None:
+            return known is None or bool(known)
+        if known is not None and bool(known) != given:
+            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, bool(known))
+        return given
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -588,8 +547,7 @@ class ModelSource:
     def objective(self) -> str:
         """The sentence objective; "none" for masked words without a sentence head.
 
-        Without a record, this is "sop". An objective that is not registered here is "none", with a
-        warning: the model is then used without its sentence head.
+        Without a record, this is "sop".
 
         Raises:
             ValueError: a file of the run is damaged.
@@ -597,17 +555,7 @@ class ModelSource:
         if "masked-LM head" in self.parts and "sentence head" not in self.parts:
             return NONE
         recorded = self.run.record.settings.get(run_record.OBJECTIVE)
-        objective = str(SOP if recorded is None else recorded)
-        if objective in OBJECTIVES:
-            return objective
-        logging.warning(
-            "%s: trained with sentence_objective=%s, which is not registered here (only %s): the "
-            "sentence head is left out",
-            self.run.path,
-            objective,
-            ", ".join(OBJECTIVES),
-        )
-        return NONE
+        return str(SOP if recorded is None else recorded)
 
     @functools.cached_property
     def run(self) -> RunFolder:

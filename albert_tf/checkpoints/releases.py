@@ -1,4 +1,4 @@
-"""The table of released models, and how to recognize them by the checksums of their tensors.
+"""The table of released models, which are found by name, and recognized by their tensors.
 
 A row of `releases.json` describes a model and the archive that contains it. For nine checkpoints it
 also has the CRC-32C of each tensor, masked as in the `.index` files of their archives. Since a
@@ -15,15 +15,15 @@ import os
 from collections.abc import Mapping
 
 import numpy as np
+from absl import logging
 
+from albert_tf import files
 from albert_tf.data import records
-from albert_tf.settings import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
 _HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
-_LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
-_MAX_LISTED_NAMES = 12
+CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,26 +56,6 @@ class Release:
     def is_hub_module(self) -> bool:
         """Whether it is the TF-Hub module of a model that also has an archive of its own."""
         return self.url.startswith(_HUB)
-
-    def differences(self, here: Mapping[str, int]) -> list[str]:
-        """Returns a line for each of the first tensors that differ from the release; [] if none.
-
-        Args:
-            here: the `checksums` of a checkpoint. Tensors that the release lacks, such as those of
-                a new head, are called added.
-        """
-        common = here.keys() & self.tensors.keys()
-        kinds = {
-            "altered": [name for name in common if here[name] != self.tensors[name]],
-            "missing": self.tensors.keys() - common,
-            "added": here.keys() - common,
-        }
-        lines = []
-        for kind, names in kinds.items():
-            lines += [f"  {kind:<8}{name}" for name in sorted(names)[:_MAX_LISTED_NAMES]]
-            more = len(names) - _MAX_LISTED_NAMES
-            lines += [f"  and {more} more {kind}"] if more > 0 else []
-        return lines
 
 
 @functools.cache
@@ -113,26 +93,14 @@ def named(name: str) -> Release | None:
     >>> named("my_model") is None
     True
     """
-    name = _canonical(name)
+    name = canonical(name)
     releases = (row for row in downloadable() if name == row.name or name in row.aliases)
     return next(releases, None)
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """Returns a name or an address as they are compared."""
     return name.removeprefix(_HUB).rstrip("/").removeprefix(_HUGGING_FACE).replace("-", "_")
-
-
-def similar(name: str) -> Release | None:
-    """Returns the downloadable release whose name a misspelled one may stand for, or None.
-
-    >>> similar("albert_base_v3").name
-    'albert_base_v2'
-    """
-    name = _canonical(name)
-    names = (known for row in downloadable() for known in (row.name, *row.aliases))
-    as_deep = [known for known in names if known.count("/") == name.count("/")]
-    suggestion = closest(name, as_deep, _LIKENESS)
-    return None if suggestion is None else named(suggestion)
 
 
 def checksum(values: np.ndarray) -> int:
@@ -157,25 +125,34 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     return next(matching, None) if here else None
 
 
-def identify(path: str, tensors: Mapping[str, np.ndarray]) -> str:
-    """Returns which release a checkpoint is, or which one is closest and how it differs.
+def cache_directory() -> str:
+    """Returns the folder with the downloaded models."""
+    return os.environ.get(CACHE) or os.path.join(os.path.expanduser("~"), ".cache", "albert_tf")
 
-        >>> identify("albert_tiny/", read_weights("albert_tiny/"))  # doctest: +SKIP
-        'albert_tiny/: ALBERT tiny, Chinese (albert_zh), albert_tiny_brightmart; …'
+
+def find_model(path: str) -> str:
+    """Returns the folder of a downloaded model, given its name, and any other path unchanged.
+
+    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
 
     Args:
-        path: the checkpoint, for the text.
-        tensors: its weights, as returned by `loading.read_weights`.
+        path: a path, or a name as in `named`. A file or folder of that name takes precedence.
+
+    Raises:
+        FileNotFoundError: the model is not in the cache. The message has the command to download
+            it.
     """
-    here = checksums(tensors)
-    shared = [len(here.items() & release.tensors.items()) for release in known_releases()]
-    count = max(shared)
-    if not count:
-        return f"{path}: no tensor matches a known release"
-    release = known_releases()[shared.index(count)]
-    lines = release.differences(here)
-    if not lines:
-        return f"{path}: {release}; all {count} tensors match the release"
-    total = len(release.tensors)
-    heading = f"{path}: not an unmodified release; {count} of {total} tensors match {release}"
-    return "\n".join([heading, *lines])
+    release = named(path)
+    is_address = release is not None and files.is_remote(path)
+    if not is_address:
+        files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
+    if release is None or (not is_address and any(map(files.exists, (path, path + ".index")))):
+        return path
+    folder = os.path.join(cache_directory(), release.name)
+    if not files.is_directory(folder):
+        raise FileNotFoundError(
+            f"{path}: no such file or folder, and the released model of that name is not in "
+            f"{cache_directory()}. Download it: albert download {release.name}"
+        )
+    logging.log_first_n(logging.INFO, "%s: using the downloaded model in %s", 1, path, folder)
+    return folder

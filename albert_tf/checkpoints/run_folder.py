@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import hashlib
 import math
 import os
@@ -54,7 +53,6 @@ _HUGGING_FACE_FILE = "config.json"
 _HALF_WRITTEN = re.compile(
     rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
 )
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class RunFolder:
@@ -250,8 +248,7 @@ class RunFolder:
         The file `.lock` is locked by the process that writes to the folder. The kernel releases the
         lock whenever and however the process ends, so it is never stale; the file itself stays. A
         process may lock the same folder again while it holds the lock. There is no locking on
-        remote paths, on file systems that do not support it (with a warning), and in read-only
-        folders.
+        remote paths, and on file systems that do not support it (with a warning).
 
         Raises:
             FileNotFoundError: the folder does not exist.
@@ -290,10 +287,8 @@ class RunFolder:
                 "each other: wait for that run, stop it, or choose another --output_dir."
             ) from None
         except OSError as error:
-            if error.errno not in _READ_ONLY:
-                logging.warning(
-                    "%s: not locked against other processes (%s)", self.path, error.strerror
-                )
+            text = "%s: not locked against other processes (%s)"
+            logging.warning(text, self.path, error.strerror)
             return False
         return True
 

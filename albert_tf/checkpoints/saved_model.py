@@ -3,16 +3,13 @@
     model = tf.saved_model.load("export/1700000000")
     model.signatures["serving_default"](input=tf.constant([example.SerializeToString()]))
 
-`signatures` describes what they compute. If `serving_default` takes serialized examples, the
-subfolder `tensors` is a second SavedModel whose `serving_default` takes tensors, for conversion by
-OpenVINO and tf2onnx. Its weights are hard links to those of the first one.
+`signatures` describes what they compute.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +22,10 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Export, Signature
+from albert_tf.checkpoints.signatures import DEFAULT, Export, Signature
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import list_files
-
-_VARIABLES = "variables"  # the subfolder with the weights
 
 
 @contextlib.contextmanager
@@ -94,11 +89,6 @@ def export(
     target = _name_new_folder(parent)
     with files.publish_directory(target, "--export_dir") as temporary:
         save(temporary, hold(variables), exported.signatures, target)
-        if TENSORS in exported.signatures:
-            folder = os.path.join(temporary, TENSORS)
-            signature = {DEFAULT: exported.signatures[TENSORS]}
-            save(folder, hold(variables), signature, target)
-            _share_weights(folder, temporary)
         _write_extra_files(temporary, {**model_files, **exported.files})
     logging.info("Exported to %s", target)
     if exported.tflite and exported.quantization:
@@ -151,22 +141,6 @@ def _write_extra_files(folder: str, contents: Mapping[str, bytes]) -> None:
         path = os.path.join(folder, finding.EXTRA_ASSETS, name)
         with files.write_atomically(path, "wb") as stream:
             stream.write(content)
-
-
-def _share_weights(folder: str, original: str) -> None:
-    """Replaces the weights of a SavedModel by hard links to those of another one.
-
-    The other SavedModel has the same variables under the same names, and more objects. Some
-    file systems have no hard links: there, the second copy stays.
-    """
-    links = f"{folder}-links"
-    try:
-        shutil.copytree(os.path.join(original, _VARIABLES), links, copy_function=os.link)
-    except OSError:
-        shutil.rmtree(links, ignore_errors=True)
-    else:
-        shutil.rmtree(os.path.join(folder, _VARIABLES))
-        os.rename(links, os.path.join(folder, _VARIABLES))
 
 
 def _name_new_folder(export_dir: str) -> str:

@@ -33,7 +33,6 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
 MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `families.PARTS`
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
+WITHOUT_HEAD = ("saved_model", "tf_hub")  # formats that leave out heads of fine-tuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +123,6 @@ def convert(settings: Settings) -> bool:
             which.
     """
     _check_output(settings)
-    finding.find_checkpoint(settings.input)
-
     from albert_tf.checkpoints import loading, releases
 
     source = loading.ModelSource(
@@ -137,15 +135,14 @@ def convert(settings: Settings) -> bool:
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
     weights = loading.read_weights(settings.input)
-    if settings.inspect:
-        print(f"{report}\n{releases.identify(settings.input, weights)}")
-        return report.fits
-    if model is None or not report.fits:
-        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
-    # Which heads of pre-training there are does not matter: those that are there are written.
-    print(f"{report.prefix}: {report.title}, {len(report.found)} weights")
+    print(report if settings.inspect else report.heading)
     if release := releases.containing(weights):
         print(f"  all weights are those of {release}")
+    if settings.inspect:
+        return report.fits
+    # Which heads of pre-training there are does not matter: those that are there are written.
+    if model is None or not report.fits:
+        raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     _write(_with_vocabulary(settings, source), source, model)
     return True
 
@@ -245,7 +242,8 @@ def _copy_tokenizer(path: str, folder: str) -> None:
 def _record(settings: Settings, source: ModelSource) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
-    Without a record, the vocabulary is the one that is written.
+    The task is that of a head, which some formats do not have. Without a record, the vocabulary is
+    the one that is written.
     """
     from albert_tf.checkpoints import run_record
 
@@ -257,7 +255,8 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
         given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
-    return dataclasses.replace(record, task=before.task)
+    has_head = settings.output_format not in WITHOUT_HEAD
+    return dataclasses.replace(record, task=before.task if has_head else {})
 
 
 def _write_tensorflow(

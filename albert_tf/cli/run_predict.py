@@ -3,10 +3,10 @@ r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked 
     albert predict --model_dir=lcqmc_model --text=你多大了 --text_b=你几岁
     albert predict --model_dir=squad_model --question="Who was Ekeus?" \
         --context="Official Ekeus heads for Baghdad."
-    albert predict --model_dir=albert_tiny_zh --mask --text="北京是[MASK]国的首都"
+    albert predict --model_dir=albert_tiny_zh --task=fill_mask --text="北京是[MASK]国的首都"
     albert predict --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
     albert predict --model_dir=albert_base --similarity --text="A boat." --text_b="A ship."
-    tail -f texts.txt | albert predict --model_dir=sst_model --input_file=-
+    head texts.txt | albert predict --model_dir=sst_model --input_file=-
     albert predict --model_dir=sst_model --web
 
 --model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any

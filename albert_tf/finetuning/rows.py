@@ -59,12 +59,10 @@ class RowReports:
 
     Args:
         path: the file.
-        stops_at_once: whether the first bad row is an error at once, as for a pipe.
     """
 
-    def __init__(self, path: str, stops_at_once: bool = False) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.stops_at_once = stops_at_once
         self._bad: list[str] = []
         self._notes: dict[str, list[str]] = {}
 
@@ -85,8 +83,6 @@ class RowReports:
                 value = parse(row, place)
             except BadRowError as error:
                 self._bad.append(f"{self.path}, {_words(place)}: {error}")
-                if self.stops_at_once:
-                    self.check()
             else:
                 yield place, value
 

@@ -209,7 +209,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             spm_model_file = None
         vocab_file = settings.vocab_file
         if settings.model_folder:
-            vocab_file, spm_model_file = finding.choose_vocabulary(
+            vocab_file, spm_model_file = finding.find_vocabulary(
                 settings.model_folder, vocab_file, spm_model_file
             )
         return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)

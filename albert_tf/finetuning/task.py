@@ -28,7 +28,6 @@ from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, dig
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import batching, results, sweeps
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
-from albert_tf.finetuning.rows import Row, parse_pair
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay
@@ -189,25 +188,11 @@ class TextTask(abc.ABC):
         """
         return cls(trained)  # type: ignore[call-arg]
 
-    @staticmethod
-    def uses_pooler(pooling: str) -> bool:
-        """Returns whether the results depend on the pooler, although the head does not."""
-        return False
-
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded, given the padding that the settings ask for."""
         return padding
 
     # From input to features.
-
-    @staticmethod
-    def parse_row(row: Row) -> Any:
-        """Returns the example in a row of a file or a request.
-
-        Raises:
-            BadRowError: the row has no example; the message says why.
-        """
-        return parse_pair(row)
 
     def parse_call(
         self,

@@ -12,10 +12,9 @@ import dataclasses
 import importlib.util
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -23,19 +22,23 @@ from albert_tf.data.settings import (
     VocabularySettings,
 )
 from albert_tf.finetuning import registry, squad
-from albert_tf.finetuning.registry import EMBEDDINGS, FILL_MASK
+from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
+from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
 from albert_tf.model import config
 from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
+if TYPE_CHECKING:
+    from albert_tf.inference.inputs import ModelFolder
+
 __all__ = ["Settings", "run", "serve"]
 
-
-SIMILARITY = "similarity"
 AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
+NPY = ".npy"
+TOP_K = 5
 TEXT = "txt"
 FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}
@@ -61,12 +64,6 @@ class ModelFolderSettings(SettingsGroup):
         None,
         "Python file, or module, that registers a task of your own; only required if the model "
         "was fine-tuned for it.",
-    )
-    mask: bool = setting(
-        False, "Fill in the [MASK] tokens of texts, which is the same as task=fill_mask."
-    )
-    embeddings: bool = setting(
-        False, "Compute embeddings of texts, which is the same as task=embeddings."
     )
     similarity: bool = setting(
         False,
@@ -96,14 +93,6 @@ class ModelFolderSettings(SettingsGroup):
         "do_lower_case",
         None,
         "Lower-case the text; if not given, as in training.",
-    )
-    max_seq_length: int | None = redefined(
-        SequenceSettings,
-        "max_seq_length",
-        None,
-        "Maximum sequence length, in tokens; if not given, that of the training, or else all "
-        "positions of the model.",
-        is_optional=True,
     )
 
 
@@ -159,6 +148,53 @@ class TextInputSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictorSettings(SettingsGroup):
+    """Settings of a predictor, which are also arguments of `load_predictor`."""
+
+    GROUP = "prediction and export"
+
+    max_seq_length: int | None = redefined(
+        SequenceSettings,
+        "max_seq_length",
+        None,
+        "Maximum sequence length, in tokens; if not given, that of the training, or else all "
+        "positions of the model.",
+        minimum=MIN_SEQ_LENGTH,
+        is_optional=True,
+    )
+    top_k: int = setting(
+        TOP_K, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1
+    )
+    pooling: str = setting(
+        MEAN,
+        "How to pool embeddings: mean over the tokens of the last layer, mean over those of the "
+        "last 4 layers, or the pooled output of [CLS].",
+        choices=POOLINGS,
+    )
+    batch_size: int | None = setting(
+        None,
+        "Number of inputs per batch; if not given, predict_batch_size of the training, or else 32.",
+        minimum=1,
+        is_optional=True,
+    )
+    engine: str = setting(
+        AUTO,
+        "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
+        "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
+        "installed, supports the model, and there is no GPU or TPU.",
+        choices=ENGINES,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine == OPENVINO and importlib.util.find_spec("openvino") is None:
+            raise ValueError(
+                "engine=openvino requires the package openvino: pip install "
+                "'albert-tf2[openvino]', or use engine=tensorflow"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class WebSettings(SettingsGroup):
     """Settings of the web page."""
 
@@ -180,7 +216,7 @@ class WebSettings(SettingsGroup):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
+class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSettings):
     """All settings of `albert predict`."""
 
     GROUP = "output and resources"
@@ -190,38 +226,15 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
         "text_b",
         "input_file",
         "task",
-        "mask",
         "similarity",
         "engine",
         "web",
     )
 
-    top_k: int = setting(
-        5, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1
-    )
-    pooling: str = setting(
-        MEAN,
-        "How to pool embeddings: mean over the tokens of the last layer, mean over those of the "
-        "last 4 layers, or the pooled output of [CLS].",
-        choices=POOLINGS,
-    )
     embeddings_file: str | None = setting(
         None,
-        "File to write embeddings to, .npy (float32, [rows, hidden_size]) or JSON lines; if not "
-        "given, they are printed.",
-    )
-    batch_size: int | None = setting(
-        None,
-        "Number of inputs per batch; if not given, predict_batch_size of the training, or else 32.",
-        minimum=1,
-        is_optional=True,
-    )
-    engine: str = setting(
-        AUTO,
-        "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
-        "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
-        "installed, supports the model, and there is no GPU or TPU.",
-        choices=ENGINES,
+        "NumPy file (.npy) to write embeddings to, float32 [rows, hidden_size]; if not given, they "
+        "are printed.",
     )
     precision: str = redefined(
         DeviceSettings,
@@ -234,39 +247,31 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked = {EMBEDDINGS: self.embeddings, FILL_MASK: self.mask, SIMILARITY: self.similarity}
-        wanted = [name for name, is_set in asked.items() if is_set]
-        if self.task is not None and wanted != [self.task]:
-            wanted.append(self.task)
-        if len(wanted) > 1:
-            raise ValueError(f"{' and '.join(wanted)}: only one of them can be computed at a time")
-        if self.embeddings_file and wanted not in ([], [EMBEDDINGS]):
-            raise ValueError(f"--embeddings_file is only for embeddings, not for {wanted[0]}")
+        needs_embeddings = self.similarity or self.embeddings_file
+        if needs_embeddings and self.task not in (None, EMBEDDINGS):
+            raise ValueError(
+                f"--task={self.task}: --similarity and --embeddings_file are for embeddings only"
+            )
+        if self.embeddings_file and not self.embeddings_file.endswith(NPY):
+            raise ValueError(f"--embeddings_file={self.embeddings_file}: expected a name in {NPY}")
         if self.wanted_task is not None and self.task_module is None:
             registry.get(self.wanted_task)
-        if self.web:
-            self._check_no_input()
-        else:
+        if not self.web:
             self._check_input()
 
     def _check_input(self) -> None:
         texts, second = self.texts, _listed(self.text_b)
-        is_question = bool(self.question or self.context)
-        is_search = self.similarity and len(texts) == 1 and not second
+        is_single = bool(self.question or self.context or texts or second)
         for is_wrong, problem in (
             (
-                not (texts or is_question or self.input_file),
+                not (is_single or self.input_file),
                 "nothing to predict: pass --text, --question and --context, or --input_file "
                 f"({STANDARD_INPUT} for standard input)",
             ),
             (
-                self.input_file and (is_question or second),
-                "--input_file: pass either a file or a single input, not both",
-            ),
-            (
-                self.input_file and texts and not is_search,
-                "--text and --input_file can only be combined with --similarity, which searches "
-                "the file for texts similar to one --text",
+                self.input_file and is_single and not (self.is_search and len(texts) == 1),
+                "--input_file: pass either a file or a single input; only --similarity takes one "
+                "--text and a file, which it searches for similar texts",
             ),
             (
                 second and len(second) != len(texts),
@@ -282,16 +287,15 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
             if is_wrong:
                 raise ValueError(problem)
 
-    def _check_no_input(self) -> None:
-        names = ("text", "text_b", "question", "context", "options", "input_file")
-        given = [name for name in (*names, "embeddings_file") if getattr(self, name)]
-        if given:
-            raise ValueError(f"--web reads inputs from the web page: remove --{given[0]}")
-
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts given by `text`."""
         return _listed(self.text)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the input file is searched for texts similar to `text`."""
+        return self.similarity and self.input_file is not None and self.text is not None
 
     @property
     def pairs(self) -> list[tuple[str, str | None]]:
@@ -301,9 +305,9 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     @property
     def wanted_task(self) -> str | None:
         """The name of the requested task; None if the model determines it."""
-        if self.embeddings or self.similarity or self.embeddings_file:
+        if self.similarity or self.embeddings_file:
             return EMBEDDINGS
-        return FILL_MASK if self.mask else self.task and self.task.lower()
+        return self.task and self.task.lower()
 
     @property
     def format(self) -> str:
@@ -346,10 +350,14 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
         ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
             which.
     """
-    _prepare(settings)
-    from albert_tf.inference import program  # imports TensorFlow, which the settings do not need
+    from albert_tf.inference import inputs  # imports this file
 
-    return program.run(settings)
+    model_folder = _prepare(settings)
+    task = model_folder.find_task(settings.wanted_task)
+    blocks = inputs.read_inputs(settings, task)
+    from albert_tf.inference import program  # imports TensorFlow
+
+    return program.run(settings, model_folder, task, blocks)
 
 
 def serve(settings: Settings) -> None:
@@ -362,17 +370,17 @@ def serve(settings: Settings) -> None:
         ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
             port is already in use.
     """
-    _prepare(settings)
+    model_folder = _prepare(settings)
     from albert_tf.inference import web  # imports TensorFlow and Gradio
 
-    web.serve(settings)
+    web.serve(settings, model_folder)
 
 
-def _prepare(settings: Settings) -> None:
-    """Checks the paths, and registers the tasks of the user."""
+def _prepare(settings: Settings) -> ModelFolder:
+    """Checks the paths, registers the tasks of the user, and opens the folder of the model."""
+    from albert_tf.inference.inputs import open_model  # imports this file
+
     settings.check_paths()
-    model = finding.find_model(settings.model_dir)
-    if not files.is_directory(model):
-        finding.find_checkpoint(model)
     if settings.task_module:
         registry.import_tasks(settings.task_module)
+    return open_model(settings)

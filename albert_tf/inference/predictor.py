@@ -31,12 +31,12 @@ from albert_tf.checkpoints import saved_model, signatures
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding
-from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
-from albert_tf.inference import AUTO, ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.inference import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
+from albert_tf.inference.inputs import ModelFolder
+from albert_tf.inference.pretrained import load_trained
 from albert_tf.model import ops
-from albert_tf.model.config import MEAN, POOLINGS
+from albert_tf.model.config import MEAN, POOLED
 from albert_tf.model.tokenization import Tokenizer
 
 # Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
@@ -53,24 +53,6 @@ _UNSUPPORTED = "-- No conversion rule found"  # start of the useful line in Open
 
 class ConversionError(ValueError):
     """OpenVINO cannot run a function that TensorFlow can."""
-
-
-def has_openvino() -> bool:
-    """Returns whether OpenVINO is installed."""
-    return importlib.util.find_spec("openvino") is not None
-
-
-def check_openvino() -> None:
-    """Checks that OpenVINO is installed, so that this error comes before any slow work.
-
-    Raises:
-        ValueError: OpenVINO is not installed.
-    """
-    if not has_openvino():
-        raise ValueError(
-            "engine=openvino requires the package openvino: pip install 'albert-tf2[openvino]', or "
-            "use engine=tensorflow"
-        )
 
 
 @ops.plain()
@@ -177,52 +159,15 @@ def share_weights(model: Any) -> None:
 # If the folder does not record them.
 BATCH_SIZE = 32
 PAD_TO_MULTIPLE = 8
-TOP_K = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Options of inference.
-
-    Attributes:
-        batch_size: B. None uses `predict_batch_size` of the run that trained the model, or else 32.
-        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
-            windows. None uses that of training, or else the model's maximum.
-        top_k: maximum number of answers, and of words per mask, to return.
-        pooling: how to compute embeddings: "mean" averages the token vectors of the last layer,
-            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
-        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
-            installed, supports the model, and there is no GPU or TPU. The precision is that of
-            Keras' global policy.
-    """
-
-    batch_size: int | None = None
-    max_seq_length: int | None = None
-    top_k: int = TOP_K
-    pooling: str = MEAN
-    engine: str = AUTO
-
-    def __post_init__(self) -> None:
-        for name in ("batch_size", "max_seq_length", "top_k"):
-            least = MIN_SEQ_LENGTH if name == "max_seq_length" else 1
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name}={value}: expected {least} or more")
-        for name, choices in (("pooling", POOLINGS), ("engine", ENGINES)):
-            value = getattr(self, name)
-            if value not in choices:
-                expected = ", ".join(map(repr, choices))
-                raise ValueError(f"{name}={value!r}: expected one of {expected}")
-        if self.engine == OPENVINO:
-            check_openvino()
-
-    def choose_engine(self) -> str:
-        """Returns "tensorflow" or "openvino"."""
-        if self.engine != AUTO:
-            return self.engine
-        has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
-        is_faster = not has_accelerator and has_openvino()
-        return OPENVINO if is_faster else TENSORFLOW
+def choose_engine(engine: str) -> str:
+    """Returns "tensorflow" or "openvino" for an engine, which may be "auto"."""
+    if engine != AUTO:
+        return engine
+    has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+    is_faster = not has_accelerator and importlib.util.find_spec("openvino") is not None
+    return OPENVINO if is_faster else TENSORFLOW
 
 
 def load_predictor(
@@ -275,23 +220,27 @@ def load_predictor(
         FileNotFoundError, ValueError: as in `from_pretrained`, or if the model has no head for the
             task or the engine is not installed.
     """
-    options = Options(batch_size, max_seq_length, top_k, pooling, engine)
-    model_folder = ModelFolder(folder)
-    name = model_folder.find_task(task)
-    return Predictor(model_folder, name, options, model_files)
+    options = PredictorSettings(
+        batch_size=batch_size,
+        max_seq_length=max_seq_length,
+        top_k=top_k,
+        pooling=pooling,
+        engine=engine,
+    )
+    model_folder = ModelFolder(folder, **model_files)
+    return Predictor(model_folder, model_folder.find_task(task), options)
 
 
 class Predictor:
     """Applies a model to texts, as its task says.
 
     Calling it with texts returns the result of each of them, in input order; for a single text, its
-    result alone. Programs pass the examples in rows of files, `task.parse_row`, to `predict`.
+    result alone. Programs pass the examples in rows of files to `predict`.
 
     Args:
         model_folder: the folder of the model.
         name: name of a task.
-        options: the options of inference.
-        model_files: as in `load_predictor`; values of None are ignored.
+        options: the arguments of `load_predictor`.
 
     Attributes:
         task: the task.
@@ -302,23 +251,21 @@ class Predictor:
         max_seq_length: maximum sequence length, in tokens.
     """
 
-    def __init__(
-        self, model_folder: ModelFolder, name: str, options: Options, model_files: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
-        if task.uses_pooler(options.pooling):
+        if name == registry.EMBEDDINGS and options.pooling == POOLED:
             model_folder.check_pooler(f"pooling={options.pooling!r}")
         self.options = options
-        self.engine = options.choose_engine()
+        self.engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        self._load = functools.partial(model_folder.load, name, **model_files)
+        self._load = functools.partial(load_trained, model_folder, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model: Any
             self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
-        logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
+        logging.info("%s: %s, computed by %s", model_folder.checkpoint, name, self.engine)
         of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = model_folder.run.record.values_for(of, names)
@@ -458,21 +405,22 @@ def export_saved_model(
     """
     model_folder = ModelFolder(folder)
     name = model_folder.find_task(task)
-    source = model_folder.source
     model_files = saved_model.model_files(
-        source.config_file, source.vocabulary_file, source.run.record
+        model_folder.config_file, model_folder.vocabulary_file, model_folder.run.record
     )
     with saved_model.float32_models():
         if not registry.get(name).is_fine_tuned:
-            has_masked_lm = "masked-LM head" in source.parts
-            model, tokenizer = model_folder.load(
-                registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
+            has_masked_lm = "masked-LM head" in model_folder.parts
+            model, tokenizer = load_trained(
+                model_folder, registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = signatures.poolings_of(source.parts)
+            poolings = signatures.poolings_of(model_folder.parts)
             encoder = getattr(model, "encoder", model)
             exported = signatures.embeddings_export(encoder, tokenizer, length, poolings)
         else:
-            predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length), {})
+            predictor = Predictor(
+                model_folder, name, PredictorSettings(max_seq_length=max_seq_length)
+            )
             model, exported = predictor.model, predictor.make_export()
         return saved_model.export(export_dir, model.variables, exported, model_files)

@@ -44,8 +44,8 @@ class ModelSettings(SettingsGroup):
     )
     allow_partial_init: bool = setting(
         False,
-        "Accept an init_checkpoint in which variables of the encoder are missing, or whose "
-        "sentence head was trained with another objective, and initialize these randomly.",
+        "Accept an init_checkpoint in which variables of the encoder are missing, and initialize "
+        "these randomly.",
     )
     allow_changed_settings: bool = setting(
         False,

@@ -68,7 +68,6 @@ def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
         (["albert_model.ckpt", "x.safetensors"], "", "choose one: albert_model.ckpt, x.safetens"),
         (["notes.txt"], "", r"contains no checkpoint\. Expected: a TensorFlow"),
         (["notes.txt"], "model.ckpt-9", "ckpt-9: no such checkpoint"),
-        (["a.index"], "a", r"a.index lacks its data: a.data-00000-of-00001 in"),
     ],
 )
 def test_no_checkpoint_or_several_are_refused(tmp_path, names, path, said):
@@ -83,7 +82,7 @@ def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
     assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
     remote = f"file://{tmp_path}"
     assert finding.find_config(remote) == f"{remote}/assets/albert_config.json"
-    with pytest.raises(FileNotFoundError, match="none: cannot look for a config: no such"):
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: .*none"):
         finding.find_config(f"{tmp_path}/none")
 
 

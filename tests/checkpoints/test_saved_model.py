@@ -124,18 +124,6 @@ def test_an_export_only_requires_tensorflow(model, batch, folder, tmp_path):
 
 
 @pytest.mark.ci
-def test_a_subfolder_with_the_same_weights_only_takes_tensors(batch, folder):
-    """OpenVINO and tf2onnx convert it."""
-    names = os.listdir(f"{folder}/variables")
-    assert names == os.listdir(f"{folder}/tensors/variables") != []
-    for name in names:
-        assert os.path.samefile(f"{folder}/variables/{name}", f"{folder}/tensors/variables/{name}")
-    signatures = tf.saved_model.load(f"{folder}/tensors").signatures
-    assert set(signatures) == {"serving_default"}
-    assert set(signatures["serving_default"].structured_input_signature[1]) == set(batch)
-
-
-@pytest.mark.ci
 def test_the_default_signature_is_the_official_one(folder):
     serve = tf.saved_model.load(folder).signatures["serving_default"]
     ((), inputs) = serve.structured_input_signature
@@ -167,16 +155,6 @@ def test_earlier_exports_stay(tmp_path, monkeypatch):
     paths = [export_embedding(tmp_path) for _ in range(2)]
     assert paths == [str(tmp_path / "1700000000"), str(tmp_path / "1700000001")]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1700000000", "1700000001"]
-
-
-def test_without_hard_links_the_weights_are_stored_twice(tmp_path, monkeypatch):
-    def refuse(*arguments, **more):
-        raise OSError("no hard links")
-
-    monkeypatch.setattr(os, "link", refuse)
-    path = export_embedding(tmp_path)
-    (values,) = tf.saved_model.load(f"{path}/tensors").variables
-    np.testing.assert_array_equal(values, np.ones((97, NUM_LABELS)))
 
 
 def test_a_failed_export_leaves_no_files(tmp_path):

@@ -170,7 +170,7 @@ def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys
     assert convert(Settings(google, inspect=True))
     printed = capsys.readouterr().out
     assert "model.ckpt-best: Google ALBERT (TensorFlow checkpoint)" in printed
-    assert "part                    found   loaded  missing  misshapen   unused" in printed
+    assert "weights: embeddings 7, encoder 32, pooler 2, masked-LM head 5" in printed
     dataclasses.replace(SMALL, hidden_size=16).to_json_file(f"{google}/albert_config.json")
     assert not convert(Settings(google, inspect=True))
     assert "hidden_size is 12 in the checkpoint, 16 in the config" in capsys.readouterr().out
@@ -178,7 +178,6 @@ def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys
         convert(Settings(google, str(tmp_path / "out")))
     os.remove(f"{google}/albert_config.json")
     assert convert(Settings(google, inspect=True))
-    assert "there is no config" in capsys.readouterr().out
     assert os.listdir(tmp_path) == ["google"]
 
 

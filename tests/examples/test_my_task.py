@@ -111,7 +111,7 @@ def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):
     problem = ": task='multi_label': expected one of .*--task_module"
     with pytest.raises(ValueError, match=problem):
         predict(f"--model_dir={trained}", "--text=It rains.")
-    (row,) = predict(f"--model_dir={trained}", "--text=It rains.", "--embeddings")
+    (row,) = predict(f"--model_dir={trained}", "--text=It rains.", "--task=embeddings")
     assert set(row) == {"embedding"}
 
 

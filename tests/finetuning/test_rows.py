@@ -50,9 +50,9 @@ def test_json_lines_are_objects(write):
 )
 def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
     path = write(name, content)
-    reports = RowReports(path, stops_at_once=True)
+    reports = RowReports(path)
     with pytest.raises(ValueError, match=rf"{name}, {problem}"):
-        list(reports.parsed(rows.read(path), lambda row, line: row))
+        reports.examples("dev", list(reports.parsed(rows.read(path), lambda row, _: row)), "row")
 
 
 def test_cells_are_found_by_index_or_key():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.machinery
 import json
 import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -236,7 +239,9 @@ def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir):
 
 @pytest.mark.ci
 def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, caplog):
-    monkeypatch.setattr(predictor, "has_openvino", lambda: True)
+    installed = types.ModuleType("openvino")
+    installed.__spec__ = importlib.machinery.ModuleSpec("openvino", None)
+    monkeypatch.setitem(sys.modules, "openvino", installed)
     monkeypatch.setattr(predictor, "_compile", lambda *_: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)

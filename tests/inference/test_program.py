@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -74,27 +72,23 @@ def test_bad_rows_are_named_with_their_lines(predict, pretrained_dir, tmp_path):
     path = tmp_path / "masked.txt"
     path.write_text("The [MASK]\nnone\nnor here\n")
     with pytest.raises(ValueError, match=r"txt, line 2: no \[MASK\] .*\n.*txt, line 3: no \[MASK"):
-        predict(f"--model_dir={pretrained_dir}", "--mask", f"--input_file={path}")
+        predict(f"--model_dir={pretrained_dir}", "--task=fill_mask", f"--input_file={path}")
 
 
-def test_embeddings_are_written_as_an_array_or_lines(predict, pretrained_dir, texts_file, tmp_path):
+def test_embeddings_are_printed_or_written_to_a_file(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",
         f"--input_file={texts_file}",
         "--precision=float32",
     ]
     printed = predict(*arguments)
-    array, lines = tmp_path / "new" / "texts.npy", tmp_path / "texts.jsonl"
+    array = tmp_path / "new" / "texts.npy"
     assert predict(*arguments, f"--embeddings_file={array}") == []
-    assert predict(*arguments, f"--embeddings_file={lines}") == []
-    with pytest.raises(ValueError, match=r"--embeddings_file: .* is an input, --input"):
-        predict(*arguments, f"--embeddings_file={texts_file}")
     expected = albert_tf.load_predictor(str(pretrained_dir))(TEXTS)
     assert np.load(array).dtype == np.float32
     np.testing.assert_allclose(np.load(array), expected, atol=1e-6)
-    for rows in (printed, [json.loads(line) for line in lines.read_text().splitlines()]):
-        values = np.float32([row["embedding"] for row in rows])
-        np.testing.assert_array_equal(values, np.load(array))
+    values = np.float32([row["embedding"] for row in printed])
+    np.testing.assert_array_equal(values, np.load(array))
 
 
 def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file, tmp_path):

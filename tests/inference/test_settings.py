@@ -13,15 +13,14 @@ from albert_tf.inference import Settings, run
     ("given", "said"),
     [
         ({}, "nothing to predict: pass --text"),
-        ({"text": "a", "mask": True, "embeddings": True}, "embeddings and fill_mask: only one"),
-        ({"text": "a", "mask": True, "embeddings_file": "x.npy"}, "not for fill_mask"),
+        ({"text": "a", "task": "fill_mask", "similarity": True}, "are for embeddings only"),
+        ({"text": "a", "embeddings_file": "x.txt"}, r"expected a name in \.npy"),
         ({"text": "a", "task": "poetry"}, "task='poetry': expected one of"),
-        ({"input_file": "a.txt", "text": "a"}, "only be combined with --similarity"),
+        ({"input_file": "a.txt", "text": "a"}, "either a file or a single input"),
         ({"input_file": "a.txt", "question": "a"}, "either a file or a single input"),
         ({"question": "a", "text_b": "a"}, "--text is given 0 times and --text_b 1 times: pass"),
         ({"text": ("a", "b"), "similarity": True}, "pass the second one as --text_b"),
-        ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "to one --text"),
-        ({"web": True, "text": "a"}, "--web reads inputs from the web page: remove --text"),
+        ({"text": ("a", "b"), "similarity": True, "input_file": "a.txt"}, "takes one --text"),
         ({"web": True, "web_port": 65536}, "web_port=65536: expected"),
     ],
 )
@@ -35,8 +34,6 @@ def test_settings_that_contradict_each_other_are_refused(given, said):
     [
         ({}, None),
         ({"task": "spans"}, "spans"),
-        ({"mask": True, "task": "fill_mask"}, "fill_mask"),
-        ({"embeddings": True}, "embeddings"),
         ({"similarity": True, "text_b": ""}, "embeddings"),
         ({"embeddings_file": "x.npy"}, "embeddings"),
     ],
