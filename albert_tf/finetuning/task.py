@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensorflow as tf
@@ -26,7 +27,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
-from albert_tf.finetuning import batching, results, sweeps
+from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
 from albert_tf.finetuning.rows import Row, parse_pair
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -307,7 +308,7 @@ class FineTuningTask(Task, TextTask):
     name: str = ""
     selection_metric: str
     percentages: tuple[str, ...] = ()
-    splits: Mapping[str, Split]
+    splits: Mapping[str, Split] = MappingProxyType({})
 
     @classmethod
     def make(
@@ -617,10 +618,10 @@ class FineTuningTask(Task, TextTask):
         """Returns the number of training examples in an epoch."""
         return self.num_examples(self.splits["train"])
 
-    def schedule(self, settings: FineTuningSettings) -> WarmUpPolynomialDecay:
+    def schedule(self, settings: Any) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""
-        rate = sweeps.learning_rate_of(settings)
-        return WarmUpPolynomialDecay(rate, *training_steps(settings, self.count_examples()))
+        steps = training_steps(settings, self.count_examples())
+        return WarmUpPolynomialDecay(settings.learning_rate, *steps)
 
     def batches(self, settings: FineTuningSettings, step: int, rows: slice) -> Iterable[Batch]:
         """Returns the training batches from a step on, as a `tf.data.Dataset`."""

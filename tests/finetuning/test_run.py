@@ -9,9 +9,9 @@ import tf_keras
 
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning import read_inputs, read_tokenizer
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batching import BatchRunner, TokenSequences
-from albert_tf.finetuning.inputs import read_inputs, read_tokenizer
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.finetuning.task import FineTuningTask
