@@ -15,10 +15,10 @@ import tensorflow as tf
 from albert_tf.cli.programs import fine_tune
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import TokenSequences
-from albert_tf.finetuning.rows import BadRowError, text_cell
+from albert_tf.finetuning.rows import BadRowError, parse_text, text_cell
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.inference import program
+from albert_tf.inference import inputs
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import MODEL, REQUIRED, redefined, setting
 
@@ -44,10 +44,10 @@ class MultiLabel(FineTuningTask):
         labels = text_cell(row, "labels").split() if "labels" in row else []
         if not set(labels) <= set(self.labels):
             raise BadRowError(f"labels {labels}: expected some of {self.labels}")
-        return self.parse_row(row)[0], [label in labels for label in self.labels]
+        return parse_text(row), [label in labels for label in self.labels]
 
     def read(self, split):
-        blocks = program.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
+        blocks = inputs.read_blocks(f"{self.settings.data_dir}/{split}.jsonl", "jsonl", self.parse)
         return [row for block in blocks for _, row in block]
 
     def make_features(self, data, split):

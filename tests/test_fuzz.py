@@ -40,7 +40,7 @@ from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.tags import find_tags, read_sentences
-from albert_tf.inference import program
+from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
@@ -164,7 +164,7 @@ def read_conll(path):
 
 
 def read_inputs(path):
-    return list(program.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
+    return list(inputs.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
 
 
 def read_metrics(path):

@@ -1,7 +1,8 @@
 """Opens weight files: TensorFlow checkpoints, safetensors and PyTorch.
 
 For each format, `open_weights` returns a `WeightFile` with names, shapes, and a function that reads
-an array. Nothing is ever unpickled here, because pickles can execute arbitrary code.
+an array. Nothing is ever unpickled here, because pickles can execute arbitrary code. Only opening a
+TensorFlow checkpoint imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
-# Errors of TensorFlow's checkpoint reader for damaged files, which may claim any size.
-DAMAGE = (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError)
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
@@ -76,30 +77,45 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
         FileNotFoundError: the checkpoint or a shard does not exist.
         ValueError: the index cannot be read.
     """
-    prefix = find_checkpoint(prefix)
+    return open_reader(find_checkpoint(prefix))
+
+
+@contextlib.contextmanager
+def _naming_damage(what: str) -> Iterator[None]:
+    """Converts the errors of TensorFlow's reader for damaged files, which may claim any size."""
+    import tensorflow as tf
+
     try:
-        return open_reader(prefix)
-    except DAMAGE as error:
-        raise ValueError(f"{prefix}: damaged or not a TensorFlow checkpoint ({error})") from None
+        yield
+    except (tf.errors.OpError, IndexError, ValueError, RuntimeError, MemoryError) as error:
+        raise ValueError(f"{what} ({error})") from None
 
 
 def open_reader(prefix: str) -> tf.train.CheckpointReader:
-    r"""Opens a TensorFlow checkpoint; raises TensorFlow's errors if it is damaged.
+    r"""Opens a TensorFlow checkpoint whose shards all exist.
 
     TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If the path
     contains these characters, the checkpoint is opened through a symbolic link to its folder.
 
     A remote checkpoint is downloaded; the copy exists as long as the reader.
+
+    Raises:
+        ValueError: the index cannot be read.
     """
-    if files.is_remote(prefix):
-        return _open_downloaded(prefix)
-    directory, base = os.path.split(prefix)
-    if re.search(r"[\[\\]", directory):
-        prefix = os.path.join(_link_to(os.path.abspath(directory)), base)
-    return tf.train.load_checkpoint(prefix)
+    import tensorflow as tf
+
+    with _naming_damage(f"{prefix}: damaged or not a TensorFlow checkpoint"):
+        if files.is_remote(prefix):
+            return _open_downloaded(prefix)
+        directory, base = os.path.split(prefix)
+        if re.search(r"[\[\\]", directory):
+            directory = _link_to(os.path.abspath(directory))
+        return tf.train.load_checkpoint(os.path.join(directory, base))
 
 
 def _open_downloaded(prefix: str) -> tf.train.CheckpointReader:
+    import tensorflow as tf
+
     directory, base = os.path.split(prefix)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="albert_tf_"))
@@ -127,10 +143,8 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np
     Raises:
         ValueError: the data file is cut short or damaged.
     """
-    try:
+    with _naming_damage(f"{prefix}: cannot read {name!r}, the data is damaged"):
         return reader.get_tensor(name)
-    except DAMAGE as error:
-        raise ValueError(f"{prefix}: cannot read {name!r}, the data is damaged ({error})") from None
 
 
 def open_weights(path: str) -> WeightFile:

@@ -469,8 +469,7 @@ class ModelSource:
     """A model in a folder of any origin, whose parts are found and read when they are asked for.
 
     Attributes:
-        weights: the checkpoint, of which only names and shapes have been read.
-        recognized: the family of the checkpoint.
+        checkpoint: path of the checkpoint.
         folder: the folder with the config, the vocabulary and the records of the training.
     """
 
@@ -482,7 +481,7 @@ class ModelSource:
         spm_model_file: str | None = None,
         do_lower_case: bool | None = None,
     ) -> None:
-        """Opens a checkpoint.
+        """Finds a checkpoint, and opens it when it is asked for.
 
         Args:
             path: as in `find_checkpoint`.
@@ -492,14 +491,27 @@ class ModelSource:
             do_lower_case: whether the vocabulary is uncased; None for what is recorded, or True.
 
         Raises:
-            FileNotFoundError, ValueError: there is no such checkpoint, or it is damaged.
+            FileNotFoundError, ValueError: see `finding.find_checkpoint`.
         """
-        self.weights = open_weights(path)
-        self.recognized = families.recognize(self.weights.shapes)
+        self.checkpoint = finding.find_checkpoint(path)
         self.folder = finding.folder_of(path)
         self._config_file = config_file
         self._do_lower_case = do_lower_case
         self._vocabulary = vocab_file, spm_model_file
+
+    @functools.cached_property
+    def weights(self) -> WeightFile:
+        """The checkpoint, of which only names and shapes have been read.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        return open_weights(self.checkpoint)
+
+    @functools.cached_property
+    def recognized(self) -> families.Recognized:
+        """The family of the checkpoint."""
+        return families.recognize(self.weights.shapes)
 
     @functools.cached_property
     def config_file(self) -> str:
@@ -543,7 +555,10 @@ class ModelSource:
         Logs a warning if it is given and the model is known to be for other text.
         """
         name = "do_lower_case"  # a variable of TF-Hub modules
-        known = bool(self.weights.read(name)) if name in self.weights.shapes else None
+        is_module = files.exists(files.join(self.folder, finding.SAVED_MODEL))
+        known = None
+        if is_module and name in self.weights.shapes:
+            known = bool(self.weights.read(name))
         return finding.choose_lower_case(self.folder, self._do_lower_case, known)
 
     @functools.cached_property

@@ -193,16 +193,16 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     try:
         reader = containers.open_reader(prefix)
         stored = reader.get_variable_to_shape_map()
-        if shapes is None:
-            for name in stored:
-                reader.get_tensor(name)
-            return ""
-        types = reader.get_variable_to_dtype_map()
-    except containers.DAMAGE as error:
-        return " ".join(str(error).split())
+        for name in stored if shapes is None else ():
+            containers.read_tensor(reader, name, prefix)
+    except ValueError as error:
+        return str(error)
+    if shapes is None:
+        return ""
     if stored != shapes:
         differing = sorted(set(stored) ^ set(shapes)) or sorted(shapes)
         return f"its index does not match what was saved, for example {differing[0]}"
+    types = reader.get_variable_to_dtype_map()
     expected = sum(types[name].size * int(np.prod(shape)) for name, shape in shapes.items())
     return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
@@ -247,14 +247,14 @@ def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
 def _set_aside_damaged(damages: Mapping[str, str], has_others: bool) -> list[str]:
     usable = [prefix for prefix, damage in damages.items() if not damage]
     if damages and not usable and not has_others:
-        listed = "\n".join(f"  {prefix}: {damage}" for prefix, damage in damages.items())
+        listed = "\n".join(f"  {damage}" for damage in damages.values())
         raise ValueError(
             f"{os.path.dirname(next(iter(damages)))}: no checkpoint can be read:\n{listed}\n"
             "Restore one from a backup, or move these files away to start from the beginning."
         )
     for prefix, damage in damages.items():
         if damage:
-            logging.warning("%s is damaged (%s): set aside", prefix, damage)
+            logging.warning("%s. This checkpoint is set aside", damage)
             set_aside(prefix)
     return usable
 

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import registry, sweeps
 from albert_tf.finetuning.registry import FineTuningResult
@@ -108,7 +108,7 @@ def read_tokenizer(
         recorded = trained.record.settings.get(run_record.LOWER_CASE)
         if recorded is None:
             weights = trained.trained or settings.init_checkpoint or trained.path
-            do_lower_case = _choose_lower_case(weights, do_lower_case)
+            do_lower_case = ModelSource(weights, do_lower_case=do_lower_case).do_lower_case
         elif do_lower_case is None:
             do_lower_case = bool(recorded)
     tokenizer = load_tokenizer(settings.vocab_file, do_lower_case, settings.spm_model_file)
@@ -120,16 +120,3 @@ def read_tokenizer(
         )
     config.check_length(settings.max_seq_length)
     return tokenizer
-
-
-def _choose_lower_case(weights: str, given: bool | None) -> bool:
-    """Returns whether to lowercase text, as `loading.ModelSource` does.
-
-    TensorFlow is imported for a TF-Hub module only, a variable of which may say it.
-    """
-    folder = finding.folder_of(weights)
-    if not files.exists(files.join(folder, finding.SAVED_MODEL)):
-        return finding.choose_lower_case(folder, given)
-    from albert_tf.checkpoints.loading import ModelSource
-
-    return ModelSource(weights, do_lower_case=given).do_lower_case

@@ -27,6 +27,7 @@ from albert_tf.checkpoints.run_record import (
     SPANS,
     TOKEN_CLASSIFICATION,
 )
+from albert_tf.finetuning.rows import Row, parse_pair
 from albert_tf.settings import SettingsGroup
 
 ANSWERABLE_SPANS = "answerable_spans"
@@ -58,6 +59,8 @@ class TaskSpec:
         reader: the function that reads the data, called with the settings and the folder of the
             trained model (or None) before TensorFlow is imported; its result is the argument `data`
             of the task's `make`. None if the task's `read` reads them.
+        parse: the function that returns the example to predict in a row of a file or a request, or
+            raises BadRowError; by default, it returns a pair of texts, (text, text or "").
         is_fine_tuned: whether models are fine-tuned for the task.
         head_variable: name of a variable of the head in checkpoints, which tells whether a
             checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
@@ -76,6 +79,7 @@ class TaskSpec:
     task: str | type[Any]
     head: str | type[Any]
     reader: str | Callable[[Any, Any], Any] | None = None
+    parse: str | Callable[[Row], Any] = parse_pair
     is_fine_tuned: bool = True
     head_variable: str = SHARED_HEAD
     num_outputs: int | None = None
@@ -111,6 +115,7 @@ _SPANS = TaskSpec(
     "albert_tf.finetuning.squad:Settings",
     "albert_tf.finetuning.squad.task:QuestionAnswering",
     "albert_tf.model.heads:AlbertForSpans",
+    parse="albert_tf.finetuning.squad.reading:parse_question",
     head_variable="cls/squad/output_weights",
 )
 _BUILT_IN = (
@@ -132,6 +137,7 @@ _BUILT_IN = (
         "albert_tf.finetuning.token_classification.task:TokenClassifier",
         "albert_tf.model.heads:AlbertForTokenClassification",
         "albert_tf.finetuning.token_classification.tags:read_data",
+        "albert_tf.finetuning.token_classification.tags:parse_words",
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -139,6 +145,7 @@ _BUILT_IN = (
         "albert_tf.finetuning.race.task:MultipleChoice",
         "albert_tf.model.heads:AlbertForMultipleChoice",
         "albert_tf.finetuning.race.reading:read_data",
+        "albert_tf.finetuning.race.reading:parse_choice",
         num_outputs=1,
     ),
     _SPANS,
@@ -154,6 +161,7 @@ _BUILT_IN = (
         _ANY_SETTINGS,
         "albert_tf.inference.fill_mask:FillMask",
         "albert_tf.model.modeling:AlbertForPretraining",
+        parse="albert_tf.inference.inputs:parse_masked",
         is_fine_tuned=False,
         head_variable="cls/predictions/output_bias",
     ),

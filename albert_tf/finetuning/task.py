@@ -29,7 +29,6 @@ from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, dig
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
-from albert_tf.finetuning.rows import Row, parse_pair
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay
@@ -200,15 +199,6 @@ class TextTask(abc.ABC):
         return padding
 
     # From input to features.
-
-    @staticmethod
-    def parse_row(row: Row) -> Any:
-        """Returns the example in a row of a file or a request.
-
-        Raises:
-            BadRowError: the row has no example; the message says why.
-        """
-        return parse_pair(row)
 
     def parse_call(
         self,

@@ -12,10 +12,9 @@ import dataclasses
 import importlib.util
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -29,6 +28,9 @@ from albert_tf.model import config
 from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
+
+if TYPE_CHECKING:
+    from albert_tf.inference.inputs import ModelFolder
 
 __all__ = ["Settings", "run", "serve"]
 
@@ -252,7 +254,7 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     def _check_input(self) -> None:
         texts, second = self.texts, _listed(self.text_b)
         is_question = bool(self.question or self.context)
-        is_search = self.similarity and len(texts) == 1 and not second
+        is_search = self.is_search and len(texts) == 1 and not second
         for is_wrong, problem in (
             (
                 not (texts or is_question or self.input_file),
@@ -292,6 +294,11 @@ class Settings(ModelFolderSettings, TextInputSettings, WebSettings):
     def texts(self) -> tuple[str, ...]:
         """The texts given by `text`."""
         return _listed(self.text)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the input file is searched for texts similar to `text`."""
+        return self.similarity and self.input_file is not None and self.text is not None
 
     @property
     def pairs(self) -> list[tuple[str, str | None]]:
@@ -346,10 +353,14 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
         ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
             which.
     """
-    _prepare(settings)
-    from albert_tf.inference import program  # imports TensorFlow, which the settings do not need
+    from albert_tf.inference import inputs  # imports this file
 
-    return program.run(settings)
+    model_folder = _prepare(settings)
+    task = model_folder.find_task(settings.wanted_task)
+    blocks = inputs.read_inputs(settings, task)
+    from albert_tf.inference import program  # imports TensorFlow
+
+    return program.run(settings, model_folder, task, blocks)
 
 
 def serve(settings: Settings) -> None:
@@ -362,17 +373,17 @@ def serve(settings: Settings) -> None:
         ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
             port is already in use.
     """
-    _prepare(settings)
+    model_folder = _prepare(settings)
     from albert_tf.inference import web  # imports TensorFlow and Gradio
 
-    web.serve(settings)
+    web.serve(settings, model_folder)
 
 
-def _prepare(settings: Settings) -> None:
-    """Checks the paths, and registers the tasks of the user."""
+def _prepare(settings: Settings) -> ModelFolder:
+    """Checks the paths, registers the tasks of the user, and opens the folder of the model."""
+    from albert_tf.inference.inputs import open_model  # imports this file
+
     settings.check_paths()
-    model = finding.find_model(settings.model_dir)
-    if not files.is_directory(model):
-        finding.find_checkpoint(model)
     if settings.task_module:
         registry.import_tasks(settings.task_module)
+    return open_model(settings)

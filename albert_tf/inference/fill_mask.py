@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints.signatures import pool
 from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.rows import BadRowError, Row, parse_text
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.model.config import MEAN_LAST_4, POOLED
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
@@ -44,14 +43,6 @@ class FillMask(TextTask):
         self.max_seq_length = trained.max_seq_length
         self._top_k = trained.top_k
         self._is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
-
-    @staticmethod
-    def parse_row(row: Row) -> str:
-        """Returns the text in a row."""
-        text = parse_text(row)
-        if MASK not in text:
-            raise BadRowError(f"no {MASK} in the text: put it in place of a word to predict")
-        return text
 
     def parse_call(  # type: ignore[override]
         self, texts: str | Sequence[str]

@@ -34,7 +34,8 @@ from albert_tf.finetuning.batching import BatchRunner, Features, Padding
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
 from albert_tf.inference import AUTO, ENGINES, OPENVINO, TENSORFLOW
-from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.inference.inputs import ModelFolder
+from albert_tf.inference.pretrained import load_trained
 from albert_tf.model import ops
 from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.model.tokenization import Tokenizer
@@ -276,22 +277,20 @@ def load_predictor(
             task or the engine is not installed.
     """
     options = Options(batch_size, max_seq_length, top_k, pooling, engine)
-    model_folder = ModelFolder(folder)
-    name = model_folder.find_task(task)
-    return Predictor(model_folder, name, options, model_files)
+    model_folder = ModelFolder(folder, **model_files)
+    return Predictor(model_folder, model_folder.find_task(task), options)
 
 
 class Predictor:
     """Applies a model to texts, as its task says.
 
     Calling it with texts returns the result of each of them, in input order; for a single text, its
-    result alone. Programs pass the examples in rows of files, `task.parse_row`, to `predict`.
+    result alone. Programs pass the examples in rows of files to `predict`.
 
     Args:
         model_folder: the folder of the model.
         name: name of a task.
         options: the options of inference.
-        model_files: as in `load_predictor`; values of None are ignored.
 
     Attributes:
         task: the task.
@@ -302,9 +301,7 @@ class Predictor:
         max_seq_length: maximum sequence length, in tokens.
     """
 
-    def __init__(
-        self, model_folder: ModelFolder, name: str, options: Options, model_files: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, model_folder: ModelFolder, name: str, options: Options) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
         if task.uses_pooler(options.pooling):
@@ -312,13 +309,13 @@ class Predictor:
         self.options = options
         self.engine = options.choose_engine()
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        self._load = functools.partial(model_folder.load, name, **model_files)
+        self._load = functools.partial(load_trained, model_folder, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model: Any
             self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
-        logging.info("%s: %s, computed by %s", model_folder.path, name, self.engine)
+        logging.info("%s: %s, computed by %s", model_folder.checkpoint, name, self.engine)
         of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = model_folder.run.record.values_for(of, names)
@@ -458,21 +455,20 @@ def export_saved_model(
     """
     model_folder = ModelFolder(folder)
     name = model_folder.find_task(task)
-    source = model_folder.source
     model_files = saved_model.model_files(
-        source.config_file, source.vocabulary_file, source.run.record
+        model_folder.config_file, model_folder.vocabulary_file, model_folder.run.record
     )
     with saved_model.float32_models():
         if not registry.get(name).is_fine_tuned:
-            has_masked_lm = "masked-LM head" in source.parts
-            model, tokenizer = model_folder.load(
-                registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
+            has_masked_lm = "masked-LM head" in model_folder.parts
+            model, tokenizer = load_trained(
+                model_folder, registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = signatures.poolings_of(source.parts)
+            poolings = signatures.poolings_of(model_folder.parts)
             encoder = getattr(model, "encoder", model)
             exported = signatures.embeddings_export(encoder, tokenizer, length, poolings)
         else:
-            predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length), {})
+            predictor = Predictor(model_folder, name, Options(max_seq_length=max_seq_length))
             model, exported = predictor.model, predictor.make_export()
         return saved_model.export(export_dir, model.variables, exported, model_files)

@@ -8,8 +8,9 @@ from typing import Any
 import gradio as gr
 from absl import logging
 
+from albert_tf.finetuning import registry
 from albert_tf.inference import Settings, program
-from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.inference.inputs import ModelFolder
 
 # Columns of a form with several texts, and their labels.
 LINES = {"options": "options, one per line", "texts": "texts, one per line"}
@@ -18,6 +19,7 @@ LINES = {"options": "options, one per line", "texts": "texts, one per line"}
 def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.Interface:
     """Returns the form of one of the tasks of a model."""
     predictor = program.load(settings, model_folder, task)
+    parse = registry.resolve(registry.get(task).parse)
     demos = predictor.task.demos
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
 
@@ -30,7 +32,7 @@ def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.In
                 found = program.search(predictor, row["text"], [texts], settings.top_k)
                 result: dict[str, Any] = {"nearest": found}
             else:
-                (result,) = predictor.predict([predictor.task.parse_row(row)])
+                (result,) = predictor.predict([parse(row)])
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
         return predictor.task.show(row, result), result
@@ -44,20 +46,19 @@ def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.In
     )
 
 
-def make_page(settings: Settings) -> gr.Blocks:
+def make_page(settings: Settings, folder: ModelFolder) -> gr.Blocks:
     """Returns a page with a form for each task of the model, or for the requested one."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    folder = ModelFolder(settings.model_dir)
     wanted = settings.wanted_task
     names = folder.possible_tasks() if wanted is None else (folder.find_task(wanted),)
     forms = [make_form(settings, folder, name) for name in names]
     return gr.TabbedInterface(forms, list(names), title=os.path.basename(folder.folder))
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, folder: ModelFolder) -> None:
     """Serves the page on 127.0.0.1 until Ctrl-C."""
-    with program.use_devices(settings, ModelFolder(settings.model_dir)):
-        page = make_page(settings)
+    with program.use_devices(settings, folder):
+        page = make_page(settings, folder)
         options: Any = {"server_port": settings.web_port, "share": False, "run_history": False}
         options |= {"server_name": "127.0.0.1", "quiet": True, "footer_links": []}
         try:

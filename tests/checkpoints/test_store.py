@@ -170,7 +170,7 @@ def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path, caplog, edit, suffix
     is_gone = edit is None and suffix == ".index"  # it is none any more, so there is no warning
     with caplog.at_level("WARNING", logger="absl"):
         assert newest_usable(RunFolder(str(tmp_path))) == str(tmp_path / "model.ckpt-20")
-    assert (f"{prefix} is damaged" in caplog.text) != is_gone
+    assert ("This checkpoint is set aside" in caplog.text) != is_gone
     # Later ones are kept in its place, and nothing of the user is gone.
     assert checkpoints_in(tmp_path) == [3, 20]
     write(tmp_path, 60)
@@ -184,7 +184,7 @@ def test_nothing_is_set_aside_where_all_checkpoints_are_damaged(tmp_path, caplog
     prefixes = [write(tmp_path, step) for step in (3, 20, 100)]
     change(prefixes[0] + DATA_SUFFIX, flip)
     assert store.set_aside_damaged(prefixes, has_others=False) == prefixes[1:]
-    assert f"{prefixes[0]} is damaged (" in caplog.text
+    assert f"{prefixes[0]}: cannot read 'a', the data is damaged (" in caplog.text
     for prefix in prefixes[1:]:
         change(prefix + ".index", cut)
     before = names_in(tmp_path)

@@ -1,5 +1,6 @@
-"""Mistakes of vocabularies, data and lengths, which are reported without TensorFlow."""
+"""Mistakes of models, vocabularies, data and lengths, which are reported without TensorFlow."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import pytest
 
+from albert_tf.checkpoints import run_record
+from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TINY_SHAPE
 
 # A module that is None cannot be imported.
@@ -27,6 +30,7 @@ SQUAD = (*TUNE, "--train_file=no.json")
 CLASSIFY = (*TUNE, "--task_name=mrpc", "--data_dir=.")
 CREATE = ("--input_file=tags/train.txt", "--output_file=x")
 TRAIN = (MODEL[0], MODEL[2], "--input_file=a.tfrecord", "--train_batch_size=1")
+PREDICT = ("--model_dir=race",)
 MISTAKES = [  # program, flags, and what the error names
     ("create-pretraining-data", (*CREATE, "--spm_model_file=tags/train.txt"), "not a Sentence"),
     ("run-classifier", (*CLASSIFY, "--spm_model_file=tags/train.txt"), "not a SentencePiece model"),
@@ -38,6 +42,18 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-token-classification", (*TUNE, "--data_dir=tags"), "train.txt, line 1: no label"),
     ("run-pretraining", (*TRAIN, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
     ("run-pretraining", (*TRAIN, "--max_seq_length=40"), "vocabulary of 98 entries"),
+    ("run-predict", ("--model_dir=none", "--text=x"), "none: no such checkpoint"),
+    ("run-predict", ("--model_dir=tags", "--text=x"), "tags: this folder contains no checkpoint"),
+    ("run-predict", (*PREDICT, "--text=x", "--max_seq_length=41"), "=41 is larger .*dings=40"),
+    ("run-predict", (*PREDICT, "--text=x", "--vocab_file=words.txt"), "with another vocabulary"),
+    (
+        "run-predict",
+        (*PREDICT, "--input_file=no.json", "--mask"),
+        "1: expected 'text_a' or",
+    ),
+    ("run-predict", (*PREDICT, "--input_file=train.tsv"), "line 1: expected a JSON object with"),
+    ("run-predict", (*PREDICT, "--input_file=a.tfrecord", "--task=embeddings"), "line 1: not UTF"),
+    ("run-predict", (*PREDICT, "--input_file=bad.jsonl"), "line 1: expected one JSON object"),
 ]
 
 
@@ -55,7 +71,19 @@ def messages_of_all_programs(tmp_path_factory, toy_spm_model):
     (folder / "tags" / "train.txt").write_text("word\n")
     (folder / "train.tsv").write_text("Quality\tid\n1\t2\n")
     (folder / "toy.model").symlink_to(toy_spm_model)
-    (folder / "a.tfrecord").write_bytes(b"x")
+    (folder / "a.tfrecord").write_bytes(b"\xff")
+    (folder / "bad.jsonl").write_text("{")
+    (folder / "words.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    model = folder / "race"
+    model.mkdir()
+    (model / "config.json").symlink_to(folder / "config.json")
+    (model / "toy.model").symlink_to(toy_spm_model)
+    for suffix in (".index", ".data-00000-of-00001"):
+        (model / f"model.ckpt-best{suffix}").touch()
+    tokenizer = FullTokenizer(spm_model_file=str(toy_spm_model))
+    record = run_record.of_tokenizer(tokenizer, str(toy_spm_model))
+    record = dataclasses.replace(record, task={"name": "multiple_choice"})
+    (model / "run.json").write_text(record.to_json())
     vocabulary = {"size": 98, "checksum": "a" * 64, "file": "x.model", "do_lower_case": False}
     entry = {"name": "a.tfrecord", "instances": 1, "bytes": 1}
     metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}

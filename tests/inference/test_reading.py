@@ -13,13 +13,13 @@ from albert_tf.finetuning.race.reading import parse_choice
 from albert_tf.finetuning.rows import BadRowError, parse_pair, parse_text
 from albert_tf.finetuning.squad.reading import parse_question
 from albert_tf.finetuning.token_classification.tags import parse_words
-from albert_tf.inference import program
+from albert_tf.inference import inputs
 
 CHOICE = {"passage": "p", "question": "q", "options": ["a", "b"]}
 
 
 def read(path, form, parse=parse_pair):
-    return [row for block in program.read_blocks(str(path), form, parse) for row in block]
+    return [row for block in inputs.read_blocks(str(path), form, parse) for row in block]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_bad_rows_are_named_with_their_lines(tmp_path, form, content, said):
 def test_long_lines_and_files_are_read_in_blocks(tmp_path):
     texts = ["x" * 200_000, *map(str, range(2000)), "y" * 70_000]
     (tmp_path / "long.txt").write_text("\n".join(texts))
-    blocks = list(program.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
+    blocks = list(inputs.read_blocks(str(tmp_path / "long.txt"), "txt", parse_text))
     assert [text for block in blocks for _, text in block] == texts
     assert [len(block) for block in blocks] == [1024, 978]
 
@@ -71,8 +71,8 @@ def test_long_lines_and_files_are_read_in_blocks(tmp_path):
 def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
     receive, send = os.pipe()
     with open(receive, "rb") as stream:
-        monkeypatch.setattr(program.sys, "stdin", types.SimpleNamespace(buffer=stream))
-        blocks = program.read_blocks("-", "txt", parse_text)
+        monkeypatch.setattr(inputs.sys, "stdin", types.SimpleNamespace(buffer=stream))
+        blocks = inputs.read_blocks("-", "txt", parse_text)
         os.write(send, b"a\nb\nhalf ")
         assert next(blocks) == [(1, "a"), (2, "b")]
         os.write(send, b"a line\nlast")
@@ -83,8 +83,8 @@ def test_lines_of_a_pipe_are_yielded_as_they_arrive(monkeypatch):
 
 def test_rows_of_a_pipe_before_a_bad_one_are_answered(monkeypatch):
     stream = types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n"))
-    monkeypatch.setattr(program.sys, "stdin", stream)
-    blocks = program.read_blocks("-", "txt", parse_text)
+    monkeypatch.setattr(inputs.sys, "stdin", stream)
+    blocks = inputs.read_blocks("-", "txt", parse_text)
     assert next(blocks) == [(1, "a")]
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         next(blocks)

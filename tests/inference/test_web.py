@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from albert_tf import inference
-from albert_tf.inference.pretrained import ModelFolder
+from albert_tf.inference.inputs import ModelFolder
 from tests.inference.conftest import TEXTS
 
 gr = pytest.importorskip("gradio", reason="needs the extra web")
@@ -69,7 +69,7 @@ def test_an_invalid_input_is_shown_as_an_error(saved):
 def test_a_page_has_a_form_for_each_task(saved):
     def tabs(**given):
         settings = inference.Settings(web=True, **given)
-        page = in_loop(web.make_page, settings)
+        page = in_loop(web.make_page, settings, ModelFolder(settings.model_dir))
         assert not page.analytics_enabled
         return [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
 

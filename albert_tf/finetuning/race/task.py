@@ -30,7 +30,6 @@ from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.reading import (
     Question,
     num_choices,
-    parse_choice,
     read_data,
 )
 from albert_tf.finetuning.rows import Examples
@@ -200,8 +199,6 @@ class MultipleChoice(FineTuningTask):
     def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
         """Returns the batch size, over which Google's program averages the loss."""
         return (batch_size,)
-
-    parse_row = staticmethod(parse_choice)
 
     def parse_call(  # type: ignore[override]
         self,

@@ -49,7 +49,6 @@ from albert_tf.finetuning.squad.features import (
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     SquadExample,
-    parse_question,
     read_data,
     shuffled,
 )
@@ -339,8 +338,6 @@ class QuestionAnswering(FineTuningTask):
         return evaluated or 0.0
 
     # Prediction from texts.
-
-    parse_row = staticmethod(parse_question)
 
     def parse_call(
         self,

@@ -32,7 +32,6 @@ from albert_tf.finetuning.token_classification.tags import (
     cut,
     find_spans,
     join_tokens,
-    parse_words,
     read_data,
     recorded_tags,
     span_metrics,
@@ -261,8 +260,6 @@ class TokenClassifier(FineTuningTask):
         ids = iter(windows.at_tokens(outputs["predictions"]))
         names = self.tags.labels
         return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
-
-    parse_row = staticmethod(parse_words)
 
     def parse_call(  # type: ignore[override]
         self, texts: str | Sequence[str | Sequence[str]]
