@@ -24,8 +24,8 @@ from albert_tf.finetuning.rows import (
     BadRowError,
     NumberedRow,
     Row,
-    RowReports,
     parse_pair,
+    parse_rows,
     parse_text,
 )
 from albert_tf.inference import STANDARD_INPUT, Settings
@@ -300,16 +300,15 @@ def _blocks(
     if first is None:
         raise ValueError(f"{path}: contains no input")
     pipe = lines if isinstance(lines, _Lines) else None
-    reports = RowReports(path, stops_at_once=pipe is not None)
+    most = rows.MAX_BAD if pipe is None else 1
     block: list[tuple[int, InputType]] = []
     try:
-        parsed = reports.parsed(itertools.chain([first], numbered), lambda row, _: parse(row))
-        for place, given in parsed:
+        given_rows = itertools.chain([first], numbered)
+        for place, given in parse_rows(path, given_rows, lambda row, _: parse(row), most):
             block.append((place, given))
             if len(block) == ROWS_AT_ONCE or (pipe is not None and pipe.is_waiting):
                 yield block
                 block = []
-        reports.check()
     except ValueError:
         if block:
             yield block  # answer the rows before the bad one first

@@ -90,9 +90,6 @@ class WordTask(FineTuningTask):
     def measure(self, split, outputs, batch_size):
         return {"accuracy": float(np.mean((outputs["scores"] > 0) == np.array(split.data, int)))}
 
-    def measured_with(self, split, batch_size, padding):
-        return ()
-
     def write_predictions(self, folder, split, outputs, step):
         return f"{len(outputs['scores'])} texts by step {step}\n"
 
