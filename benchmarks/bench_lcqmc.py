@@ -31,9 +31,11 @@ from contenders import HUGGING_FACE, OURS, Job
 
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
+from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_examples
-from albert_tf.finetuning.classification.task import make_features
+from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import find_task
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 
 MAX_SEQ_LENGTH = 128
@@ -50,8 +52,13 @@ def read_features(split: str) -> TokenSequences:
         sys.exit(f"skipped: no LCQMC at {folder}")
     logging.set_verbosity(logging.WARNING)
     vocabulary = os.path.join(contenders.SHARED, "vocab", "vocab_chinese.txt")
-    data = read_examples(find_task("lcqmc"), folder, split)
-    return make_features(data, FullTokenizer(vocab_file=vocabulary), MAX_SEQ_LENGTH)
+    task = find_task("lcqmc")
+    settings = Settings(
+        task_name="lcqmc", data_dir=folder, output_dir="unused", max_seq_length=MAX_SEQ_LENGTH
+    )
+    tokenizer = FullTokenizer(vocab_file=vocabulary)
+    classifier = Classifier(settings, AlbertConfig(tokenizer.vocab_size), tokenizer, (task, {}))
+    return classifier.make_features(read_examples(task, folder, split), split)
 
 
 def random_batches(

@@ -66,7 +66,7 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
         task_name="tsv", data_dir=folder, output_dir=run, max_seq_length=MAX_SEQ_LENGTH
     )
     task = ClassificationTask("tsv", "", {}, LABELS, False)
-    classifier = Classifier(task, settings, config, tokenizer)
+    classifier = Classifier(settings, config, tokenizer, (task, {}))
     tf_keras.utils.set_random_seed(5)
     model = classifier.build_model()
     albert_tf.save_pretrained(model, run, tokenizer, LABELS)

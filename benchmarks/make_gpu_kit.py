@@ -229,7 +229,7 @@ def make_classifier(config: AlbertConfig) -> Classifier:
     """Returns a classification task."""
     settings = classification.Settings(task_name=TASK, data_dir="unused", output_dir="unused")
     no_tokenizer: Any = None  # the batches exist already
-    return Classifier(TASKS[TASK], settings, config, no_tokenizer)
+    return Classifier(settings, config, no_tokenizer, (TASKS[TASK], {}))
 
 
 def classification_batch(name: Name) -> dict[str, NDArray[Any]]:

@@ -43,7 +43,7 @@ def make_task(job: dict[str, Any], batch: contenders.Batch) -> Any:
     if job["task"] == "classification":
         settings = Settings(task_name="lcqmc", data_dir="unused", output_dir="unused")
         no_tokenizer: Any = None  # not needed, because the batches already exist
-        return Classifier(TASKS["lcqmc"], settings, config, no_tokenizer)
+        return Classifier(settings, config, no_tokenizer, (TASKS["lcqmc"], {}))
     return PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
 
 

@@ -37,7 +37,7 @@ class MultiLabel(FineTuningTask):
     selection_metric = "f1"
 
     def __init__(self, settings, config, tokenizer):
-        self.settings, self.config, self.tokenizer = settings, config, tokenizer
+        super().__init__(settings, config, tokenizer)
         self.labels, self.outputs = settings.labels, {"probabilities": 0.0}
 
     def parse(self, row):

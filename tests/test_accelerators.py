@@ -116,7 +116,7 @@ def sequences(*shape):
 
 def classifier(name, **settings):
     settings = classification.Settings(task_name=name, **FOLDERS, **settings)
-    return Classifier(TASKS[name], settings, CONFIG, NO_TOKENIZER)
+    return Classifier(settings, CONFIG, NO_TOKENIZER, (TASKS[name], {}))
 
 
 def fine_tuning_cases():
@@ -129,9 +129,9 @@ def fine_tuning_cases():
     choices = sequences(ROWS, OPTIONS) | {"label_ids": label_ids}
     yield "race", MultipleChoice(race.Settings(**FOLDERS), CONFIG, NO_TOKENIZER), choices
     labels = token_classification.Settings(**FOLDERS)
-    tags = Tags(("B-LOC", "I-LOC", "O"), "iob2")
+    tags = Tags(("B-LOC", "I-LOC", "O"))
     per_token = batch | {"label_ids": np.zeros((ROWS, LENGTH), np.int32)}
-    yield "tokens", TokenClassifier(tags, labels, CONFIG, NO_TOKENIZER), per_token
+    yield "tokens", TokenClassifier(labels, CONFIG, NO_TOKENIZER, (tags, {})), per_token
     spans = sequences(ROWS) | {
         name: np.ones(ROWS, np.int32)
         for name in ("start_positions", "end_positions", "is_impossible")
@@ -139,7 +139,7 @@ def fine_tuning_cases():
     spans |= {"p_mask": np.zeros((ROWS, LENGTH), np.int32)}
     settings = squad.Settings(output_dir="out", start_n_top=3, end_n_top=2)
     for version_2 in (False, True):
-        task = QuestionAnswering(settings, CONFIG, NO_TOKENIZER, version_2, {})
+        task = QuestionAnswering(settings, CONFIG, NO_TOKENIZER, {}, version_2)
         yield f"squad {1 + version_2}", task, spans
 
 

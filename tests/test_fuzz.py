@@ -35,11 +35,11 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification.reading import find_task, read_examples, recorded_labels
+from albert_tf.finetuning.classification.reading import read_data, recorded_labels
 from albert_tf.finetuning.rows import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
-from albert_tf.finetuning.token_classification.tags import find_tags, read_sentences
+from albert_tf.finetuning.token_classification.tags import read_data as read_tags
 from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
@@ -149,8 +149,9 @@ def read_run(path):
 
 def read_task_of_ones_own(path):
     folder = str(path.parent)
-    task = find_task(classification.Settings(task_name="tsv", data_dir=folder, output_dir="out"))
-    return task.labels, read_examples(task, folder, path.stem).examples
+    values = {"task_name": "tsv", "data_dir": folder, "output_dir": "out"}
+    task, data = read_data(classification.Settings(do_train=True, **values))
+    return task.labels, data["train"].examples
 
 
 def read_questions_of_squad(path):
@@ -158,9 +159,9 @@ def read_questions_of_squad(path):
 
 
 def read_conll(path):
-    settings = TokenSettings(output_dir="out", data_dir=str(path.parent))
-    tags = find_tags(settings)
-    return tags.labels, read_sentences(settings, "train", tags.labels).examples
+    folder = str(path.parent)
+    tags, data = read_tags(TokenSettings(output_dir="out", data_dir=folder, do_train=True))
+    return tags.labels, data["train"].examples
 
 
 def read_inputs(path):

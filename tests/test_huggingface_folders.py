@@ -17,7 +17,7 @@ from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
 from albert_tf.cli import convert_checkpoint
-from albert_tf.finetuning.inputs import read_tokenizer
+from albert_tf.finetuning import read_tokenizer
 from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests import huggingface_folders as folders

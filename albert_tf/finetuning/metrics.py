@@ -36,27 +36,6 @@ def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np
     return np.bincount(cells, minlength=count * count).reshape(count, count)
 
 
-def table_by_label(matrix: NDArray[np.int64], labels: Sequence[str]) -> str:
-    """Returns a text table with precision, recall and F1 of each label, in [0, 1].
-
-    >>> print(table_by_label(np.array([[3, 1], [0, 0]]), ["yes", "no"]))
-    precision  recall      f1  examples  label
-        1.000   0.750   0.857         4  yes
-        0.000   0.000   0.000         0  no
-
-    Args:
-        matrix: a confusion matrix, [K, K]; see `confusion_matrix`.
-        labels: names of the K labels.
-    """
-    hits, f1 = np.diag(matrix), _f1_of_each_label(matrix)
-    precision = hits / np.maximum(matrix.sum(0), 1)
-    recall = hits / np.maximum(matrix.sum(1), 1)
-    lines = ["precision  recall      f1  examples  label"]
-    for row in zip(precision, recall, f1, matrix.sum(1), labels, strict=True):
-        lines.append("{:9.3f}{:8.3f}{:8.3f}{:10d}  {}".format(*row))
-    return "\n".join(lines)
-
-
 def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
     """Returns the F1 score of each label, [K]; 0 for a label that does not occur."""
     hits = np.diag(matrix).astype(np.float64)

@@ -1,7 +1,7 @@
 """Reads rows of tab-separated, comma-separated and JSON-lines files, and reports bad rows.
 
 A row is a list of cells or a JSON object. Readers yield (place, row), where the place is usually a
-line number, and `RowReports` turns rows that cannot be used into an error that names the file and
+line number, and `parse_rows` turns rows that cannot be used into an error that names the file and
 their places.
 """
 
@@ -15,14 +15,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
-
-from absl import logging
+from typing import Any, Generic, TypeVar
 
 from albert_tf import files
 
 MAX_BAD = 10  # bad rows in an error
-MAX_REPORTED = 5  # rows in a remark
 MAX_CELL = 1 << 30  # characters
 MAX_NAMED = 10  # labels in a message
 MAX_LABELS = 1000  # more indicate a wrong column
@@ -54,80 +51,36 @@ class ShortRowError(BadRowError):
 NumberedRow = tuple[int, Row | BadRowError]
 
 
-class RowReports:
-    """Collects the bad rows of a file, and remarks about others.
+def parse_rows(
+    path: str, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
+) -> Iterator[tuple[Any, T]]:
+    """Yields (place, `parse(row, place)`) of good rows, and then raises an error about bad ones.
 
     Args:
         path: the file.
+        rows: pairs of a place and a row, or of a place and a BadRowError. The place is a line
+            number, or says where the row is.
+        parse: converts a row; raises BadRowError if it cannot be used.
+
+    Raises:
+        ValueError: there is a bad row; the message names the file, the place and the reason of the
+            first ones.
     """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._bad: list[str] = []
-        self._notes: dict[str, list[str]] = {}
-
-    def parsed(
-        self, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
-    ) -> Iterator[tuple[Any, T]]:
-        """Yields (place, `parse(row, place)`) of good rows, and records the bad ones.
-
-        Args:
-            rows: pairs of a place and a row, or of a place and a BadRowError. The place is a line
-                number, or says where the row is.
-            parse: converts a row; raises BadRowError if it cannot be used.
-        """
-        for place, row in rows:
-            try:
-                if isinstance(row, BadRowError):
-                    raise row
-                value = parse(row, place)
-            except BadRowError as error:
-                self._bad.append(f"{self.path}, {_words(place)}: {error}")
-            else:
-                yield place, value
-
-    def check(self) -> None:
-        """Raises a ValueError that names the file, the place and the reason of the first bad rows.
-
-        Raises:
-            ValueError: there is a bad row.
-        """
-        if len(self._bad) > MAX_BAD:
-            self._bad[MAX_BAD:] = [f"{len(self._bad)} bad rows in all"]
-        if self._bad:
-            raise ValueError("\n".join(self._bad))
-
-    def note(self, place: Place, what: str) -> None:
-        """Records a remark about a row for `log`."""
-        self._notes.setdefault(what, []).append(_words(place))
-
-    def log(self) -> None:
-        """Logs each remark once, with the number of rows and the places of the first ones."""
-        for what, places in self._notes.items():
-            shown = "; ".join(places[:MAX_REPORTED]) + "; …" * (len(places) > MAX_REPORTED)
-            logging.warning("%s: %s (%d: %s)", self.path, what, len(places), shown)
-
-    def examples(self, split: str, found: list[Any], kind: str, task: Any = None) -> Examples[Any]:
-        """Returns the examples of a split, and logs the remarks.
-
-        Args:
-            split: "train", "dev" or "test".
-            found: the examples.
-            kind: what an example is called, for the message.
-            task: see `Examples`.
-
-        Raises:
-            ValueError: there is a bad row, or no example.
-        """
-        self.check()
-        self.log()
-        if not found:
-            raise ValueError(f"{self.path}: contains no usable {kind}")
-        return Examples(self.path, split, found, task)
-
-
-def _words(place: Place) -> str:
-    return f"line {place}" if isinstance(place, int) else place
+    bad = []
+    for place, row in rows:
+        try:
+            if isinstance(row, BadRowError):
+                raise row
+            value = parse(row, place)
+        except BadRowError as error:
+            where = f"line {place}" if isinstance(place, int) else place
+            bad.append(f"{path}, {where}: {error}")
+            if len(bad) == MAX_BAD:
+                break
+        else:
+            yield place, value
+    if bad:
+        raise ValueError("\n".join(bad))
 
 
 def read(path: str, form: str = "", quoting: bool = False) -> Iterator[NumberedRow]:
@@ -209,17 +162,20 @@ def _json_row(line: str) -> Row | BadRowError:
     )
 
 
-def existing_files(data_dir: str, split: str, extensions: Sequence[str]) -> list[str]:
-    """Returns the name of the existing file of a split in a list; [] if there is none.
+def find_file(data_dir: str, split: str, extensions: Sequence[str]) -> str:
+    """Returns the path of the file of a split, which has one of some extensions.
 
     Raises:
-        ValueError: there are several such files.
+        FileNotFoundError: there is no such file.
+        ValueError: there are several.
     """
     names = [split + extension for extension in extensions]
     existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if not existing:
+        raise FileNotFoundError(f"{data_dir}: contains no {' or '.join(names)}")
     if len(existing) > 1:
         raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
-    return existing
+    return os.path.join(data_dir, existing[0])
 
 
 def normalized(names: Iterable[str]) -> list[str]:
@@ -320,19 +276,7 @@ def check_text(value: Any, what: str) -> str:
     return value
 
 
-class Example(Protocol):
-    """What an example of any task tells about itself."""
-
-    @property
-    def is_labeled(self) -> bool:
-        """Whether its labels are known."""
-
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """All that a model learns from it, with the same `repr` in every process."""
-
-
-ExampleType = TypeVar("ExampleType", bound=Example)
+ExampleType = TypeVar("ExampleType")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -341,29 +285,30 @@ class Examples(Generic[ExampleType]):
 
     Attributes:
         path: the file or folder, or where else they are from.
-        split: "train", "dev" or "test".
-        examples: all usable examples, in the order of the file.
-        task: the task, as its reader knows it.
+        examples: all usable examples, in the order of the file. Their `repr` says everything that a
+            model learns from them, and is the same in every process.
+        has_labels: whether the labels of every example are known.
+
+    Raises:
+        ValueError: there is no example.
     """
 
     path: str
-    split: str
     examples: list[ExampleType]
-    task: Any = None
+    has_labels: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.examples:
+            raise ValueError(f"{self.path}: contains no example")
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether the labels of every example are known."""
-        return all(example.is_labeled for example in self.examples)
-
     def checksum(self) -> str:
-        """Returns the SHA-256 of the content of all examples, in hexadecimal."""
+        """Returns the SHA-256 of all examples, in hexadecimal."""
         digest = hashlib.sha256()
         for example in self.examples:
-            digest.update(repr(example.content).encode("utf-8"))
+            digest.update(repr(example).encode("utf-8"))
         return digest.hexdigest()
 
 

@@ -7,7 +7,6 @@ rates, or `num_runs` above 1, make a sweep: a loop over runs, each in a subfolde
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +18,7 @@ from albert_tf import files
 from albert_tf.checkpoints import containers, loading, run_record, saved_model
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning import registry, sweeps
-from albert_tf.finetuning.inputs import Inputs
+from albert_tf.finetuning import Inputs, registry, sweeps
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split, training_steps
@@ -42,7 +40,7 @@ def fine_tune(
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
     Args:
-        inputs: the completed settings, and what was read with them.
+        inputs: the completed settings, and what was read before TensorFlow was imported.
         make_task: makes the task, as `FineTuningTask.make` does.
         name: name of the task in `albert_tf.finetuning.registry`, unless the task itself has one;
             "" if it is not registered, so that its models cannot be used for prediction from text.
@@ -60,63 +58,35 @@ def fine_tune(
     settings, planned = inputs.settings, inputs.planned
     if settings.export_dir:
         files.ensure_directory(settings.export_dir, "--export_dir")
-    with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(devices.open_devices(settings))
+    with devices.open_devices(settings) as opened:
         if len(planned) > 1 and devices.is_multi_worker(opened.strategy):
             raise ValueError(
                 "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
             )
-        # All runs are locked and compared with their folders before the first one trains.
-        sweep = stack.enter_context(Run.open(settings, opened)) if len(planned) > 1 else None
-        runs = [stack.enter_context(Run.open(each, opened, sweep)) for each in planned]
-        task = _prepare(inputs, runs if sweep is None else [*runs, sweep], make_task, name)
-        results: list[sweeps.Result] = []
-        texts: list[str] = []
-        for number, run in enumerate(runs, 1):
-            if sweep is not None:
-                logging.info("Run %d of %d: %s", number, len(runs), run.folder.path)
-            try:
-                result, text = _do_phases(run, task, hooks)
-            except ArithmeticError as error:  # the loss is not finite
-                if sweep is None:
-                    raise
-                logging.error("%s: %s", run.folder.path, error)
-                result, text = sweeps.Result(run.settings, remark="diverged"), ""
-            results.append(result)
-            if sweep is not None:
-                text = text if run.folder.path in text else f"{run.folder.path}:\n{text}"
-                sweeps.write_comparison(sweep.folder, results, task.selection_metric)
-            texts.append(text)
-        best = results[0] if sweep is None else sweeps.best_result(results, task.selection_metric)
+        task = make_task(planned[0], inputs.config, inputs.tokenizer, inputs.trained)
+        data = {split: task.read(split) for split in settings.splits}
+        known = describe_data(settings, inputs.tokenizer, task, data.get("train"), name)
+
+        def run_one(each: FineTuningSettings) -> tuple[sweeps.Result, str]:
+            with Run.open(each, opened) as run:
+                run.admit(known)
+                _warn_of_vocabulary(run, inputs.tokenizer)
+                # Features are made once for all runs, and only if the first one is admitted.
+                task.use(task.splits or _make_splits(task, data), opened.strategy)
+                return _do_phases(run, task, hooks)
+
+        if len(planned) == 1:
+            best, text = run_one(planned[0])
+        else:
+            best, text = sweeps.run_all(
+                planned, run_one, settings.output_dir, task.selection_metric
+            )
         if settings.export_dir and opened.is_chief:
-            _export(runs[results.index(best)], task, settings.export_dir)
-        has_files = opened.is_chief and not task.splits.keys().isdisjoint(("train", "dev"))
-        text = "".join(texts).removesuffix("\n")
-        return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
-
-
-def _prepare(inputs: Inputs, runs: Sequence[Run], make_task: MakeTask, name: str) -> FineTuningTask:
-    """Returns the task with its data, after comparing all runs with their folders.
-
-    Args:
-        inputs: as in `fine_tune`.
-        runs: the runs, which differ in learning rate and seed.
-        make_task: as in `fine_tune`.
-        name: as in `fine_tune`.
-    """
-    first = runs[0]
-    settings, tokenizer = first.settings, inputs.tokenizer
-    task = make_task(settings, inputs.config, tokenizer, inputs.trained)
-    name = task.name or name
-    if name:
-        registry.get(name)  # raises an error if there is no such task
-    data = {split: task.read(split) for split in settings.splits}
-    known = describe_data(settings, tokenizer, task, data.get("train"), name)
-    for run in runs:
-        run.admit(known)
-    _warn_of_vocabulary(first, tokenizer)
-    task.use(_make_splits(task, data), first.strategy)
-    return task
+            with Run.open(best.settings, opened) as run:
+                _export(run, task, settings.export_dir)
+    has_files = opened.is_chief and not data.keys().isdisjoint(("train", "dev"))
+    text = text.removesuffix("\n")
+    return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
 
 def describe_data(
@@ -135,8 +105,14 @@ def describe_data(
         tokenizer: the tokenizer, with the vocabulary.
         task: the task that read the data.
         train: the training examples, or None without training.
-        name: name of the task; "" if it is not registered.
+        name: name of the task in the registry, unless the task itself has one.
+
+    Raises:
+        ValueError: no task of this name is registered.
     """
+    name = task.name or name
+    if name:
+        registry.get(name)
     of_text = run_record.of_tokenizer(tokenizer, settings.vocabulary_file)
     known = dict(of_text.files)
     if train is not None:
@@ -211,6 +187,7 @@ def _do_phases(run: Run, task: FineTuningTask, hooks: Sequence[Hook]) -> tuple[s
             step, outputs = _predict_with_best(run, task, split)
             run.begin()
             text += task.write_predictions(run.folder, split, outputs, step)
+    run.begin()
     return result, text
 
 
@@ -282,7 +259,6 @@ def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
     with saved_model.float32_models():
         model = task.build_model()
         loading.load_weights(model, run.best_checkpoint())
-        run.begin()
         model_files = saved_model.model_files(
             run.folder.file(CONFIG_FILE), settings.vocabulary_file, run.folder.record
         )

@@ -12,14 +12,13 @@ import io
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.settings import FineTuningSettings
 
 TABLE_FILE = "sweep_results.tsv"
@@ -39,22 +38,10 @@ class Result:
         remark: the reason if there is none.
     """
 
-    settings: FineTuningSettings
+    settings: Any
     step: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     remark: str = ""
-
-    @property
-    def learning_rate(self) -> float:
-        """Peak learning rate of the run."""
-        return learning_rate_of(self.settings)
-
-
-def learning_rate_of(run: FineTuningSettings) -> float:
-    """Returns the learning rate of a run planned by `plan_runs`."""
-    if isinstance(run.learning_rate, tuple):
-        raise ValueError(f"learning_rate={run.learning_rate}: a run has a single learning rate")
-    return run.learning_rate
 
 
 def plan_runs(settings: SettingsType) -> list[SettingsType]:
@@ -88,6 +75,43 @@ def plan_runs(settings: SettingsType) -> list[SettingsType]:
     return runs
 
 
+def run_all(
+    runs: Sequence[SettingsType],
+    run_one: Callable[[SettingsType], tuple[Result, str]],
+    output_dir: str,
+    metric: str,
+) -> tuple[Result, str]:
+    """Runs a sweep, and writes the comparison of its runs after each one.
+
+    A run whose loss is not finite does not end the sweep.
+
+    Args:
+        runs: the settings of the runs; see `plan_runs`.
+        run_one: runs one of them, and returns its result and its text.
+        output_dir: folder of the sweep.
+        metric: the selection metric.
+
+    Returns:
+        The best result, and the texts of all runs.
+
+    Raises:
+        ValueError: no run has a best checkpoint.
+    """
+    results: list[Result] = []
+    texts = ""
+    for number, run in enumerate(runs, 1):
+        logging.info("Run %d of %d: %s", number, len(runs), run.output_dir)
+        try:
+            result, text = run_one(run)
+        except ArithmeticError as error:
+            logging.error("%s: %s", run.output_dir, error)
+            result, text = Result(run, remark="diverged"), ""
+        results.append(result)
+        texts += text if run.output_dir in text else f"{run.output_dir}:\n{text}"
+        write_comparison(output_dir, results, metric)
+    return best_result(results, metric), texts
+
+
 def best_result(results: Sequence[Result], metric: str) -> Result:
     """Returns the result with the largest value of a metric; the first one if there are ties.
 
@@ -109,12 +133,12 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     for result in results:
         value = f"{result.metrics[metric]:16.4f}" if metric in result.metrics else result.remark
         seed = result.settings.seed
-        lines.append(f"{result.learning_rate:13g} {seed:10d} {result.step:8d} {value:>16}")
+        lines.append(f"{result.settings.learning_rate:13g} {seed:10d} {result.step:8d} {value:>16}")
     lines.append("")
     heads = ("runs", "median", "mean", "deviation", "least", "largest")
     lines.append(f"{'learning_rate':>13}" + "".join(f"{head:>11}" for head in heads))
-    for rate in dict.fromkeys(result.learning_rate for result in results):
-        measured = [result.metrics for result in results if result.learning_rate == rate]
+    for rate in dict.fromkeys(result.settings.learning_rate for result in results):
+        measured = [result.metrics for result in results if result.settings.learning_rate == rate]
         values = [metrics[metric] for metrics in measured if metric in metrics]
         numbers = [math.nan] * 5
         if values:
@@ -129,11 +153,11 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_comparison(folder: RunFolder, results: Sequence[Result], metric: str) -> None:
+def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> None:
     """Writes `sweep_results.tsv`, with all metrics of each run, and `sweep_results.txt`.
 
     Args:
-        folder: folder of the sweep, which exists.
+        output_dir: folder of the sweep, which exists.
         results: the results so far, in the order of the runs.
         metric: the selection metric.
     """
@@ -142,13 +166,14 @@ def write_comparison(folder: RunFolder, results: Sequence[Result], metric: str) 
     writer = csv.writer(table, delimiter="\t", lineterminator="\n")
     writer.writerow(["folder", "learning_rate", "seed", "step", *keys, "remark"])
     for result in results:
-        output_dir, seed = result.settings.output_dir, result.settings.seed
-        numbers = [result.metrics.get(key, "") for key in keys]
-        row = [output_dir, f"{result.learning_rate:g}", seed, result.step, *numbers, result.remark]
-        writer.writerow(row)
+        run = result.settings
+        numbers = [result.step, *(result.metrics.get(key, "") for key in keys)]
+        writer.writerow(
+            [run.output_dir, f"{run.learning_rate:g}", run.seed, *numbers, result.remark]
+        )
     summary = format_summary(results, metric)
     for name, content in ((TABLE_FILE, table.getvalue()), (SUMMARY_FILE, summary)):
-        with files.write_atomically(folder.file(name)) as stream:
+        with files.write_atomically(os.path.join(output_dir, name)) as stream:
             stream.write(content)
     logging.info("Results so far:\n%s", summary)
 
@@ -158,14 +183,9 @@ def read_folders(output_dir: str) -> list[str]:
 
     Args:
         output_dir: the folder of the sweep, which may have been moved with its runs.
-
-    Raises:
-        ValueError: the file is damaged.
     """
     path = os.path.join(output_dir, TABLE_FILE)
     if not files.exists(path):
         return []
-    header, *rows = csv.reader(files.read_text(path).splitlines() or [""], delimiter="\t")
-    if header[:1] != ["folder"] or not all(rows):
-        raise ValueError(f"{path}: expected a table of runs whose first column is their folder")
-    return [os.path.join(output_dir, os.path.basename(row[0])) for row in rows]
+    rows = csv.DictReader(files.read_text(path).splitlines(), delimiter="\t")
+    return [os.path.join(output_dir, os.path.basename(row["folder"])) for row in rows]

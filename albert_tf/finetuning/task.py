@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tensorflow as tf
@@ -26,7 +27,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
-from albert_tf.finetuning import batching, results, sweeps
+from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
@@ -274,14 +275,22 @@ def mark(text: str, spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 class FineTuningTask(Task, TextTask):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
-    Attributes:
+    Args:
         settings: the settings of the program, `FineTuningSettings` and its own.
+        config: the model's config.
+        tokenizer: the tokenizer.
+        data: name → examples of each split that were read before; {} if `read` reads them.
+
+    Attributes:
+        settings, config, tokenizer, data: the arguments.
         name: name of the task in `albert_tf.finetuning.registry`, which a run records; "" for the
             name with which `finetuning.run_task` was called.
         labels: names of the model's outputs, in the order of their ids; () if they have none. They
             are recorded with the checkpoints, and compared when these are used.
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
+        measured_with: names of settings that change the metrics of a checkpoint, besides those that
+            affect `settings.MODEL`: how outputs are converted to answers, and answers are measured.
         percentages: endings of the names of metrics in percent, for messages.
         outputs: name of each output of `predictions` → padding value for outputs whose width
             differs between batches, as with questions that have different numbers of options.
@@ -291,14 +300,32 @@ class FineTuningTask(Task, TextTask):
     settings: Any
     name: str = ""
     selection_metric: str
+    measured_with: ClassVar[tuple[str, ...]] = ()
     percentages: tuple[str, ...] = ()
-    splits: Mapping[str, Split]
+    splits: Mapping[str, Split] = MappingProxyType({})
+
+    def __init__(
+        self,
+        settings: Any,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        data: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.settings = settings
+        self.config = config
+        self.tokenizer = tokenizer
+        self.data = data
 
     @classmethod
     def make(
-        cls, settings: Any, config: AlbertConfig, tokenizer: Tokenizer, trained: RunFolder | None
+        cls,
+        settings: Any,
+        config: AlbertConfig,
+        tokenizer: Tokenizer,
+        trained: RunFolder | None,
+        data: Any = None,
     ) -> Self:
-        """Returns the task: by default, of the first three arguments.
+        """Returns the task: by default, of all arguments but `trained`, and of data if it has some.
 
         Args:
             settings: the settings of the program.
@@ -306,8 +333,9 @@ class FineTuningTask(Task, TextTask):
             tokenizer: the tokenizer.
             trained: folder of the model that the run starts with or uses, whose record says what is
                 known of its task; None for random weights.
+            data: what the `reader` of the task's row returned; None if it has no reader.
         """
-        return cls(settings, config, tokenizer)  # type: ignore[call-arg]
+        return cls(settings, config, tokenizer, *([] if data is None else [data]))
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Self:
@@ -323,13 +351,13 @@ class FineTuningTask(Task, TextTask):
 
     # Data.
 
-    @abc.abstractmethod
     def read(self, split: str) -> Any:
-        """Returns the examples of a split: "train", "dev" or "test".
+        """Returns the examples of a split, "train", "dev" or "test": by default, those of `data`.
 
         Raises:
             ValueError, OSError: the data is missing or invalid.
         """
+        return self.data[split]
 
     @abc.abstractmethod
     def make_features(self, data: Any, split: str) -> Features:
@@ -422,20 +450,6 @@ class FineTuningTask(Task, TextTask):
         Returns:
             Metric name → value.
         """
-
-    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
-        """Returns what affects the metrics besides the examples, their features and the checkpoint.
-
-        These are settings that change the model's outputs, how outputs are converted to answers, or
-        how answers are measured. By default, those that affect `settings.MODEL`.
-
-        Args:
-            split: the examples.
-            batch_size: batch size of the evaluation.
-            padding: how its batches are padded.
-        """
-        names = sorted(self.settings.names_for_model)
-        return tuple((name, getattr(self.settings, name)) for name in names)
 
     def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
         """Returns the best of some evaluations, which are sorted by step; None if there is none."""
@@ -602,10 +616,10 @@ class FineTuningTask(Task, TextTask):
         """Returns the number of training examples in an epoch."""
         return self.num_examples(self.splits["train"])
 
-    def schedule(self, settings: FineTuningSettings) -> WarmUpPolynomialDecay:
+    def schedule(self, settings: Any) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""
-        rate = sweeps.learning_rate_of(settings)
-        return WarmUpPolynomialDecay(rate, *training_steps(settings, self.count_examples()))
+        steps = training_steps(settings, self.count_examples())
+        return WarmUpPolynomialDecay(settings.learning_rate, *steps)
 
     def batches(self, settings: FineTuningSettings, step: int, rows: slice) -> Iterable[Batch]:
         """Returns the training batches from a step on, as a `tf.data.Dataset`."""
@@ -629,9 +643,10 @@ class FineTuningTask(Task, TextTask):
         setting can be forgotten.
         """
         dev = self.splits["dev"]
-        features = batching.checksum(dev.features, self._padding.max_seq_length)
-        others = self.measured_with(dev, self._batch_size(dev), self._padding)
-        return digest_of_data(self.checksum(dev.data), features, others)
+        features = batching.checksum(dev.features, self.max_seq_length)
+        names = {*self.settings.names_for_model, *self.measured_with} - run_record.OF_TEXT
+        values = [(name, getattr(self.settings, name)) for name in sorted(names)]
+        return digest_of_data(self.checksum(dev.data), features, self.name, self.labels, values)
 
     def compute_metrics(self, model: Any, checkpoint: str) -> dict[str, float]:
         """Returns the metrics on the dev split; see `Task`."""

@@ -22,7 +22,6 @@ from albert_tf.finetuning.rows import (
     BadRowError,
     NumberedRow,
     Row,
-    RowReports,
     parse_pair,
     parse_text,
 )
@@ -244,9 +243,7 @@ def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block
     numbered = rows.parse_lines(io.StringIO(text, newline="\n"), form, path)
     if form in (TABS, COMMAS):
         numbered = _with_names(numbered)
-    reports = RowReports(path)
-    found: Block = list(reports.parsed(numbered, lambda row, _: parse(row)))
-    reports.check()
+    found: Block = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))
     if not found:
         raise ValueError(f"{path}: contains no input")
     return [found[start : start + ROWS_AT_ONCE] for start in range(0, len(found), ROWS_AT_ONCE)]

@@ -57,7 +57,6 @@ class Run:
         config: the model's config.
         opened: the devices.
         tracker: reports the metrics.
-        sweep: the sweep that the run is a part of, if it is.
 
     Attributes:
         settings, folder, config: the arguments.
@@ -73,7 +72,6 @@ class Run:
         config: AlbertConfig,
         opened: Devices,
         tracker: Tracker,
-        sweep: Run | None = None,
     ) -> None:
         self.settings = settings
         self.folder = folder
@@ -83,16 +81,13 @@ class Run:
         self.record = RunRecord()
         self._precision = opened.precision
         self._tracker = tracker
-        self._sweep = sweep
         self._has_begun = False
         self._model: Any = None
         self._evaluator: CheckpointEvaluator | None = None
 
     @classmethod
     @contextlib.contextmanager
-    def open(
-        cls, settings: RunSettings, opened: Devices | None = None, sweep: Run | None = None
-    ) -> Iterator[Run]:
+    def open(cls, settings: RunSettings, opened: Devices | None = None) -> Iterator[Run]:
         """Context manager that makes and locks the folder, and opens the devices.
 
         Only the first of several workers, the chief, locks and writes to the folder.
@@ -100,7 +95,6 @@ class Run:
         Args:
             settings: the completed settings.
             opened: the devices, if they are open.
-            sweep: the sweep that the run is a part of, if it is, in the folder above.
 
         Raises:
             ValueError: another process uses the folder, it contains another model, or the settings
@@ -118,7 +112,7 @@ class Run:
             if opened.is_chief:
                 stack.enter_context(folder.locked())
             tracker = stack.enter_context(make_tracker(settings))
-            yield cls(settings, folder, config, opened, tracker, sweep)
+            yield cls(settings, folder, config, opened, tracker)
 
     @functools.cached_property
     def trained(self) -> RunFolder | None:
@@ -206,8 +200,6 @@ class Run:
         if self._has_begun or not self.is_chief:
             return
         self._has_begun = True
-        if self._sweep is not None:
-            self._sweep.begin()
         self.folder.keep_config(self.config)
         self.folder.add_start(self.record)
         if self.settings.do_train or self.folder.step is None:
@@ -266,9 +258,7 @@ class Run:
         return self._evaluator
 
     def evaluation_model(self, task: Task) -> Any:
-        """Returns the model that checkpoints are loaded into, one for all runs of a sweep."""
-        if self._sweep is not None:
-            return self._sweep.evaluation_model(task)
+        """Returns the model that checkpoints are loaded into, which is made once."""
         if self._model is None:
             self._model = task.build_model()
         return self._model

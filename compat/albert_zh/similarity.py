@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf.cli import programs
-from albert_tf.finetuning.rows import Row, RowReports, read, text_cell
+from albert_tf.finetuning.rows import Row, parse_rows, read, text_cell
 from albert_tf.settings import SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     def parse(row: Row, line: int) -> tuple[str, str]:
         return text_cell(row, 0), text_cell(row, 1)
 
-    reports = RowReports(path)
-    pairs = [pair for _, pair in reports.parsed(read(path), parse)]
-    reports.check()
+    pairs = [pair for _, pair in parse_rows(path, read(path), parse)]
     if not pairs:
         raise ValueError(f"{path}: the file is empty; expected pairs of sentences")
     return pairs

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.rows import BadRowError, RowReports, ShortRowError
+from albert_tf.finetuning.rows import BadRowError, ShortRowError, parse_rows
 
 
 @pytest.fixture
@@ -50,9 +50,8 @@ def test_json_lines_are_objects(write):
 )
 def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
     path = write(name, content)
-    reports = RowReports(path)
     with pytest.raises(ValueError, match=rf"{name}, {problem}"):
-        reports.examples("dev", list(reports.parsed(rows.read(path), lambda row, _: row)), "row")
+        list(parse_rows(path, rows.read(path), lambda row, line: row))
 
 
 def test_cells_are_found_by_index_or_key():
@@ -78,24 +77,18 @@ def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
         rows.text_cell(row, column)
 
 
-def test_the_first_bad_rows_are_named(caplog):
-    reports = RowReports("data.tsv")
-    for line in range(2, 9):
-        reports.note(line, "odd")
-    reports.check()
-    reports.log()
-    assert "data.tsv: odd (7: line 2; line 3; line 4; line 5; line 6; …)" in caplog.messages
-    assert list(reports.parsed([("question 3", BadRowError("bent"))], None)) == []
-    with pytest.raises(ValueError, match=r"\Adata.tsv, question 3: bent\Z"):
-        reports.check()
+def test_the_first_bad_rows_are_named_after_the_good_ones():
+    def parse(row, place):
+        if row == "bad":
+            raise BadRowError("crooked")
+        return row.upper()
 
-    def refuse(row, line):
-        raise BadRowError("crooked")
-
-    numbered = [(line, ["a"]) for line in range(4, 15)]
-    assert list(reports.parsed([*numbered, (15, BadRowError("broken"))], refuse)) == []
-    with pytest.raises(ValueError, match="crooked") as error:
-        reports.check()
-    said = str(error.value).splitlines()
-    assert said[0] == "data.tsv, question 3: bent"
-    assert said[9:] == ["data.tsv, line 12: crooked", "13 bad rows in all"]
+    given = [*zip(range(4, 7), ("one", "bad", "two"), strict=True), ("x 7", BadRowError("bent"))]
+    parsed = parse_rows("x.tsv", given, parse)
+    assert [next(parsed), next(parsed)] == [(4, "ONE"), (6, "TWO")]
+    with pytest.raises(ValueError, match=r"\Ax.tsv, line 5: crooked\nx.tsv, x 7: bent\Z"):
+        next(parsed)
+    left = iter(range(8, 20))
+    with pytest.raises(ValueError, match="line 9: crooked") as error:
+        list(parse_rows("x.tsv", ((line, "bad") for line in left), parse))
+    assert (len(str(error.value).splitlines()), next(left)) == (10, 18)

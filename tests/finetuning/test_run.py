@@ -9,9 +9,9 @@ import tf_keras
 
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning import read_inputs, read_tokenizer
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batching import BatchRunner, TokenSequences
-from albert_tf.finetuning.inputs import read_inputs, read_tokenizer
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import TABLE_FILE
 from albert_tf.finetuning.task import FineTuningTask
@@ -89,9 +89,6 @@ class WordTask(FineTuningTask):
 
     def measure(self, split, outputs, batch_size):
         return {"accuracy": float(np.mean((outputs["scores"] > 0) == np.array(split.data, int)))}
-
-    def measured_with(self, split, batch_size, padding):
-        return ()
 
     def write_predictions(self, folder, split, outputs, step):
         return f"{len(outputs['scores'])} texts by step {step}\n"

@@ -5,7 +5,6 @@ import statistics
 
 import pytest
 
-from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import sweeps
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.sweeps import Result
@@ -55,7 +54,7 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
     found = [result(f"r{seed}", 1e-5, seed, value) for seed, value in enumerate(values)]
     found.append(result("r4", 2e-5, 0, 0.6875))
     found.append(Result(make_settings("bad", 1.0), remark="diverged"))
-    sweeps.write_comparison(RunFolder(str(tmp_path)), found, METRIC)
+    sweeps.write_comparison(str(tmp_path), found, METRIC)
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert [row["learning_rate"] for row in rows] == ["1e-05"] * 4 + ["2e-05", "1"]

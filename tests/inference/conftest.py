@@ -34,7 +34,7 @@ TEXTS = [
 ]
 LONG = "The river carries the rain. " * 30  # longer than any of the models takes
 SIZE = 12  # hidden units of all models
-TAGS = {"name": "token_classification", "labels": ["B-LOC", "I-LOC", "O"], "tag_scheme": "iob2"}
+TAGS = {"name": "token_classification", "labels": ["B-LOC", "I-LOC", "O"]}
 # Name → class of the model, its arguments, and its labels.
 KINDS = {
     "classification": (AlbertForClassification, {"num_labels": 2}, ["water", "land"]),

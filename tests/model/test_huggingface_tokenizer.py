@@ -169,7 +169,7 @@ def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_
     start, end = (batch[f"{name}_positions"][0] - first for name in ("start", "end"))
     assert question.context[spans.first_char[start] : spans.last_char[end] + 1] == "Müller"
 
-    data = Examples("", "dev", [Question("", "the river", "in _", ("the", "1999"), 0)])
+    data = Examples("", [Question("", "the river", "in _", ("the", "1999"), 0)])
     for ids, first_length in option_sequences(data, tokenizer, 20, 9):
         place = ids.index(tokenizer.sep_id) + 1
         assert first_length == (place if second else len(ids))

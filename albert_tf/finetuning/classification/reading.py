@@ -1,4 +1,4 @@
-"""Reads the examples of classification and regression tasks; see `read_examples`."""
+"""Reads the examples of classification and regression tasks; see `read_data`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from absl import logging
 
@@ -32,7 +32,6 @@ from albert_tf.finetuning.rows import (
     Column,
     Examples,
     Row,
-    RowReports,
     ShortRowError,
 )
 
@@ -48,6 +47,8 @@ ALL_NAMES = frozenset().union(*USUAL_NAMES.values())
 # Cells of a column that belongs to a label, in lower case.
 _TRUE = {"1", "1.0", "true"}
 _FALSE = {"0", "0.0", "false"}
+
+Label = str | tuple[str, ...] | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,23 +67,16 @@ class Example:
     guid: str
     text_a: str
     text_b: str = ""
-    label: str | tuple[str, ...] | None = None
-    line: int = 0
-
-    @property
-    def is_labeled(self) -> bool:
-        """Whether its label is known."""
-        return self.label is not None
+    label: Label = None
+    line: int = dataclasses.field(default=0, repr=False)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The known labels."""
         return self.label if isinstance(self.label, tuple) else tuple(filter(None, [self.label]))
 
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """All but the line, which a file with the same examples may place elsewhere."""
-        return self.guid, self.text_a, self.text_b, self.label
+
+# Labels
 
 
 def parse_label(value: Any, task: ClassificationTask) -> str:
@@ -101,7 +95,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     label = rows.check_name(value, "the label")
     label = task.label_aliases.get(label, label)
     if task.is_regression:
-        if not is_number(label):
+        if not _is_number(label):
             raise BadRowError(f"label {files.quote(label)}: expected a number")
         return label
     if not task.labels or label in task.labels or label in task.unlabeled:
@@ -113,7 +107,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     )
 
 
-def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
+def _parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     """Converts a JSON list to labels of a multi-label task.
 
     Raises:
@@ -136,12 +130,15 @@ def _is_true(value: Any, column: Column) -> bool:
     return text in _TRUE
 
 
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     """Returns whether `text` is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+# Rows
 
 
 @dataclasses.dataclass
@@ -153,7 +150,6 @@ class _Parser:
         split: the split.
         source: the file and its columns in the settings.
         columns: the columns as indices, or as keys of JSON objects.
-        reports: where remarks go.
         width: the number of columns in the header, if rows may not have more.
         num_rows: the number of rows before this one, including the header.
     """
@@ -162,7 +158,6 @@ class _Parser:
     split: str
     source: Source
     columns: Columns
-    reports: RowReports
     width: int | None
     num_rows: int
 
@@ -170,8 +165,12 @@ class _Parser:
         """Returns the examples in the next row."""
         index = self.num_rows
         self.num_rows += 1
+        if self.width is not None and len(row) > self.width:
+            raise BadRowError(f"expected {self.width} columns, as in the header, got {len(row)}")
         try:
-            parts = self._parts(row)
+            if self.source.only and rows.cell(row, self.source.only[0]) != self.source.only[1]:
+                return []
+            parts = self._expand(row)
             examples = [
                 self._example(part, f"{self.split}-{index * len(parts) + number}", line)
                 for number, part in enumerate(parts)
@@ -179,16 +178,11 @@ class _Parser:
         except ShortRowError:
             if not self.task.skips_short_rows or self.split == "test":
                 raise
-            self.reports.note(line, "too few columns, skipped as in Google's program")
             return []
-        return list(filter(None, examples))
+        return [x for x in examples if x.label is None or x.label not in self.task.unlabeled]
 
-    def _parts(self, row: Row) -> Sequence[Row]:
+    def _expand(self, row: Row) -> Sequence[Row]:
         """Returns the rows that a row of the file stands for."""
-        if self.width is not None and len(row) > self.width:
-            raise BadRowError(f"expected {self.width} columns, as in the header, got {len(row)}")
-        if self.source.only and rows.cell(row, self.source.only[0]) != self.source.only[1]:
-            return []
         if self.source.expand is None or not isinstance(row, dict):
             return [row]
         try:
@@ -198,43 +192,31 @@ class _Parser:
         except (TypeError, ValueError) as error:
             raise BadRowError(str(error)) from None
 
-    def _example(self, row: Row, default_guid: str, line: int) -> Example | None:
+    def _example(self, row: Row, default_guid: str, line: int) -> Example:
         # Texts first, so that a row without its last column, the label, is reported as short.
-        text_a, text_b = self._texts(row, line)
-        label = self._label(row, line)
-        if label is not None and label in self.task.unlabeled:
-            self.reports.note(line, f"label {label!r}, skipped")
-            return None
-        return Example(self._guid(row, default_guid), text_a, text_b, label, line)
-
-    def _texts(self, row: Row, line: int) -> tuple[str, str]:
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
         texts = [rows.text_cell(row, column) for column in columns]
         for text, column in zip(texts, columns, strict=True):
-            if not text.strip():
-                if self.split != "test" and not self.task.skips_short_rows:
-                    raise BadRowError(f"the text in column {column!r} is empty")
-                self.reports.note(line, f"the text in column {column!r} is empty, kept")
-        return texts[0], "".join(texts[1:])
+            if not (text.strip() or self.split == "test" or self.task.skips_short_rows):
+                raise BadRowError(f"the text in column {column!r} is empty")
+        label = self._label(row)
+        return Example(self._guid(row, default_guid), texts[0], "".join(texts[1:]), label, line)
 
-    def _label(self, row: Row, line: int) -> str | tuple[str, ...] | None:
+    def _label(self, row: Row) -> Label:
         if self.columns.label is None:
             return None
         try:
             label = self._known_label(row, self.columns.label)
-            return None if self.split == "test" and label in self.task.unlabeled else label
         except BadRowError:
-            if self.split != "test":
-                raise
-            # Test files have no labels, or placeholders.
-            self.reports.note(line, "no known label, so the test split is not evaluated")
-            return None
+            if self.split == "test":  # without labels, or with placeholders
+                return None
+            raise
+        return None if self.split == "test" and label in self.task.unlabeled else label
 
-    def _known_label(self, row: Row, column: Column | tuple[Column, ...]) -> str | tuple[str, ...]:
+    def _known_label(self, row: Row, column: Column | tuple[Column, ...]) -> Label:
         if not isinstance(column, tuple):
-            value = rows.cell(row, column)
-            parse = parse_labels if self.task.is_multi_label else parse_label
-            return parse(value, self.task)
+            parse = _parse_labels if self.task.is_multi_label else parse_label
+            return parse(rows.cell(row, column), self.task)
         names = _as_tuple(self.source.columns.label)
         cells = [rows.cell(row, place) for place in column]
         pairs = zip(names, cells, strict=True)
@@ -247,7 +229,10 @@ class _Parser:
         return " ".join(rows.check_text(str(rows.cell(row, column)), repr(column)).split())
 
 
-def _is_header(row: Row, source: Source) -> TypeGuard[Sequence[str]]:
+# Columns
+
+
+def _is_header(row: Row, source: Source) -> bool:
     """Returns whether the first row of a file is a header."""
     if isinstance(row, dict):
         return False
@@ -258,78 +243,55 @@ def _is_header(row: Row, source: Source) -> TypeGuard[Sequence[str]]:
     return bool(rows.find_header(row, names | ALL_NAMES))
 
 
-def _refuse_example(header: Sequence[str], column: Any, task: ClassificationTask) -> None:
-    """Raises BadRowError if the header looks like an example: its label column has a label."""
-    if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
-        return
-    try:
-        parse_label(rows.cell(header, column), task)
-    except BadRowError:
-        return
-    raise BadRowError(
-        "expected a header, but this looks like an example. It would be skipped as a header: add a "
-        "header line before it."
-    )
-
-
-def _find_columns(source: Source, row: Row, header: Sequence[str] | None, is_test: bool) -> Columns:
+def _find_columns(source: Source, row: Row, is_header: bool, is_test: bool) -> Columns:
     """Returns the columns of a file, as indices or as keys of JSON objects.
 
     Those of a custom task have the names in the settings, or else usual names. Those of other tasks
-    are where the table of tasks says; where files exist with several headers and without one, they
-    are where the header has their usual names.
+    are where the table of tasks says, unless files exist with several headers and without one, and
+    this header has their usual names.
 
     Args:
         source: the columns in the settings or in the table.
         row: the first row.
-        header: the first row if it is a header, else None.
-        is_test: whether the label column of a custom task may be missing.
+        is_header: whether it is a header.
+        is_test: whether the label column may be missing.
 
     Raises:
-        BadRowError: a column of a custom task does not exist, or two columns would be the same.
+        BadRowError: a column does not exist, or two columns would be the same.
     """
-    names: Iterable[str] = row if isinstance(row, dict) else header or ()
-    if not source.is_custom and source.has_header is not None:
-        names = ()
-    keys: Iterable[Column] = names if isinstance(row, dict) else itertools.count()
+    if not source.is_custom and (source.has_header is not None or not is_header):
+        return source.columns
+    names: Iterable[str] = row if isinstance(row, dict) or is_header else ()
+    keys: Iterable[Column] = row if isinstance(row, dict) else itertools.count()
     places: dict[str, Column] = {}
     for name, key in zip(rows.normalized(names), keys, strict=False):
         places.setdefault(name, key)
     found: dict[str, Any] = {}
+    if not source.is_custom:
+        for field, column in vars(source.columns).items():
+            place = _place_of(USUAL_NAMES[field], places)
+            found[field] = column if place is None or column is None else place
+        used = [place for place in found.values() if place is not None]
+        if len(set(used)) < len(used):
+            raise BadRowError(
+                f"the header {files.quote_all(row)} does not tell which columns have the texts and "
+                "the label. Name them text_a, text_b and label"
+            )
+        return Columns(**found)
     for field, usual in USUAL_NAMES.items():
         asked = getattr(source.columns, field)
-        if source.is_custom:
-            is_optional = is_test if field == "label" else asked is None and field != "text_a"
-            found[field] = _custom_column(field, asked, places, is_optional, row)
-        else:
-            place = _place_of(usual, places)
-            found[field] = asked if place is None or asked is None else place
-    used = [place for place in found.values() if place is not None]
-    if not source.is_custom and len(set(used)) < len(used):
-        raise BadRowError(
-            f"the header {files.quote_all(row)} does not tell which columns have the texts and the "
-            "label. Name them text_a, text_b and label"
-        )
+        wanted = [usual] if asked is None else [(name,) for name in _as_tuple(asked)]
+        columns = [_place_of(names, places) for names in wanted]
+        is_optional = is_test if field == "label" else asked is None and field != "text_a"
+        if None not in columns:
+            found[field] = tuple(columns) if isinstance(asked, tuple) else columns[0]
+        elif not is_optional:
+            missing = " or ".join(map(repr, wanted[columns.index(None)]))
+            raise BadRowError(
+                f"no column {missing} among {files.quote_all(row)}. "
+                f"Set --{field}_column to its name, or to its index, starting at 0."
+            )
     return Columns(**found)
-
-
-def _custom_column(
-    field: str, asked: Any, places: dict[str, Column], is_optional: bool, row: Row
-) -> Any:
-    """Returns the place of a column, or of each column in a tuple; None if there is none."""
-    wanted: list[tuple[Any, ...]] = [(name,) for name in _as_tuple(asked)]
-    if asked is None:
-        wanted = [USUAL_NAMES[field]]
-    found = [_place_of(names, places) for names in wanted]
-    if None not in found:
-        return tuple(found) if isinstance(asked, tuple) else found[0]
-    if is_optional:
-        return None
-    names = " or ".join(map(repr, wanted[found.index(None)]))
-    raise BadRowError(
-        f"no column {names} among {files.quote_all(row)}. "
-        f"Set --{field}_column to its name, or to its index, starting at 0."
-    )
 
 
 def _as_tuple(columns: Any) -> tuple[Any, ...]:
@@ -344,25 +306,31 @@ def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | No
     return next((places[n] for n in rows.normalized(map(str, names)) if n in places), None)
 
 
-def find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
+# Files
+
+
+def _find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
     """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
 
     Raises:
         FileNotFoundError: the file does not exist; the message says where it was looked for.
-        ValueError: the task does not have this split.
+        ValueError: the task does not have this split, or a custom task has two files.
     """
     sources = task.splits.get(split, ())
     if not sources:
         raise ValueError(f"task {task.name} has no {split} data, only {', '.join(task.splits)}")
     folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
     tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
-    for source, path in tried:
-        if files.is_file(path):
-            return source, path
-    raise FileNotFoundError(
-        f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} exists. "
-        f"--data_dir must be the folder that contains {task.folder or 'the files'}."
-    )
+    existing = [(source, path) for source, path in tried if files.is_file(path)]
+    if not existing:
+        raise FileNotFoundError(
+            f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} "
+            f"exists. --data_dir must be the folder that contains {task.folder or 'the files'}."
+        )
+    if sources[0].is_custom and len(existing) > 1:
+        names = " and ".join(source.file for source, _ in existing)
+        raise ValueError(f"{data_dir} contains {names}: keep only one of them")
+    return existing[0]
 
 
 def read_examples(
@@ -378,11 +346,11 @@ def read_examples(
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there is a wrong header, no example, or a bad row: with too few columns (in
-            custom tasks also too many), an unknown label, an empty text, or invalid JSON. The
-            message names the file and the lines.
+        ValueError: there is no example, or a bad row: with too few columns (in custom tasks also
+            too many), an unknown label, an empty text, or invalid JSON. The message names the file
+            and the lines.
     """
-    source, path = find_file(task, data_dir, split)
+    source, path = _find_file(task, data_dir, split)
     numbered = rows.read(path, quoting=quoting)
     first = next(numbered, None)
     if first is None:
@@ -391,25 +359,21 @@ def read_examples(
     try:
         if isinstance(row, BadRowError):
             raise row
-        header = row if _is_header(row, source) else None
-        columns = _find_columns(source, row, header, split == "test")
-        if header:
-            _refuse_example(header, columns.label, task)
+        is_header = _is_header(row, source)
+        columns = _find_columns(source, row, is_header, split == "test")
     except BadRowError as error:
         raise ValueError(f"{path}, line {line}: {error}") from None
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    reports = RowReports(path)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
-    width = len(header) if source.is_custom and header else None
-    parser = _Parser(task, split, source, columns, reports, width, num_rows=int(bool(header)))
-    remaining = numbered if header else itertools.chain([first], numbered)
-    parsed = reports.parsed(remaining, parser.parse)
-    examples = [example for _, found in parsed for example in found]
-    return reports.examples(split, examples, "example", task)
+    width = len(row) if source.is_custom and is_header else None
+    parser = _Parser(task, split, source, columns, width, num_rows=int(is_header))
+    remaining = numbered if is_header else itertools.chain([first], numbered)
+    examples = [x for _, found in rows.parse_rows(path, remaining, parser.parse) for x in found]
+    return Examples(path, examples, all(example.label is not None for example in examples))
 
 
-# Defines custom classification tasks.
+# Custom tasks
 #
 # A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
 # lines. Columns are found by name or index, and labels are read from the training data.
@@ -418,7 +382,7 @@ EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
 
 
-def labels_of(train: Examples[Example]) -> tuple[str, ...]:
+def _labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """Returns the labels of training data, in numerical order if they are integers, else sorted.
 
     Raises:
@@ -428,7 +392,7 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
     labels = sorted(lines)
     rows.check_number_of_labels(labels, train.path)
-    fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
+    fraction = next((label for label in labels if _is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
@@ -438,25 +402,6 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)
     return tuple(labels)
-
-
-def _find_splits(settings: Settings, columns: Columns) -> dict[str, tuple[Source, ...]]:
-    names = {
-        split: rows.existing_files(settings.data_dir, split, EXTENSIONS)
-        for split in ("train", "dev", "test")
-    }
-    if not any(names.values()):
-        raise FileNotFoundError(
-            f"{settings.data_dir}: contains no train, dev or test file with one of "
-            f"{', '.join(EXTENSIONS)}"
-        )
-    return {
-        split: tuple(
-            Source(name, columns, settings.has_header, is_custom=True)
-            for name in existing or [split + extension for extension in EXTENSIONS]
-        )
-        for split, existing in names.items()
-    }
 
 
 def _parse_column(text: str | None) -> Column | None:
@@ -483,7 +428,7 @@ def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
     return names
 
 
-def _make_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
+def _custom_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
     """Returns a custom task, without labels if only the training data tells them."""
     columns = Columns(
         _parse_column(settings.text_a_column),
@@ -506,10 +451,17 @@ def _make_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTas
     elif settings.is_multi_label:
         metrics = ()  # all of `multi_label_metrics`
         selection_metric = MICRO_F1
+    splits = {
+        split: tuple(
+            Source(split + extension, columns, settings.has_header, is_custom=True)
+            for extension in EXTENSIONS
+        )
+        for split in ("train", "dev", "test")
+    }
     return ClassificationTask(
         CUSTOM_TASK,
         "",
-        _find_splits(settings, columns),
+        splits,
         labels or named,
         settings.is_regression,
         metrics,
@@ -519,21 +471,8 @@ def _make_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTas
     )
 
 
-def find_task(settings: Settings, trained: RunFolder | None = None) -> ClassificationTask:
-    """Returns the task with the name `--task_name`, from the table or a custom one.
-
-    The labels of a custom task are those of the settings, or else those of the trained model, or
-    else those of the training data.
-
-    Args:
-        settings: the task, its data and, for a custom task, its columns and labels. The files
-            train, dev and test of a custom task end in one of EXTENSIONS; splits may be missing.
-        trained: the folder of a trained model; None if there is none.
-
-    Raises:
-        FileNotFoundError: there are no files, or no training data to read the labels from.
-        ValueError: the task does not exist, a split has two files, or the training data is invalid.
-    """
+def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:
+    """Returns the task of the settings, without labels if only the training data tells them."""
     name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
         for flag in ("is_regression", "is_multi_label"):
@@ -542,29 +481,44 @@ def find_task(settings: Settings, trained: RunFolder | None = None) -> Classific
         return tasks.find_task(name)
     if settings.is_regression and settings.is_multi_label:
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
-    labels = settings.labels or (recorded_labels(trained.record) if trained is not None else ())
+    labels = settings.labels
+    if not labels and trained is not None and not settings.do_train:
+        labels = recorded_labels(trained.record)
     for label in labels:
         rows.check_name(label, f"a label of --labels or {run_record.FILE}")
-    task = _make_task(settings, labels)
-    if task.is_regression or task.labels:
-        return task
-    try:
-        train = read_examples(task, settings.data_dir, "train", settings.quoting)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error} It is needed for the labels.") from None
-    return dataclasses.replace(task, labels=labels_of(train))
+    return _custom_task(settings, labels)
 
 
 def read_data(
     settings: Settings, trained: RunFolder | None = None
 ) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
-    """Returns the task of the settings, and the examples of each split; see `read_examples`.
+    """Returns the task with the name `--task_name`, and the examples of each split.
 
-    The labels of a custom task are those of the trained model, unless it is trained now.
+    The labels of a custom task are those of the settings, or else those of the trained model unless
+    it is trained now, or else those of the training data.
+
+    Args:
+        settings: the task, its data and, for a custom task, its columns and labels. The files
+            train, dev and test of a custom task end in one of EXTENSIONS.
+        trained: the folder of a trained model; None if there is none.
+
+    Raises:
+        FileNotFoundError: there is no file of a split, or no training data to read the labels from.
+        ValueError: the task does not exist, or a file is invalid; see `read_examples`.
     """
+    task = _find_task(settings, trained)
     folder, quoting = settings.data_dir, settings.quoting
-    task = find_task(settings, None if settings.do_train else trained)
-    return task, {split: read_examples(task, folder, split, quoting) for split in settings.splits}
+    data = {}
+    if not (task.labels or task.is_regression):
+        try:
+            data["train"] = read_examples(task, folder, "train", quoting)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error} It is needed for the labels.") from None
+        task = dataclasses.replace(task, labels=_labels_of(data["train"]))
+    for split in settings.splits:
+        if split not in data:
+            data[split] = read_examples(task, folder, split, quoting)
+    return task, data
 
 
 def recorded_labels(record: RunRecord) -> tuple[str, ...]:

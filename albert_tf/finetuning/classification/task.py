@@ -55,49 +55,6 @@ THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
 
 
-def _sequences(
-    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
-) -> Iterator[tuple[list[int], int]]:
-    for begin in range(0, len(data), EXAMPLES_AT_ONCE):
-        examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
-        firsts = [example.text_a for example in examples]
-        seconds = [example.text_b for example in examples]
-        yield from tokenizer.sequences(firsts, seconds, max_seq_length)
-
-
-def _label_ids(data: Examples[Example]) -> NDArray[Any]:
-    """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
-
-    In multi-label tasks, this is 1 for the labels of each example and 0 for others, int32 [N, K].
-    """
-    if data.task.is_regression:
-        return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
-    ids: dict[Any, int] = {label: number for number, label in enumerate(data.task.labels)}
-    if data.task.is_multi_label:
-        label_ids = np.zeros((len(data), len(ids)), np.int32)
-        for row, example in zip(label_ids, data.examples, strict=True):
-            row[[ids[label] for label in example.labels]] = 1
-        return label_ids
-    return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
-
-
-def make_features(
-    data: Examples[Example], tokenizer: Tokenizer, max_seq_length: int
-) -> TokenSequences:
-    """Returns the token sequences of a split, identical to those of Google's program.
-
-    Args:
-        data: the examples.
-        tokenizer: the tokenizer.
-        max_seq_length: S; longer pairs are truncated at the end of the longer text.
-
-    Returns:
-        The sequences and the column `label_ids`, in the order of the examples.
-    """
-    sequences = _sequences(data, tokenizer, max_seq_length)
-    return TokenSequences.pack(sequences, {"label_ids": _label_ids(data)})
-
-
 class Classifier(FineTuningTask):
     """Classification or regression of texts and text pairs, as a fine-tuning task.
 
@@ -110,54 +67,30 @@ class Classifier(FineTuningTask):
     returns, such as "LABEL_0" if it was trained without names.
 
     Args:
-        task: a task of the table or a custom task, with its labels.
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
-        data: name → examples of each split to use.
+        data: the task, from the table or a custom one, with its labels; and the examples of each
+            split. See `reading.read_data`.
     """
 
+    measured_with = ("task_name", "eval_batch_size")  # Google's program averages over batches
     outputs = OUTPUTS
 
     def __init__(
         self,
-        task: ClassificationTask,
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        data: Mapping[str, Examples[Example]] | None = None,
+        data: tuple[ClassificationTask, Mapping[str, Examples[Example]]],
     ) -> None:
-        self.task = task
-        self._data = data or {}
-        self.labels = task.labels
-        self.settings = settings
-        self.name = run_record.REGRESSION if task.is_regression else run_record.CLASSIFICATION
-        if task.is_multi_label:
+        self.task, splits = data
+        super().__init__(settings, config, tokenizer, splits)
+        self.labels = self.task.labels
+        self.name = run_record.REGRESSION if self.task.is_regression else run_record.CLASSIFICATION
+        if self.task.is_multi_label:
             self.name = run_record.MULTI_LABEL
-        self.config = config
-        self.tokenizer = tokenizer
-        self.selection_metric = task.selection_metric
-
-    @classmethod
-    def make(
-        cls,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        trained: RunFolder | None = None,
-        data: tuple[ClassificationTask, Mapping[str, Examples[Example]]] | None = None,
-    ) -> Classifier:
-        """Returns the task of the settings, from the table or a custom one for the data.
-
-        Args:
-            settings: the settings of the program.
-            config: the model's config.
-            tokenizer: the tokenizer.
-            trained: the folder of a trained model; None if there is none.
-            data: what `reading.read_data` returns; None calls it.
-        """
-        task, splits = data or reading.read_data(settings, trained)
-        return cls(task, settings, config, tokenizer, splits)
+        self.selection_metric = self.task.selection_metric
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Classifier:
@@ -176,21 +109,46 @@ class Classifier(FineTuningTask):
             is_regression=is_regression,
             is_multi_label=trained.task == run_record.MULTI_LABEL,
         )
-        return cls(task, trained.settings, trained.config, trained.tokenizer)
-
-    def read(self, split: str) -> Examples[Example]:
-        """Returns the examples of a split."""
-        return self._data[split]
+        return cls(trained.settings, trained.config, trained.tokenizer, (task, {}))
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
-        """Returns the token sequences and labels of a split."""
+        """Returns the token sequences of a split, identical to those of Google's program.
+
+        Longer pairs are truncated at the end of the longer text.
+
+        Returns:
+            The sequences and the column `label_ids`, in the order of the examples.
+        """
         logging.info("Tokenizing the %d examples of %s", len(data), data.path)
-        features = make_features(data, self.tokenizer, self.max_seq_length)
+        columns = {"label_ids": self._label_ids(data)}
+        features = TokenSequences.pack(self._sequences(data), columns)
         ids = features.input_ids[: features.sequence_lengths[0]].tolist()
         tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
         logging.info("%s (%s): %s", data.examples[0].guid, data.examples[0].label, tokens)
         log_full_sequences(data.path, features, self.max_seq_length)
         return features
+
+    def _sequences(self, data: Examples[Example]) -> Iterator[tuple[list[int], int]]:
+        for begin in range(0, len(data), EXAMPLES_AT_ONCE):
+            examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
+            firsts = [example.text_a for example in examples]
+            seconds = [example.text_b for example in examples]
+            yield from self.tokenizer.sequences(firsts, seconds, self.max_seq_length)
+
+    def _label_ids(self, data: Examples[Example]) -> NDArray[Any]:
+        """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
+
+        In multi-label tasks, this is 1 for the labels of each example and 0 for others, [N, K].
+        """
+        if self.task.is_regression:
+            return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
+        ids: dict[Any, int] = {label: number for number, label in enumerate(self.labels)}
+        if self.task.is_multi_label:
+            label_ids = np.zeros((len(data), len(ids)), np.int32)
+            for row, example in zip(label_ids, data.examples, strict=True):
+                row[[ids[label] for label in example.labels]] = 1
+            return label_ids
+        return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: all to the same length without `use_pooled_output`.
@@ -240,13 +198,7 @@ class Classifier(FineTuningTask):
 
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of the task; see `evaluate`."""
-        return evaluate(self.task, outputs["logits"], _label_ids(split.data), batch_size)
-
-    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
-        """Returns the metrics, the head, and the batch size that Google's program averages over."""
-        task = self.task
-        metrics = (*task.metrics, self.name, task.labels)
-        return (*metrics, self.settings.use_pooled_output, batch_size)
+        return evaluate(self.task, outputs["logits"], self._label_ids(split.data), batch_size)
 
     def result(self, outputs: Outputs) -> dict[str, Any]:
         """Returns `label` and `probabilities` (label → probability), or `score` in regression.
@@ -258,7 +210,7 @@ class Classifier(FineTuningTask):
             return {"score": row[0]}
         predicted: dict[str, Any] = {"label": self.labels[row.argmax()]}
         if self.task.is_multi_label:
-            predicted = {"labels": _above_threshold(self.labels, row)}
+            predicted = {"labels": self._above_threshold(row)}
         return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
 
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
@@ -270,27 +222,88 @@ class Classifier(FineTuningTask):
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
     ) -> None:
-        """Writes `dev_predictions.tsv`; see the function `write_dev_predictions`."""
-        probabilities = predict()["probabilities"]
-        write_dev_predictions(folder, split.data, probabilities)
-        if not (self.task.is_regression or self.task.is_multi_label):
-            count = len(self.labels)
-            labels = [self.labels.index(example.label) for example in split.data.examples]
-            matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels)  # [≤ K, ≤ K]
-            matrix = np.pad(matrix, (0, count - len(matrix)))
-            logging.info("Dev set by label:\n%s", metrics.table_by_label(matrix, self.labels))
+        """Writes `dev_predictions.tsv`, for error analysis.
+
+        Each row describes an example: its line in the file, guid, label, prediction, and the
+        probabilities of the labels, or the score in regression. In multi-label tasks, the true and
+        the predicted labels are JSON lists.
+        """
+        rows = predict()["probabilities"].astype(np.float32)  # [N, K]
+        is_multi_label = self.task.is_multi_label
+        columns = MULTI_LABEL_COLUMNS if is_multi_label else DEV_COLUMNS
+        predictions = self._predicted_labels(rows)
+        with files.write_atomically(folder.file(DEV_PREDICTIONS)) as stream:
+            stream.write("\t".join((*columns, *(self.labels or (SCORE,)))) + "\n")
+            for example, prediction, row in zip(
+                split.data.examples, predictions, rows, strict=True
+            ):
+                label = _as_list(example.labels) if is_multi_label else example.label
+                cells = (example.line, example.guid, label, prediction, *row)
+                stream.write("\t".join(map(str, cells)) + "\n")
 
     def write_predictions(
         self, folder: RunFolder, split: Split, outputs: Outputs, step: int
     ) -> str:
-        """Writes the predictions in all formats and, if labels are known, `predict_results.txt`.
+        """Writes predictions for the test split in all formats, and metrics if labels are known.
+
+        * `test_results.tsv`, as in Google's program: one line per example, with the probabilities
+          of the labels, or the score in regression;
+        * `submit_results.tsv`, as in Google's program: `index` and `prediction`, in multi-label
+          tasks a JSON list of labels; also under the name that GLUE's leaderboard expects, such as
+          `MRPC.tsv`;
+        * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`;
+        * `predict_results.txt`: the metrics.
 
         Returns:
             The text of `predict_results.txt`, or "" without labels.
         """
-        paths = write_predictions(folder, split.data, outputs["probabilities"])
-        logging.info("Predictions of %d examples: %s", len(split.data), ", ".join(paths))
+        rows = outputs["probabilities"].astype(np.float32)  # [N, K]
+        predictions = self._predicted_labels(rows)
+        guids = [example.guid for example in split.data.examples]
+        submission = "index\tprediction\n" + "".join(
+            f"{guid}\t{prediction}\n" for guid, prediction in zip(guids, predictions, strict=True)
+        )
+        contents = {
+            "test_results.tsv": "".join("\t".join(map(str, row)) + "\n" for row in rows),
+            "submit_results.tsv": submission,
+        }
+        if self.task.leaderboard_file:
+            contents[self.task.leaderboard_file] = submission
+        if self.task.clue_fields is not None:
+            contents[f"{self.task.name}_predict.json"] = self._clue_lines(guids, rows, predictions)
+        for name, content in contents.items():
+            with files.write_atomically(folder.file(name)) as stream:
+                stream.write(content)
+        logging.info("Predictions of %d examples: %s", len(guids), ", ".join(contents))
         return self.write_test_results(folder, split, outputs, step)
+
+    def _predicted_labels(self, rows: NDArray[np.float32]) -> list[str]:
+        """Returns the most probable label of each example, or the score in regression.
+
+        In multi-label tasks, this is a JSON list of labels.
+        """
+        if self.task.is_regression:
+            return [str(score) for score in rows[:, 0]]
+        if self.task.is_multi_label:
+            return [_as_list(self._above_threshold(row)) for row in rows]
+        return [self.labels[label] for label in rows.argmax(axis=1)]
+
+    def _above_threshold(self, row: NDArray[np.float32]) -> list[str]:
+        return [label for label, x in zip(self.labels, row, strict=True) if x > THRESHOLD]
+
+    def _clue_lines(
+        self, guids: Sequence[str], rows: NDArray[np.float32], predictions: Sequence[str]
+    ) -> str:
+        task = self.task
+        if task.group_size > 1:  # options of one question, whose label is the most probable option
+            best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
+            guids = [""] * len(best)
+            predictions = [str(choice) for choice in best]
+        lines = []
+        for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):
+            name = int(guid) if guid.isdecimal() else number
+            lines.append(json.dumps({"id": name, "label": prediction, **(task.clue_fields or {})}))
+        return "".join(line + "\n" for line in lines)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities` [B, K] and `predictions` [B]; both are the scores in regression.
@@ -375,72 +388,6 @@ def evaluate(
     return measured | metrics.loss_metrics(losses, batch_size)
 
 
-def write_predictions(
-    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
-) -> list[str]:
-    """Writes predictions for the test split, in all formats of the task.
-
-    * `test_results.tsv`, as in Google's program: one line per example, with the probabilities of
-      the labels, or the score in regression;
-    * `submit_results.tsv`, as in Google's program: `index` and `prediction`, in multi-label tasks a
-      JSON list of labels; also under the name that GLUE's leaderboard expects, such as `MRPC.tsv`;
-    * `<task>_predict.json` for CLUE: one JSON object per line, with `id` and `label`.
-
-    Args:
-        folder: folder of the run, which exists.
-        data: the examples of the test split.
-        probabilities: [N, K], or [N, 1] in regression, in the order of the examples.
-
-    Returns:
-        The paths of the files.
-    """
-    task = data.task
-    rows = probabilities.astype(np.float32)
-    predictions = _predicted_labels(data, rows)
-    table = "".join("\t".join(map(str, row)) + "\n" for row in rows)
-    submission = "index\tprediction\n" + "".join(
-        f"{example.guid}\t{prediction}\n"
-        for example, prediction in zip(data.examples, predictions, strict=True)
-    )
-    contents = {"test_results.tsv": table, "submit_results.tsv": submission}
-    if task.leaderboard_file:
-        contents[task.leaderboard_file] = submission
-    if task.clue_fields is not None:
-        contents[f"{task.name}_predict.json"] = _clue_lines(data, rows, predictions)
-    paths = []
-    for name, content in contents.items():
-        paths.append(folder.file(name))
-        with files.write_atomically(paths[-1]) as stream:
-            stream.write(content)
-    return paths
-
-
-def write_dev_predictions(
-    folder: RunFolder, data: Examples[Example], probabilities: NDArray[np.float32]
-) -> None:
-    """Writes `dev_predictions.tsv`, for error analysis.
-
-    Each row describes an example: its line in the file, guid, label, prediction, and the
-    probabilities of the labels, or the score in regression. In multi-label tasks, the true and the
-    predicted labels are JSON lists.
-
-    Args:
-        folder: folder of the run, which exists.
-        data: the examples of the dev split.
-        probabilities: see `write_predictions`.
-    """
-    names = data.task.labels or (SCORE,)
-    rows = probabilities.astype(np.float32)
-    predictions = _predicted_labels(data, rows)
-    columns = MULTI_LABEL_COLUMNS if data.task.is_multi_label else DEV_COLUMNS
-    with files.write_atomically(folder.file(DEV_PREDICTIONS)) as stream:
-        stream.write("\t".join((*columns, *names)) + "\n")
-        for example, prediction, row in zip(data.examples, predictions, rows, strict=True):
-            label = _as_list(example.labels) if data.task.is_multi_label else example.label
-            cells = (example.line, example.guid, label, prediction, *row)
-            stream.write("\t".join(map(str, cells)) + "\n")
-
-
 def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, str]]]:
     """Reads the labels in `dev_predictions.tsv`.
 
@@ -448,61 +395,16 @@ def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, 
         The labels of the task, and the label and the prediction of each example. Both are empty if
         there is no such file, or if its examples do not have one label each: in regression,
         multi-label tasks and token classification.
-
-    Raises:
-        ValueError: a row is damaged; the message names the line.
     """
     path = folder.file(DEV_PREDICTIONS)
     if not files.exists(path):
         return [], []
-    lines = files.read_text(path).removesuffix("\n").split("\n")
-    header, *rows = [line.split("\t") for line in lines]
-    count = len(DEV_COLUMNS)
-    labels = header[count:]
-    pairs = []
-    if tuple(header[:count]) != DEV_COLUMNS or labels == [SCORE]:
+    header, *rows = [line.split("\t") for line in files.read_text(path).splitlines()]
+    labels = header[len(DEV_COLUMNS) :]
+    if tuple(header[: len(DEV_COLUMNS)]) != DEV_COLUMNS or labels == [SCORE]:
         return [], []
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
-            raise ValueError(
-                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
-                f"labels in columns 3 and 4; got {files.quote_all(row)}"
-            )
-        pairs.append((row[2], row[3]))
-    return labels, pairs
-
-
-def _predicted_labels(data: Examples[Example], rows: NDArray[np.float32]) -> list[str]:
-    """Returns the most probable label of each example, or the score in regression.
-
-    In multi-label tasks, this is a JSON list of labels.
-    """
-    if data.task.is_regression:
-        return [str(score) for score in rows[:, 0]]
-    if data.task.is_multi_label:
-        return [_as_list(_above_threshold(data.task.labels, row)) for row in rows]
-    return [data.task.labels[label] for label in rows.argmax(axis=1)]
-
-
-def _above_threshold(labels: Sequence[str], row: NDArray[np.float32]) -> list[str]:
-    return [label for label, x in zip(labels, row, strict=True) if x > THRESHOLD]
+    return labels, [(label, prediction) for _, _, label, prediction, *_ in rows]
 
 
 def _as_list(labels: Sequence[str]) -> str:
     return json.dumps(labels, ensure_ascii=False)
-
-
-def _clue_lines(
-    data: Examples[Example], rows: NDArray[np.float32], predictions: Sequence[str]
-) -> str:
-    task = data.task
-    guids: Sequence[str] = [example.guid for example in data.examples]
-    if task.group_size > 1:  # options of one question, whose label is the most probable option
-        best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
-        guids = [""] * len(best)
-        predictions = [str(choice) for choice in best]
-    lines = []
-    for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):
-        name = int(guid) if guid.isdecimal() else number
-        lines.append(json.dumps({"id": name, "label": prediction, **(task.clue_fields or {})}))
-    return "".join(line + "\n" for line in lines)

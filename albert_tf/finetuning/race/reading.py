@@ -10,7 +10,7 @@ import functools
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -19,13 +19,12 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.race import Settings
-from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Examples, Row, RowReports
+from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Examples, Row
 
 LEVELS = ("middle", "high")
 ALL_IN_ONE = "all.txt"
 RACE_OPTIONS = 4
 EXTENSIONS = (".jsonl", ".json")
-_LETTERS = list("ABCD")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,16 +46,6 @@ class Question:
     options: tuple[str, ...]
     label: int | None
     level: str = ""
-
-    @property
-    def is_labeled(self) -> bool:
-        """Whether the correct option is known."""
-        return self.label is not None
-
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """All attributes."""
-        return dataclasses.astuple(self)
 
 
 def num_choices(questions: Sequence[Question]) -> int:
@@ -90,63 +79,52 @@ def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
 
 
 def _label(value: Any, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given as its index, letter or text.
+    """Returns the index of the correct option, given as its index or letter.
 
     Raises:
-        BadRowError: there is no such option, or the label is the index or letter of one option, and
-            the text of another.
+        BadRowError: there is no such option.
     """
     number = value
-    if isinstance(value, str):
-        if len(value) == 1 and "A" <= value <= "Z":
-            number = ord(value) - ord("A")
-        elif value.isdecimal():
-            number = int(value)
-        is_index = isinstance(number, int) and number < len(options)
-        if not is_index and options.count(value) == 1:
-            number = options.index(value)
+    if isinstance(value, str) and value.isdecimal():
+        number = int(value)
+    elif isinstance(value, str) and len(value) == 1:
+        number = ord(value) - ord("A")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
         last = chr(ord("A") + min(len(options), 26) - 1)
         raise BadRowError(
             f"label {files.quote(value)} for {len(options)} options: expected 0 to "
             f"{len(options) - 1} or A to {last}"
         )
-    if isinstance(value, str) and value in options and options[number] != value:
-        raise BadRowError(
-            f"label {files.quote(value)} is the index or letter of option {number}, "
-            f"{files.quote(options[number])}, and the text of option {options.index(value)}. Write "
-            f"the index as a number: {number} or {options.index(value)}"
-        )
     return number
 
 
-def _rows_of_article(
-    article: Any, place: str, level: str, is_test: bool
-) -> list[tuple[str, dict[str, Any]]]:
-    """Returns (place, row) of each question of RACE, with the keys of `read_questions`."""
+def _questions_of_article(article: Any, place: str, level: str, split: str) -> list[Question]:
+    """Returns the questions of an article of RACE."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
     passage = _text(article, "article")
     keys = ["questions", "options", "answers"]
-    if is_test and "answers" not in article:
+    if split == "test" and "answers" not in article:
         keys.remove("answers")
     columns = [_list(article, key) for key in keys]
     if len(set(map(len, columns))) > 1:
         counts = [f"{len(column)} {key}" for column, key in zip(columns, keys, strict=True)]
         raise BadRowError(f"{', '.join(counts)}: expected equal numbers")
-    example_id = rows.check_text(str(article.get("id", place)), "'id'")
+    example_id = article.get("id", f"{level}/{place}")
     found = []
     for number, (question, options, *answers) in enumerate(zip(*columns, strict=True), 1):
         row = {
             "passage": passage,
             "question": question,
             "options": options,
-            # As a number, because a letter may also be the text of an option.
-            "label": next((_LETTERS.index(x) if x in _LETTERS else x for x in answers), None),
+            "label": answers[0] if answers else None,
             "id": example_id,
             "level": level,
         }
-        found.append((f"{place}, question {number} of {example_id}", row))
+        try:
+            found.append(parse_question(row, split, RACE_OPTIONS))
+        except BadRowError as error:
+            raise BadRowError(f"question {number}: {error}") from None
     return found
 
 
@@ -157,19 +135,18 @@ def _text_files(folder: str) -> list[str]:
         return []
 
 
-def _read_articles(folder: str, level: str) -> Iterator[tuple[str, Any]]:
+def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
     """Yields (place, JSON object) of each article, from the lines of `all.txt` or from files."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
         for line, row in rows.read(together, JSON_LINES):
-            yield f"{level}/{ALL_IN_ONE}, line {line}", row
+            yield f"{ALL_IN_ONE}, line {line}", row
         return
     for path in _text_files(folder):
-        place = f"{level}/{os.path.basename(path)}"
         try:
-            yield place, json.loads(files.read_text(path))
+            yield os.path.basename(path), json.loads(files.read_text(path))
         except ValueError as error:
-            yield place, BadRowError(f"expected a JSON object: {error}")
+            yield os.path.basename(path), BadRowError(f"expected a JSON object: {error}")
 
 
 def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str, str]:
@@ -204,25 +181,16 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         ValueError: there is a bad article or question (invalid JSON, an empty article, missing
             options, an invalid answer); the message names the file, the article and the question.
     """
-    numbered: list[tuple[str, Any]] = []
-    folders = _level_folders(data_dir, split, levels)
-    reports = RowReports(os.path.dirname(next(iter(folders.values()))))
-    for level, folder in folders.items():
-        expand = functools.partial(_rows_of_article, level=level, is_test=split == "test")
-        articles = reports.parsed(_read_articles(folder, level), expand)
-        numbered += [pair for _, pairs in articles for pair in pairs]
-    return _parse_questions(numbered, split, reports, "race", RACE_OPTIONS)
+    found: list[Question] = []
+    for level, folder in _level_folders(data_dir, split, levels).items():
+        parse = functools.partial(_questions_of_article, level=level, split=split)
+        for _, questions in rows.parse_rows(folder, _read_articles(folder), parse):
+            found += questions
+    return _examples(os.path.join(data_dir, split), found)
 
 
-def _parse_questions(
-    numbered: Iterable[tuple[str, Any]],
-    split: str,
-    reports: RowReports,
-    task: str,
-    num_options: int | None = None,
-) -> Examples[Question]:
-    parsed = reports.parsed(numbered, lambda row, place: parse_question(row, split, num_options))
-    return reports.examples(split, [question for _, question in parsed], "question", task)
+def _examples(path: str, questions: list[Question]) -> Examples[Question]:
+    return Examples(path, questions, all(question.label is not None for question in questions))
 
 
 def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
@@ -263,7 +231,7 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     * `passage`: the text;
     * `question`: optional; may have a "_" to be replaced by the option;
     * `options`: two or more; the number may vary between questions;
-    * `label`: index (starting at 0), letter or text of the correct option; optional in test files;
+    * `label`: index (starting at 0) or letter of the correct option; optional in test files;
     * `id`: optional;
     * `level`: optional; accuracy is also reported for each level.
 
@@ -273,23 +241,15 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there is a bad question; the message names the file, the line and the question.
+        ValueError: there are two files, or a bad question; the message names the file and the line.
     """
-    paths = [os.path.join(data_dir, split + ending) for ending in EXTENSIONS]
-    path = next((path for path in paths if files.is_file(path)), "")
-    if not path:
-        raise FileNotFoundError(f"no {split} questions: neither {' nor '.join(paths)} exists")
-    return _parse_questions(_read_custom(path, split), split, RowReports(path), "choice")
+    path = rows.find_file(data_dir, split, EXTENSIONS)
 
+    def parse(row: dict[str, Any], line: int) -> Question:
+        return parse_question({"id": f"{split}-{line - 1}"} | row, split)
 
-def _read_custom(path: str, split: str) -> Iterator[tuple[str, Any]]:
-    """Yields (place, JSON object with an id) of each line."""
-    for line, row in rows.read(path, JSON_LINES):
-        place = f"line {line}"
-        if isinstance(row, dict):
-            place += f" ({row['id']})" if "id" in row else ""
-            row = row | {"id": row.get("id", f"{split}-{line - 1}")}
-        yield place, row
+    numbered = rows.read(path, JSON_LINES)
+    return _examples(path, [question for _, question in rows.parse_rows(path, numbered, parse)])
 
 
 def read_data(
@@ -300,9 +260,5 @@ def read_data(
         return {split: read_questions(settings.data_dir, split) for split in settings.splits}
     if settings.middle_only and settings.high_only:
         raise ValueError("--middle_only and --high_only exclude each other: set one of them")
-    levels: Sequence[str] = LEVELS
-    if settings.middle_only:
-        levels = ["middle"]
-    elif settings.high_only:
-        levels = ["high"]
+    levels = ["middle"] * (not settings.high_only) + ["high"] * (not settings.middle_only)
     return {split: read_race(settings.data_dir, split, levels) for split in settings.splits}

@@ -25,16 +25,13 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics, results
-from albert_tf.finetuning.batching import Features, Padding, TokenSequences, log_full_sequences
-from albert_tf.finetuning.race import Settings
+from albert_tf.finetuning.batching import Features, TokenSequences, log_full_sequences
 from albert_tf.finetuning.race.reading import (
     Question,
     num_choices,
-    read_data,
 )
 from albert_tf.finetuning.rows import Examples
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel
-from albert_tf.model.config import AlbertConfig
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
 from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.model.ops import MASKED_SCORE
 from albert_tf.model.tokenization import Tokenizer, split_pairs
@@ -56,11 +53,14 @@ def option_sequences(
 ) -> Iterator[tuple[list[int], int]]:
     """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
+    They are identical to those of Google's program.
+
     Args:
         data: the questions.
         tokenizer: the tokenizer.
-        max_seq_length: see `make_features`.
-        max_qa_length: see `make_features`; must fit into `max_seq_length`.
+        max_seq_length: S; passages are truncated at their end.
+        max_qa_length: maximum number of tokens of question and option together; longer ones are
+            truncated at their start. It must fit into `max_seq_length`.
     """
     cls_id = tokenizer.cls_id
     sep_id = tokenizer.sep_id
@@ -82,30 +82,6 @@ def option_sequences(
         yield from [([], 0)] * (count - len(question.options))
 
 
-def make_features(
-    data: Examples[Question],
-    tokenizer: Tokenizer,
-    max_seq_length: int,
-    max_qa_length: int,
-) -> TokenSequences:
-    """Returns the token sequences of questions, identical to those of Google's program.
-
-    Args:
-        data: the questions.
-        tokenizer: the tokenizer.
-        max_seq_length: S; passages are truncated at their end.
-        max_qa_length: maximum number of tokens of question and option together; longer ones are
-            truncated at their start.
-
-    Returns:
-        C sequences per question, and the column `label_ids`, which is 0 if the label is unknown.
-    """
-    room = max_seq_length - SPECIAL_TOKENS
-    labels = np.array([question.label or 0 for question in data.examples], np.int32)
-    sequences = option_sequences(data, tokenizer, max_seq_length, min(max_qa_length, room))
-    return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
-
-
 class MultipleChoice(FineTuningTask):
     """Multiple choice as a fine-tuning task.
 
@@ -115,53 +91,14 @@ class MultipleChoice(FineTuningTask):
     Lists of passages, questions and options are answered by a list of results. The result of a
     prediction is a dict of `prediction` (zero-based index), `answer` (the option) and
     `probabilities`.
-
-    Args:
-        settings: the settings of the program.
-        config: the model's config.
-        tokenizer: the tokenizer.
-        data: name → questions of each split to use.
     """
 
     selection_metric = SELECTION_METRIC
+    measured_with = ("eval_batch_size",)  # over which Google's program averages the loss
     outputs = OUTPUTS
     demos = (
         {"passage": "Anna sells bread.", "question": "Anna sells _.", "options": "bread\ntea"},
     )
-
-    def __init__(
-        self,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        data: Mapping[str, Examples[Question]] | None = None,
-    ) -> None:
-        self.settings = settings
-        self._data = data or {}
-        self.config = config
-        self.tokenizer = tokenizer
-
-    @classmethod
-    def make(
-        cls,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        trained: RunFolder | None = None,
-        data: Mapping[str, Examples[Question]] | None = None,
-    ) -> MultipleChoice:
-        """Returns the task; `data` is what `read_data` returns, and None calls it."""
-        splits = read_data(settings) if data is None else data
-        return cls(settings, config, tokenizer, splits)
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> MultipleChoice:
-        """Returns the task to predict with a trained model, without data."""
-        return cls(trained.settings, trained.config, trained.tokenizer)
-
-    def read(self, split: str) -> Examples[Question]:
-        """Returns the questions of a split."""
-        return self._data[split]
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""
@@ -171,7 +108,11 @@ class MultipleChoice(FineTuningTask):
         return features
 
     def _features(self, data: Examples[Question]) -> TokenSequences:
-        return make_features(data, self.tokenizer, self.max_seq_length, self.settings.max_qa_length)
+        """Returns C sequences per question, and `label_ids`, which is 0 if the label is unknown."""
+        max_qa_length = min(self.settings.max_qa_length, self.max_seq_length - SPECIAL_TOKENS)
+        sequences = option_sequences(data, self.tokenizer, self.max_seq_length, max_qa_length)
+        labels = np.array([question.label or 0 for question in data.examples], np.int32)
+        return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
     def build_model(self) -> AlbertForMultipleChoice:
         """Returns the model with random weights."""
@@ -195,10 +136,6 @@ class MultipleChoice(FineTuningTask):
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the accuracy and the losses; see `evaluate`."""
         return evaluate(split.data, outputs["logits"], batch_size)
-
-    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
-        """Returns the batch size, over which Google's program averages the loss."""
-        return (batch_size,)
 
     def parse_call(  # type: ignore[override]
         self,
@@ -228,7 +165,7 @@ class MultipleChoice(FineTuningTask):
 
     def features_of(self, examples: Sequence[Question]) -> TokenSequences:
         """Returns the token sequences of questions."""
-        return self._features(Examples("questions", "test", list(examples)))
+        return self._features(Examples("questions", list(examples)))
 
     def results(
         self, examples: Sequence[Question], features: Features, outputs: Outputs
@@ -251,12 +188,27 @@ class MultipleChoice(FineTuningTask):
     def write_predictions(
         self, folder: RunFolder, split: Split, outputs: Outputs, step: int
     ) -> str:
-        """Writes the predicted answers and, if labels are known, `predict_results.txt`.
+        """Writes `<task_name>_predictions.jsonl` and, if labels are known, `predict_results.txt`.
+
+        A line of the former is a JSON object with the keys `id` (of the passage), `question`,
+        `prediction` (an index, starting at 0), `answer` (the letter of the prediction) and
+        `probabilities` (of the question's options).
 
         Returns:
             The text of `predict_results.txt`, or "" without labels.
         """
-        write_predictions(folder, split.data, outputs["probabilities"])
+        path = folder.file(f"{self.settings.task_name}_predictions.jsonl")
+        with files.write_atomically(path) as stream:
+            for question, row in zip(split.data.examples, outputs["probabilities"], strict=True):
+                prediction = int(row.argmax())
+                line = {
+                    "id": question.example_id,
+                    "question": question.question,
+                    "prediction": prediction,
+                    "answer": chr(ord("A") + prediction),
+                    "probabilities": [float(p) for p in row[: len(question.options)]],
+                }
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         return self.write_test_results(folder, split, outputs, step)
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
@@ -297,24 +249,3 @@ def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) ->
         )
     losses = metrics.losses_of_examples(logits, labels)
     return measured | metrics.loss_metrics(losses, batch_size)
-
-
-def write_predictions(
-    folder: RunFolder, data: Examples[Question], probabilities: NDArray[np.float32]
-) -> None:
-    """Writes `<task>_predictions.jsonl`, with a JSON object for each question.
-
-    The keys are `id` (of the passage), `question`, `prediction` (an index, starting at 0), `answer`
-    (the letter of the prediction) and `probabilities` (of the question's options).
-    """
-    with files.write_atomically(folder.file(f"{data.task}_predictions.jsonl")) as stream:
-        for question, row in zip(data.examples, probabilities, strict=True):
-            prediction = int(row.argmax())
-            line = {
-                "id": question.example_id,
-                "question": question.question,
-                "prediction": prediction,
-                "answer": chr(ord("A") + prediction),
-                "probabilities": [float(p) for p in row[: len(question.options)]],
-            }
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")

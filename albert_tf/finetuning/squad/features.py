@@ -12,8 +12,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -34,6 +34,9 @@ from albert_tf.model.tokenization import (
     preprocess_text,
 )
 
+if TYPE_CHECKING:
+    from albert_tf.finetuning.batching import TokenSequences
+
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process
 
@@ -42,26 +45,20 @@ class NoFeaturesError(ValueError):
     """No question has features."""
 
 
-class _Question(NamedTuple):
-    """A question for a worker: index, text, and first and last character of the answer."""
-
-    number: int
-    text: str
-    answer: tuple[int, int] | None
+# Number and text of a question, and the first and the last character of its answer.
+_Question = tuple[int, str, tuple[int, int] | None]
+_Task = list[tuple[str, list[_Question]]]  # of a process: several contexts with their questions
 
 
-_Task = list[tuple[str, list[_Question]]]
-
-
-def _tasks(examples: Sequence[SquadExample]) -> Iterator[_Task]:
+def _tasks(examples: Sequence[SquadExample], is_training: bool) -> Iterator[_Task]:
     """Yields the questions grouped by context, with several contexts per task."""
     by_context: dict[str, list[_Question]] = collections.defaultdict(list)
     for number, example in enumerate(examples):
         answer = None
-        if example.answers and not example.is_impossible:
+        if is_training and example.answers and not example.is_impossible:
             end = example.answer_start + len(example.answers[0])
             answer = (example.answer_start, end - 1)
-        by_context[example.context].append(_Question(number, example.question, answer))
+        by_context[example.context].append((number, example.question, answer))
     task: _Task = []
     size = 0
     for context, questions in by_context.items():
@@ -110,95 +107,75 @@ def _cut(num_pieces: int, capacity: int, stride: int) -> list[tuple[int, int, ND
     return [(begin, end, owner[begin:end] == i) for i, (begin, end) in enumerate(spans)]
 
 
-class _Builder:
-    """Collects windows and returns them as columns."""
+class _Window(NamedTuple):
+    """A feature of a question; see `SquadFeatures`."""
 
-    def __init__(self, tokenizer: Tokenizer, settings: WindowSettings):
-        self._settings = settings
-        self._cls_id = tokenizer.cls_id
-        self._sep_id = tokenizer.sep_id
-        self._end = np.array([self._sep_id], np.int32)
-        self._has_segments = tokenizer.has_segments
-        self._numbers: list[tuple[int, ...]] = []
-        self._input_ids: list[NDArray[np.int32]] = []
-        self._windows: list[tuple[NDArray[Any], ...]] = []
+    ids: NDArray[np.int32]
+    first_length: int
+    query_length: int
+    first_char: NDArray[np.int32]
+    last_char: NDArray[np.int32]
+    is_max_context: NDArray[np.bool_]
+    labels: tuple[int, int, int]  # start, end, is_impossible
 
-    def add(
-        self,
-        number: int,
-        query: list[int],
-        context: TokenizedText,
-        span: tuple[int, int] | None,
-        is_training: bool,
-    ) -> None:
-        """Adds the windows of a question.
 
-        Args:
-            number: index of the question.
-            query: token ids of the question.
-            context: the tokenized context.
-            span: first and last token of the answer; None if there is none.
-            is_training: whether to label windows.
-        """
-        query = query[: self._settings.max_query_length]
-        prefix = np.array([self._cls_id, *query, self._sep_id], np.int32)
-        capacity = self._settings.max_seq_length - len(query) - SPECIAL_TOKENS
-        cuts = _cut(len(context.token_ids), capacity, self._settings.doc_stride)
-        for begin, end, is_max_context in cuts:
-            start = stop = 0
-            holds_answer = span is not None and begin <= span[0] and span[1] < end
-            if span is not None and holds_answer:
-                start, stop = (piece - begin + len(prefix) for piece in span)
-            # As in Google's programs, windows without the answer are used for training, even in
-            # SQuAD 1.1, with the answer at [CLS].
-            is_impossible = is_training and not holds_answer
-            length = len(prefix) + end - begin + 1
-            first_length = len(prefix) if self._has_segments else length
-            sizes = (length, len(query), first_length)
-            self._numbers.append((number, *sizes, start, stop, int(is_impossible)))
-            self._input_ids += [prefix, context.token_ids[begin:end], self._end]
-            pieces = context.first_char[begin:end], context.last_char[begin:end], is_max_context
-            self._windows.append(pieces)
+def _windows(
+    query: list[int],
+    context: TokenizedText,
+    span: tuple[int, int] | None,
+    tokenizer: Tokenizer,
+    settings: WindowSettings,
+) -> Iterator[_Window]:
+    """Yields the windows of a question.
 
-    def finish(self) -> SquadFeatures:
-        """Returns the features of all added windows."""
-        numbers = np.array(self._numbers, np.int32).reshape(-1, 7).T
-        empty = np.zeros(0, np.int32)
-        first, last, is_max = zip(*self._windows, strict=True) if self._windows else ((), (), ())
-        return SquadFeatures(
-            example_index=numbers[0],
-            lengths=numbers[1],
-            query_lengths=numbers[2],
-            input_ids=np.concatenate([empty, *self._input_ids]),
-            first_char=np.concatenate([empty, *first]),
-            last_char=np.concatenate([empty, *last]),
-            is_max_context=np.concatenate([empty.astype(bool), *is_max]),
-            first_lengths=numbers[3],
-            start_positions=numbers[4],
-            end_positions=numbers[5],
-            is_impossible=numbers[6],
+    Args:
+        query: token ids of the question.
+        context: the tokenized context.
+        span: first and last token of the answer; None if there is none.
+        tokenizer: the tokenizer.
+        settings: how the context is split.
+    """
+    query = query[: settings.max_query_length]
+    prefix = np.array([tokenizer.cls_id, *query, tokenizer.sep_id], np.int32)
+    capacity = settings.max_seq_length - len(query) - SPECIAL_TOKENS
+    cuts = _cut(len(context.token_ids), capacity, settings.doc_stride)
+    for begin, end, is_max_context in cuts:
+        # As in Google's programs, windows without the answer are used for training, even in SQuAD
+        # 1.1, with the answer at [CLS].
+        labels = (0, 0, 1)
+        if span is not None and begin <= span[0] and span[1] < end:
+            start, stop = (piece - begin + len(prefix) for piece in span)
+            labels = (start, stop, 0)
+        ids = np.concatenate([prefix, context.token_ids[begin:end], prefix[-1:]])
+        yield _Window(
+            ids,
+            len(prefix) if tokenizer.has_segments else len(ids),
+            len(query),
+            context.first_char[begin:end],
+            context.last_char[begin:end],
+            is_max_context,
+            labels,
         )
 
 
 def _make_work(
-    tokenizer: Tokenizer, settings: WindowSettings, is_training: bool
-) -> Callable[[_Task], Iterator[tuple[SquadFeatures, list[int], int]]]:
-    """Returns the work of a process: task → features, skipped questions, number of questions."""
+    tokenizer: Tokenizer, settings: WindowSettings
+) -> Callable[[_Task], Iterator[dict[int, list[_Window]]]]:
+    """Returns the work of a process: task → number of each question → windows, [] if skipped."""
 
-    def work(task: _Task) -> Iterator[tuple[SquadFeatures, list[int], int]]:
-        builder = _Builder(tokenizer, settings)
-        skipped: list[int] = []
-        for context, questions in task:
-            tokenized = tokenize(tokenizer, context)
-            queries = tokenizer.encode_batch([question.text for question in questions])
-            for question, query in zip(questions, queries, strict=True):
-                answer = question.answer if is_training else None
-                span = _answer_span(tokenized, answer) if tokenized and answer else None
-                if tokenized is None or (answer and not span):
-                    skipped.append(question.number)
-                else:
-                    builder.add(question.number, query, tokenized, span, is_training)
-        yield builder.finish(), skipped, sum(len(questions) for _, questions in task)
+    def work(task: _Task) -> Iterator[dict[int, list[_Window]]]:
+        found: dict[int, list[_Window]] = {}
+        for text, questions in task:
+            context = tokenize(tokenizer, text)
+            queries = tokenizer.encode_batch([question for _, question, _ in questions])
+            for (number, _, answer), query in zip(questions, queries, strict=True):
+                found[number] = []
+                if context is None:
+                    continue
+                span = _answer_span(context, answer) if answer else None
+                if span or not answer:
+                    found[number] += _windows(query, context, span, tokenizer, settings)
+        yield found
 
     return work
 
@@ -227,32 +204,29 @@ def make_features(
     Raises:
         NoFeaturesError: no question has features.
     """
-    tasks = list(_tasks(examples))
+    tasks = list(_tasks(examples, is_training))
     processes = min(num_workers or workers.available_cores(), len(tasks))
-    made: list[SquadFeatures] = []
-    skipped: list[int] = []
-    args = (tokenizer, settings, is_training)
+    found: dict[int, list[_Window]] = {}
     hidden = None if shows_progress else True  # None hides the bar unless on a terminal
     with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
-        for features, without, count in workers.run(_make_work, args, tasks, processes):
-            made.append(features)
-            skipped += without
-            bar.update(count)
+        for windows in workers.run(_make_work, (tokenizer, settings), tasks, processes):
+            found |= windows
+            bar.update(len(windows))
+    skipped = [examples[number].qas_id for number in sorted(found) if not found[number]]
     if skipped:
         logging.warning(
             "%d of %d questions are skipped, because normalization removes their context or "
             "answer: %s",
             len(skipped),
             len(examples),
-            abbreviate([examples[number].qas_id for number in sorted(skipped)], MAX_NAMED),
+            abbreviate(skipped, MAX_NAMED),
         )
     if len(skipped) == len(examples):
         raise NoFeaturesError(
             f"none of {len(examples)} questions has features: their contexts are empty, or the "
             "vocabulary belongs to another language"
         )
-    features = concatenate(made)
-    return features.take(np.argsort(features.example_index, kind="stable"))
+    return SquadFeatures.pack(found, is_training)
 
 
 # Stores the features of questions as columns, and batches them.
@@ -272,39 +246,58 @@ class SquadFeatures:
     """N features, stored as columns. Sequences are concatenated without padding.
 
     Attributes:
+        sequences: the token ids; for training, with the columns `start_positions` and
+            `end_positions`, the positions of the answer's first and last token (both 0 if the
+            window does not contain the whole answer), and `is_impossible`, 1 if it does not.
         example_index: int32 [N], index of the question.
-        lengths: int32 [N], number of tokens in the feature, including special tokens.
         query_lengths: int32 [N], number of tokens in the question.
-        first_lengths: int32 [N], number of tokens in segment 0.
-        input_ids: int32 [sum of lengths].
         first_char, last_char: int32 [sum of window lengths], offsets in the context of the first
             and the last character (inclusive) of each token in the window.
         is_max_context: bool [sum of window lengths], whether this window has more context around
             the token than any other window.
-        start_positions, end_positions: int32 [N], positions of the answer's first and last token;
-            both 0 if the window does not contain the whole answer. All 0 for prediction.
-        is_impossible: int32 [N], 1 if the window does not contain the answer. All 0 for prediction.
     """
 
+    sequences: TokenSequences
     example_index: NDArray[np.int32]
-    lengths: NDArray[np.int32]
     query_lengths: NDArray[np.int32]
-    first_lengths: NDArray[np.int32]
-    input_ids: NDArray[np.int32]
     first_char: NDArray[np.int32]
     last_char: NDArray[np.int32]
     is_max_context: NDArray[np.bool_]
-    start_positions: NDArray[np.int32]
-    end_positions: NDArray[np.int32]
-    is_impossible: NDArray[np.int32]
+
+    @classmethod
+    def pack(cls, found: Mapping[int, Sequence[_Window]], is_training: bool) -> SquadFeatures:
+        """Returns the features of questions, number → windows, in the order of the numbers."""
+        # Imported late: it needs TensorFlow, for which the processes do not wait.
+        from albert_tf.finetuning.batching import TokenSequences
+
+        numbers = [number for number in sorted(found) for _ in found[number]]
+        windows = [window for number in sorted(found) for window in found[number]]
+        ids, first_lengths, query_lengths, first_char, last_char, is_max_context, labels = zip(
+            *windows, strict=True
+        )
+        columns = dict(zip(_LABELS, np.array(labels, np.int32).T, strict=True))
+        sequences = TokenSequences(
+            np.concatenate(ids),
+            np.array([len(part) for part in ids], np.int32),
+            np.array(first_lengths, np.int32),
+            columns if is_training else {},
+        )
+        return cls(
+            sequences,
+            np.array(numbers, np.int32),
+            np.array(query_lengths, np.int32),
+            np.concatenate(first_char),
+            np.concatenate(last_char),
+            np.concatenate(is_max_context),
+        )
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.sequences)
 
     @property
-    def has_labels(self) -> bool:
-        """Whether the features have labels for training: an answer or `is_impossible`."""
-        return bool(len(self) and (self.start_positions[0] or self.is_impossible[0]))
+    def lengths(self) -> NDArray[np.int32]:
+        """Number of tokens in each feature, including special tokens, int32 [N]."""
+        return self.sequences.lengths
 
     @property
     def window_lengths(self) -> NDArray[np.int32]:
@@ -314,17 +307,7 @@ class SquadFeatures:
     @property
     def window_offsets(self) -> NDArray[np.int64]:
         """Index in `first_char` at which each window starts, and its size; int64 [N + 1]."""
-        return _offsets(self.window_lengths)
-
-    def take(self, rows: NDArray[np.integer]) -> SquadFeatures:
-        """Returns the features with the given indices, in this order."""
-        ids = _positions(_offsets(self.lengths), rows)
-        pieces = _positions(self.window_offsets, rows)
-        place = {"input_ids": ids, "first_char": pieces, "last_char": pieces}
-        place["is_max_context"] = pieces
-        return SquadFeatures(
-            **{name: column[place.get(name, rows)] for name, column in vars(self).items()}
-        )
+        return np.concatenate(([0], np.cumsum(self.window_lengths, dtype=np.int64)))
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
         """Returns a batch of features.
@@ -338,41 +321,11 @@ class SquadFeatures:
             can start or end), int32 [B, S]; and for training `start_positions`, `end_positions`
             and `is_impossible`, int32 [B].
         """
-        lengths = self.lengths[rows, None]
-        begin = self.query_lengths[rows, None] + 2
         places = np.arange(seq_length)
-        input_mask = places < lengths  # [B, S]
-        input_ids = np.zeros(input_mask.shape, np.int32)
-        input_ids[input_mask] = self.input_ids[_positions(_offsets(self.lengths), rows)]
-        in_second = input_mask & (places >= self.first_lengths[rows, None])
-        in_window = (places >= begin) & (places < lengths - 1)
-        labels = {name: getattr(self, name)[rows] for name in _LABELS if self.has_labels}
-        return labels | {
-            "input_ids": input_ids,
-            "input_mask": input_mask.astype(np.int32),
-            "segment_ids": in_second.astype(np.int32),
-            "p_mask": (~in_window & (places > 0)).astype(np.int32),
-        }
-
-
-def _offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-
-
-def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Returns the indices of the elements of `rows` in a column of concatenated sequences."""
-    begins = offsets[rows]
-    sizes = np.diff(offsets)[rows]
-    ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - sizes), sizes)
-
-
-def concatenate(parts: list[SquadFeatures]) -> SquadFeatures:
-    """Concatenates features; `parts` must not be empty."""
-    names = [field.name for field in dataclasses.fields(SquadFeatures)]
-    return SquadFeatures(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    )
+        begin = self.query_lengths[rows, None] + 2
+        in_window = (places >= begin) & (places < self.lengths[rows, None] - 1)  # [B, S]
+        p_mask = (~in_window & (places > 0)).astype(np.int32)
+        return self.sequences.batch(rows, seq_length) | {"p_mask": p_mask}
 
 
 # Aligns the pieces of a tokenized text with the characters of the original text.

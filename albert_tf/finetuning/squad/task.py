@@ -49,7 +49,6 @@ from albert_tf.finetuning.squad.features import (
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     SquadExample,
-    read_data,
     shuffled,
 )
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
@@ -94,9 +93,9 @@ class QuestionAnswering(FineTuningTask):
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
-        version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
         data: split → questions. The split "question" has a single question, whose answer is
             printed.
+        version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
 
     Attributes:
         null_threshold: the null odds above which a trained model does not answer a question; None
@@ -105,6 +104,10 @@ class QuestionAnswering(FineTuningTask):
     """
 
     selection_metric = "f1"
+    measured_with = (
+        *("start_n_top", "end_n_top", "n_best_size", "max_answer_length"),
+        *("null_score_diff_threshold", "official_threshold", "mixed_segmentation"),
+    )
     percentages = ("exact", "exact_match", "f1", "average")
     null_threshold: float | None = None
     top_k: int
@@ -116,14 +119,11 @@ class QuestionAnswering(FineTuningTask):
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        version_2: bool,
         data: Mapping[str, SquadData],
+        version_2: bool,
     ) -> None:
-        self.settings = settings
-        self.config = config
-        self.tokenizer = tokenizer
+        super().__init__(settings, config, tokenizer, data)
         self.version_2 = version_2
-        self._data = data
         self.name = registry.ANSWERABLE_SPANS if version_2 else run_record.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
 
@@ -133,39 +133,26 @@ class QuestionAnswering(FineTuningTask):
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        trained: RunFolder | None = None,
-        data: Mapping[str, SquadData] | None = None,
+        trained: RunFolder | None,
+        data: Any = None,
     ) -> QuestionAnswering:
-        """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it.
-
-        Args:
-            settings: the settings of the program.
-            config: the model's config.
-            tokenizer: the tokenizer.
-            trained: the folder of a trained model; None if there is none.
-            data: the questions; None reads them, see `read_data`.
-        """
-        data = read_data(settings) if data is None else data
+        """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it."""
         checkpoint = None if trained is None else trained.trained
         if checkpoint is None and settings.init_checkpoint:
             checkpoint = containers.find_checkpoint(settings.init_checkpoint)
         version_2 = choose_version(
             settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
         )
-        return cls(settings, config, tokenizer, version_2, data)
+        return cls(settings, config, tokenizer, data, version_2)
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
         version_2 = trained.task == registry.ANSWERABLE_SPANS
-        task = cls(trained.settings, trained.config, trained.tokenizer, version_2, {})
+        task = cls(trained.settings, trained.config, trained.tokenizer, {}, version_2)
         task.null_threshold = task.threshold(trained.run)
         task.top_k = trained.top_k
         return task
-
-    def read(self, split: str) -> SquadData:
-        """Returns the questions of a split."""
-        return self._data[split]
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
         """Returns the features of a split.
@@ -282,16 +269,6 @@ class QuestionAnswering(FineTuningTask):
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns exact match and F1; see `evaluate`."""
         return self._evaluate(split.data, self.answer(split, outputs))[0]
-
-    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
-        """Returns the head, and the settings of the answers and of the metrics."""
-        settings = self.settings
-        return (
-            *(self.version_2, split.data.is_chinese),
-            *(settings.start_n_top, settings.end_n_top, padding),
-            *(settings.n_best_size, settings.max_answer_length),
-            *(settings.null_score_diff_threshold, settings.official_threshold),
-        )
 
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""

@@ -69,9 +69,9 @@ class Settings(FineTuningSettings, HeadSettings):
     )
     tag_scheme: str = setting(
         AUTO,
-        "Tagging scheme of the labels; auto detects it, and raw takes every token with a label "
-        "other than O as a span of its own.",
-        choices=(AUTO, "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo", RAW),
+        "How labels mark spans: auto is by the first letter, as in IOB1, IOB2, BIOES, BILOU, BMES "
+        "and BMEWO, and raw takes every token with a label other than O as a span of its own.",
+        choices=(AUTO, RAW),
         affects=READING,
     )
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.rows import BadRowError, Examples, Row, RowReports, parse_text
-from albert_tf.finetuning.token_classification import AUTO, RAW, Settings
+from albert_tf.finetuning.rows import BadRowError, Examples, Row, parse_text
+from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.model.tokenization import find_words, is_cjk, word_kind
 
 # Reads sentences with a label for each token.
@@ -42,19 +41,9 @@ class Sentence:
         labels: the label of each token; None if a test file does not have it.
     """
 
-    line: int
+    line: int = dataclasses.field(repr=False)
     tokens: tuple[str, ...]
     labels: tuple[str | None, ...]
-
-    @property
-    def is_labeled(self) -> bool:
-        """Whether every token has a label."""
-        return None not in self.labels
-
-    @property
-    def content(self) -> tuple[tuple[str | None, ...], ...]:
-        """The tokens and labels."""
-        return self.tokens, self.labels
 
 
 def read_sentences(
@@ -72,36 +61,24 @@ def read_sentences(
         ValueError: there are several files or no sentence, or a line has no token, no label or an
             unknown label; the message names the file and the lines.
     """
-    existing = rows.existing_files(settings.data_dir, split, EXTENSIONS)
-    if not existing:
-        names = " or ".join(split + extension for extension in EXTENSIONS)
-        raise FileNotFoundError(f"{settings.data_dir}: contains no {names}")
-    path = os.path.join(settings.data_dir, existing[0])
-    reports = RowReports(path)
-    sentences = []
-    for first_line, lines in _split_sentences(files.read_text(path)):
-        parsed = reports.parsed(
-            enumerate(lines, first_line),
-            lambda line, _: _parse_line(line, settings, labels, split == "test"),
-        )
-        words = [word for _, word in parsed]
-        tokens = tuple(token for token, _ in words)
-        gold = tuple(label for _, label in words)
-        sentences.append(Sentence(first_line, tokens, gold))
-        if None in gold:
-            reports.note(first_line, "no known label, so the test split is not evaluated")
-    return reports.examples(split, sentences, "sentence")
-
-
-def _split_sentences(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line number of the first line, starting at 1, and the lines of each sentence."""
-    lines: list[str] = []
-    for number, line in enumerate([*text.split("\n"), ""], 1):
-        if line.strip(" \t\r") and not line.startswith(DOCUMENT_START):
-            lines.append(line.rstrip("\r"))
-        elif lines:
-            yield number - len(lines), lines
-            lines = []
+    path = rows.find_file(settings.data_dir, split, EXTENSIONS)
+    numbered = [
+        (number, line.rstrip("\r"))
+        for number, line in enumerate(files.read_text(path).split("\n"), 1)
+        if line.strip(" \t\r") and not line.startswith(DOCUMENT_START)
+    ]
+    sentences: list[tuple[int, list[str], list[str | None]]] = []
+    last = 0  # line of the last token
+    for number, (token, label) in rows.parse_rows(
+        path, numbered, lambda line, _: _parse_line(line, settings, labels, split == "test")
+    ):
+        if number > last + 1 or not sentences:
+            sentences.append((number, [], []))
+        sentences[-1][1].append(token)
+        sentences[-1][2].append(label)
+        last = number
+    found = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
+    return Examples(path, found, all(None not in sentence.labels for sentence in found))
 
 
 def _parse_line(
@@ -140,15 +117,9 @@ def parse_words(row: Row) -> str | list[str]:
 
 
 OUTSIDE = "O"  # the label of tokens outside of spans
-# Tagging scheme → the first letters of its other labels.
-LETTERS = {
-    "iob2": set("BI"),
-    "iob1": set("BI"),
-    "bioes": set("BIES"),  # also called IOBES
-    "bilou": set("BILU"),  # also called BIOUL and BILUO
-    "bmes": set("BMES"),
-    "bmewo": set("BMEW"),
-}
+# The first letters of all other labels in the schemes IOB1, IOB2, BIOES (also called IOBES), BILOU
+# (BIOUL, BILUO), BMES and BMEWO.
+_LETTERS = set("BIESMLUW")
 # A span goes on if one of the first letters is followed by one of the second.
 _INSIDE = set("BIM")
 _CONTINUING = set("IMEL")
@@ -161,26 +132,27 @@ Span = tuple[str, int, int]  # type, first token, last token + 1
 
 @dataclasses.dataclass(frozen=True)
 class Tags:
-    """The labels of a model and their tagging scheme.
+    """The labels of a model, and what they are labels of.
 
     Attributes:
         labels: the labels, in the order of their ids.
-        scheme: how labels mark spans: a key of LETTERS, or RAW.
+        is_raw: whether each token with a label other than O is a span of its own, because labels do
+            not mark the beginning and the inside of spans.
         units: what the tokens of the training data are, and so the tokens of raw text: WORDS as
             those of `find_words`, or CHARACTERS.
     """
 
     labels: tuple[str, ...]
-    scheme: str
+    is_raw: bool = False
     units: str = WORDS
 
 
-def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
-    """Returns the labels of the training data, sorted, and their tagging scheme.
+def find_tags(train: Examples[Sentence], is_raw: bool = False) -> Tags:
+    """Returns the labels of the training data, sorted.
 
     Raises:
-        ValueError: there are fewer than two labels or too many, or a label does not belong to the
-            scheme (or to any scheme); the message names it.
+        ValueError: there are fewer than two labels or too many, or one does not mark spans; the
+            message names it.
     """
     lines: dict[str, int] = {}
     for sentence in train.examples:
@@ -188,22 +160,20 @@ def recognize_tags(train: Examples[Sentence], scheme: str = AUTO) -> Tags:
             lines.setdefault(str(label), line)
     labels = tuple(sorted(lines))
     rows.check_number_of_labels(labels, train.path)
-    units = find_units(train)
-    if scheme == RAW:
-        return Tags(labels, RAW, units)
-    tried = [scheme] if scheme != AUTO else list(LETTERS)
-    strange = {name: _labels_outside_of(name, labels) for name in tried}
-    fitting = next((name for name in tried if not strange[name]), None)
-    if fitting is None:
-        label = min(strange.values(), key=len)[0]
+    strange = [label for label in labels if not _marks_spans(label)]
+    if strange and not is_raw:
         raise ValueError(
-            f"{train.path}, line {lines[label]}: label {files.quote(label)} does not belong to the "
-            f"scheme {' or '.join(tried)}. Is --label_column right? If labels do not mark spans "
-            "(for example, parts of speech), set --tag_scheme=raw."
+            f"{train.path}, line {lines[strange[0]]}: label {files.quote(strange[0])} is neither O "
+            f"nor one of {', '.join(sorted(_LETTERS))} with a type, such as B-PER. Is "
+            "--label_column right? If labels do not mark spans (for example, parts of speech), set "
+            "--tag_scheme=raw."
         )
-    if scheme == AUTO and fitting == "iob2" and _has_iob1(train):
-        fitting = "iob1"
-    return Tags(labels, fitting, units)
+    return Tags(labels, is_raw, find_units(train))
+
+
+def _marks_spans(label: str) -> bool:
+    """Returns whether a label is one of a tagging scheme."""
+    return label == OUTSIDE or label.partition("-")[0] in _LETTERS
 
 
 def find_units(train: Examples[Sentence]) -> str:
@@ -244,28 +214,7 @@ def join_tokens(tokens: Sequence[str], units: str) -> str:
     return text
 
 
-def _labels_outside_of(scheme: str, labels: Sequence[str]) -> list[str]:
-    """Returns the labels that do not belong to a scheme."""
-    allowed = LETTERS[scheme]
-    return [x for x in labels if x != OUTSIDE and x.partition("-")[0] not in allowed]
-
-
-def guess_tags(labels: Sequence[str]) -> Tags:
-    """Returns labels with the first scheme that all of them belong to, or RAW if there is none."""
-    fitting = (name for name in LETTERS if not _labels_outside_of(name, labels))
-    return Tags(tuple(labels), next(fitting, RAW))
-
-
-def _has_iob1(train: Examples[Sentence]) -> bool:
-    """Returns whether any span starts with "I-", as in IOB1 unless it follows one of its type."""
-    return any(
-        str(sentence.labels[begin]).startswith("I")
-        for sentence in train.examples
-        for _, begin, _ in find_spans(sentence.labels)
-    )
-
-
-def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
+def find_spans(labels: Sequence[str | None], is_raw: bool = False) -> list[Span]:
     """Returns the spans of a sentence by the rules of conlleval, which cover all schemes.
 
     After B, I or M, a span is continued by I, M, E or L of the same type. Any other label but O
@@ -273,7 +222,7 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
 
     Args:
         labels: the label of each token.
-        scheme: with RAW, every token with a label other than O is a span, as with `conlleval -r`.
+        is_raw: whether every token with a label other than O is a span, as with `conlleval -r`.
 
     >>> find_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
@@ -284,7 +233,7 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
     last_kind = ""
     for place, label in enumerate([*labels, OUTSIDE]):
         letter, _, kind = str(label).partition("-")
-        if scheme == RAW and label != OUTSIDE:
+        if is_raw and label != OUTSIDE:
             letter = "S"
             kind = str(label)
         is_continued = last_letter in _INSIDE and letter in _CONTINUING and kind == last_kind
@@ -298,7 +247,7 @@ def find_spans(labels: Sequence[str | None], scheme: str = AUTO) -> list[Span]:
 
 
 def span_metrics(
-    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str = AUTO
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], is_raw: bool = False
 ) -> dict[str, float]:
     """Returns precision, recall and F1 of spans, and the accuracy of labels, all in [0, 1].
 
@@ -308,15 +257,15 @@ def span_metrics(
     Args:
         gold: the true labels of each sentence.
         predicted: the predicted labels of each sentence.
-        scheme: see `find_spans`.
+        is_raw: see `find_spans`.
     """
     num_gold: Counter[str] = Counter()
     num_predicted: Counter[str] = Counter()
     num_right: Counter[str] = Counter()
     hits = 0
     for labels, guesses in zip(gold, predicted, strict=True):
-        spans = set(find_spans(labels, scheme))
-        guessed = set(find_spans(guesses, scheme))
+        spans = set(find_spans(labels, is_raw))
+        guessed = set(find_spans(guesses, is_raw))
         num_gold.update(kind for kind, _, _ in spans)
         num_predicted.update(kind for kind, _, _ in guessed)
         num_right.update(kind for kind, _, _ in spans & guessed)
@@ -338,45 +287,46 @@ def _ratios(num_right: int, num_predicted: int, num_gold: int) -> dict[str, floa
     }
 
 
-def find_tags(settings: Settings, trained: RunFolder | None = None) -> Tags:
-    """Returns the tags that a trained model has, or else those of the train file.
+def recorded_tags(folder: RunFolder, is_raw: bool = False) -> Tags | None:
+    """Returns the tags that the record of a run has; None if it is not one of this task.
+
+    Labels that transformers saved are raw if they do not mark spans.
+    """
+    record = folder.record
+    if record.task_name != TOKEN_CLASSIFICATION or not record.labels:
+        return None
+    is_raw = is_raw or not all(map(_marks_spans, record.labels))
+    return Tags(record.labels, is_raw, record.task.get("token_units", WORDS))
+
+
+def read_data(
+    settings: Settings, trained: RunFolder | None = None
+) -> tuple[Tags, dict[str, Examples[Sentence]]]:
+    """Returns the tags, and the sentences of each split; see `read_sentences`.
+
+    The tags are those of the trained model, unless it is trained now, or else those of the train
+    file.
 
     Args:
         settings: the settings of the program.
         trained: the folder of the trained model; None if there is none.
 
     Raises:
-        FileNotFoundError: there is no train file.
-        ValueError: the train file is invalid, or its label column does not contain labels.
+        FileNotFoundError: there is no file of a split, or no train file.
+        ValueError: a file is invalid, or its label column does not contain labels.
     """
-    tags = None if trained is None else recorded_tags(trained)
+    is_raw = settings.tag_scheme == RAW
+    tags = None
+    if trained is not None and not settings.do_train:
+        tags = recorded_tags(trained, is_raw)
+    data = {}
     if tags is None:
         try:
-            train = read_sentences(settings, "train")
+            data["train"] = read_sentences(settings, "train")
         except FileNotFoundError as error:
-            place = "" if trained is None else f", nor labels in {trained.path}"
-            raise FileNotFoundError(f"{error}{place}; it is needed for the labels") from None
-        return recognize_tags(train, settings.tag_scheme)
-    if settings.tag_scheme != AUTO:
-        tags = dataclasses.replace(tags, scheme=settings.tag_scheme)
-    return tags
-
-
-def recorded_tags(folder: RunFolder) -> Tags | None:
-    """Returns the tags that the record of a run has; None if it is not one of this task."""
-    task = folder.record.task
-    if folder.record.task_name != TOKEN_CLASSIFICATION or not folder.record.labels:
-        return None
-    scheme = task.get("tag_scheme") or guess_tags(folder.record.labels).scheme
-    return Tags(folder.record.labels, scheme, task.get("token_units", WORDS))
-
-
-def read_data(
-    settings: Settings, trained: RunFolder | None = None
-) -> tuple[Tags, dict[str, Examples[Sentence]]]:
-    """Returns the tags, and the sentences of each split; see `find_tags` and `read_sentences`.
-
-    The tags are those of the trained model, unless it is trained now.
-    """
-    tags = find_tags(settings, None if settings.do_train else trained)
-    return tags, {split: read_sentences(settings, split, tags.labels) for split in settings.splits}
+            raise FileNotFoundError(f"{error}, which is needed for the labels") from None
+        tags = find_tags(data["train"], is_raw)
+    for split in settings.splits:
+        if split not in data:
+            data[split] = read_sentences(settings, split, tags.labels)
+    return tags, data

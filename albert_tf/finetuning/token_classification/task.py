@@ -22,17 +22,16 @@ from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import results
-from albert_tf.finetuning.batching import Features, Padding, TokenSequences
+from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
-from albert_tf.finetuning.token_classification import Settings
+from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.finetuning.token_classification.tags import (
     Sentence,
     Tags,
     cut,
     find_spans,
     join_tokens,
-    read_data,
     recorded_tags,
     span_metrics,
 )
@@ -139,14 +138,17 @@ class TokenClassifier(FineTuningTask):
     is a dict of `type`, `text` and, for strings, `begin` and `end` (character offsets).
 
     Args:
-        tags: the labels and their scheme.
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
-        data: name → sentences of each split to use.
+        data: the tags, and the sentences of each split; see `tags.read_data`.
+
+    Attributes:
+        tags: the labels, and what they are labels of.
     """
 
     selection_metric = SELECTION_METRIC
+    measured_with = ("tag_scheme",)
     outputs = OUTPUTS
     demos = (
         {"text": "Anna lives in Rome and sells bread."},
@@ -156,39 +158,14 @@ class TokenClassifier(FineTuningTask):
 
     def __init__(
         self,
-        tags: Tags,
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        data: Mapping[str, Examples[Sentence]] | None = None,
+        data: tuple[Tags, Mapping[str, Examples[Sentence]]],
     ) -> None:
-        self.tags = tags
-        self._data = data or {}
-        self.labels = tags.labels
-        self.settings = settings
-        self.config = config
-        self.tokenizer = tokenizer
-
-    @classmethod
-    def make(
-        cls,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        trained: RunFolder | None = None,
-        data: tuple[Tags, Mapping[str, Examples[Sentence]]] | None = None,
-    ) -> TokenClassifier:
-        """Returns the task, with the labels of the trained model or else of the training data.
-
-        Args:
-            settings: the settings of the program.
-            config: the model's config.
-            tokenizer: the tokenizer.
-            trained: the folder of a trained model; None if there is none.
-            data: what `read_data` returns; None calls it.
-        """
-        tags, splits = data or read_data(settings, trained)
-        return cls(tags, settings, config, tokenizer, splits)
+        self.tags, splits = data
+        super().__init__(settings, config, tokenizer, splits)
+        self.labels = self.tags.labels
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
@@ -197,21 +174,17 @@ class TokenClassifier(FineTuningTask):
         Raises:
             ValueError: the labels were not recorded, or are those of another head.
         """
-        tags = recorded_tags(trained.run)
+        tags = recorded_tags(trained.run, trained.settings.tag_scheme == RAW)
         if tags is None:
             raise ValueError(
                 f"{trained.run.path} has no {run_record.FILE} or config.json with labels of tokens"
             )
         trained.check_labels(tags.labels)
-        task = cls(tags, trained.settings, trained.config, trained.tokenizer)
+        task = cls(trained.settings, trained.config, trained.tokenizer, (tags, {}))
         task.outputs = {**cls.outputs, "scores": 0.0}
         return task
 
     # Data.
-
-    def read(self, split: str) -> Examples[Sentence]:
-        """Returns the sentences of a split."""
-        return self._data[split]
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
@@ -251,8 +224,9 @@ class TokenClassifier(FineTuningTask):
     # Evaluation and prediction.
 
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns `predictions`, int32 [B, S], the label id of each piece."""
-        return {"predictions": tf.argmax(outputs, -1, tf.int32)}
+        """Returns `predictions`, label ids of pieces, and `scores`, their probabilities: [B, S]."""
+        scores = tf.reduce_max(tf.nn.softmax(outputs), axis=-1)
+        return {"predictions": tf.argmax(outputs, -1, tf.int32), "scores": scores}
 
     def predicted_labels(self, split: Split, outputs: Outputs) -> list[tuple[str, ...]]:
         """Returns the predicted labels of each sentence."""
@@ -287,13 +261,7 @@ class TokenClassifier(FineTuningTask):
         for number, text in enumerate(texts, 1):
             tokens = tuple(word for word, _ in self._words(text))
             sentences.append(Sentence(number, tokens, (None,) * len(tokens)))
-        return Examples("texts", "test", sentences)
-
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-        """Returns the label ids and their probabilities, [B, S] each."""
-        logits = model(batch, training=False)
-        scores = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
-        return {**self.predictions(logits), "scores": scores}
+        return Examples("texts", sentences)
 
     def results(
         self, examples: Sequence[Any], features: Features, outputs: Outputs
@@ -316,7 +284,7 @@ class TokenClassifier(FineTuningTask):
         """Returns the spans that the labels of a text's tokens mark."""
         words = self._words(text)
         spans = []
-        for kind, first, end in find_spans(labels, self.tags.scheme):
+        for kind, first, end in find_spans(labels, self.tags.is_raw):
             if isinstance(text, str):
                 begin = words[first][1]
                 stop = words[end - 1][1] + len(words[end - 1][0])
@@ -334,11 +302,7 @@ class TokenClassifier(FineTuningTask):
     def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of `span_metrics`."""
         gold = [sentence.labels for sentence in split.data.examples]
-        return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.scheme)
-
-    def measured_with(self, split: Split, batch_size: int, padding: Padding) -> tuple[Any, ...]:
-        """Returns the labels and the tagging scheme, by which spans are measured."""
-        return (self.tags,)
+        return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.is_raw)
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
@@ -363,12 +327,13 @@ class TokenClassifier(FineTuningTask):
     # The folder of a run, and its export.
 
     def details(self) -> dict[str, Any]:
-        """Returns the tagging scheme, and whether tokens are words or characters."""
-        return {"tag_scheme": self.tags.scheme, "token_units": self.tags.units}
+        """Returns whether tokens are words or characters."""
+        return {"token_units": self.tags.units}
 
     def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
-        return {"probabilities": tf.nn.softmax(outputs), **self.predictions(outputs)}
+        predictions = self.predictions(outputs)["predictions"]
+        return {"probabilities": tf.nn.softmax(outputs), "predictions": predictions}
 
 
 def write_predictions(

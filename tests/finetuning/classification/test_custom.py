@@ -7,17 +7,17 @@ import pytest
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.classification import Settings, reading
-from albert_tf.finetuning.classification.reading import Example, read_examples
+from albert_tf.finetuning.classification.reading import Example
+
+PHASES = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 
 
-def find_task(folder, trained=None, name="tsv", **values):
+def read(folder, split="train", trained=None, name="tsv", **values):
+    """Returns the task, and the examples of a split."""
+    values[PHASES[split]] = True
     settings = Settings(task_name=name, data_dir=str(folder), output_dir="out", **values)
-    return reading.find_task(settings, trained)
-
-
-def read(folder, split="train", quoting=False, **values):
-    task = find_task(folder, quoting=quoting, **values)
-    return read_examples(task, folder, split, quoting)
+    task, data = reading.read_data(settings, trained)
+    return task, data[split]
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def read(folder, split="train", quoting=False, **values):
     ],
 )
 def test_columns_are_found_by_name_in_all_formats(write, name, lines):
-    data = read(write(name, *lines))
-    assert data.task.labels == ("neg", "pos")
+    task, data = read(write(name, *lines))
+    assert task.labels == ("neg", "pos")
     first = 1 if name.endswith("jsonl") else 2
     assert data.examples == [
         Example("7", "good", "", "pos", first),
@@ -51,9 +51,9 @@ def test_columns_are_found_by_name_in_all_formats(write, name, lines):
     ],
 )
 def test_columns_can_be_given_by_name_or_index(write, columns):
-    data = read(write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz"), **columns)
+    task, data = read(write("train.tsv", "a\tb\tc\td", "x\ty\t1\tz", "x\ty\t0\tz"), **columns)
     expected = [Example("train-1", "z", "y", "1", 2), Example("train-2", "z", "y", "0", 3)]
-    assert (data.examples, data.task.labels) == (expected, ("0", "1"))
+    assert (data.examples, task.labels) == (expected, ("0", "1"))
 
 
 NO_HEADER = ["x\t1", "y\t0", "z\t1"]
@@ -78,15 +78,15 @@ def with_labels(*labels):
 def test_labels_are_those_of_the_training_data_in_order_or_those_that_are_set(
     write, labels, settings, expected
 ):
-    data = read(write("train.tsv", *with_labels(*labels)), **settings)
-    assert data.task.labels == expected
+    task, data = read(write("train.tsv", *with_labels(*labels)), **settings)
+    assert task.labels == expected
     assert [example.label for example in data.examples] == labels
-    assert data.task.selection_metric == ("eval_accuracy" if expected else "pearson")
+    assert task.selection_metric == ("eval_accuracy" if expected else "pearson")
 
 
 def test_quoted_cells_are_parsed_with_quoting(write):
     quoted = ["sentence\tlabel", '"He said ""hi"""\tpos', '"two\twords"\tneg', '"two\nlines"\tneg']
-    data = read(write("train.tsv", *quoted), quoting=True)
+    _, data = read(write("train.tsv", *quoted), quoting=True)
     texts = [example.text_a for example in data.examples]
     assert texts == ['He said "hi"', "two\twords", "two\nlines"]
 
@@ -94,18 +94,19 @@ def test_quoted_cells_are_parsed_with_quoting(write):
 # Labels of a trained model
 
 
-def test_labels_of_a_trained_model_survive_its_data(write, tmp_path):
+def test_labels_are_those_of_the_trained_model_unless_it_is_trained(write, tmp_path):
     folder = write("train.tsv", *with_labels("b", "a"))
     (tmp_path / "model").mkdir()
     trained = RunFolder(str(tmp_path / "model"))
-    labels = find_task(folder).labels
-    trained.write_record(RunRecord(task={"name": "classification", "labels": list(labels)}))
-    (tmp_path / "train.tsv").unlink()
+    trained.write_record(RunRecord(task={"name": "classification", "labels": ["c", "b"]}))
     write("test.tsv", "text", "z")
-    assert find_task(folder, trained).labels == ("a", "b")
-    assert find_task(folder, trained, labels=("c", "d")).labels == ("c", "d")
+    assert read(folder, "train", trained)[0].labels == ("a", "b")
+    assert read(folder, "test")[0].labels == ("a", "b")
+    (tmp_path / "train.tsv").unlink()
+    assert read(folder, "test", trained)[0].labels == ("c", "b")
+    assert read(folder, "test", trained, labels=("c", "d"))[0].labels == ("c", "d")
     with pytest.raises(FileNotFoundError, match=r"no train data.* needed for the labels"):
-        find_task(folder)
+        read(folder, "test")
 
 
 def test_labels_without_names_are_their_numbers_too(tmp_path, write):
@@ -113,10 +114,8 @@ def test_labels_without_names_are_their_numbers_too(tmp_path, write):
     config = {"architectures": ["AlbertForSequenceClassification"], "num_labels": 3}
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     folder = write("dev.tsv", *with_labels("2", "LABEL_0"))
-    trained = RunFolder(str(tmp_path / "model"))
-    task = find_task(folder, trained)
+    task, data = read(folder, "dev", RunFolder(str(tmp_path / "model")))
     assert task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
-    data = read_examples(task, folder, "dev")
     assert [example.label for example in data.examples] == ["LABEL_2", "LABEL_0"]
 
 
@@ -137,12 +136,12 @@ OF_COLUMNS = {"is_multi_label": True, "label_column": "a, b,c"}
 )
 def test_a_text_has_a_list_of_labels_or_columns_of_0_and_1(write, name, lines, settings, labels):
     folder = write(name, *lines)
-    data = read(folder, **{"is_multi_label": True} | settings)
-    assert data.task.labels == ("a", "b", "c")
+    task, data = read(folder, **{"is_multi_label": True} | settings)
+    assert task.labels == ("a", "b", "c")
     assert [example.label for example in data.examples] == [labels, (), ("c",)]
-    assert (data.task.num_labels, data.task.selection_metric) == (3, "micro_f1")
-    ordered = read(folder, **{"is_multi_label": True} | settings, labels=("c", "b", "a"))
-    assert (ordered.task.labels, ordered.examples) == (("c", "b", "a"), data.examples)
+    assert (task.num_labels, task.selection_metric) == (3, "micro_f1")
+    task, again = read(folder, **{"is_multi_label": True} | settings, labels=("c", "b", "a"))
+    assert (task.labels, again.examples) == (("c", "b", "a"), data.examples)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_a_text_has_a_list_of_labels_or_columns_of_0_and_1(write, name, lines, s
     ],
 )
 def test_a_test_file_may_lack_labels(write, lines, settings):
-    data = read(write("test.csv", *lines), "test", **settings)
+    _, data = read(write("test.csv", *lines), "test", **settings)
     assert data.examples == [Example("test-1", "x", "", None, 2)]
 
 
@@ -206,7 +205,6 @@ REFUSED = [
     ("train.jsonl", LISTS, OF_COLUMNS | {"labels": ("a", "d")}, "expected the columns of .* a, d"),
     ("train.jsonl", LISTS, {"is_multi_label": True, "is_regression": True}, "exclude each other"),
     ("test.tsv", ["text", "x"], {"labels": ("c\td", "d")}, r"a label of --labels .* is 'c\\td'"),
-    ("other.tsv", [], {}, "contains no train, dev or test file with one of .tsv"),
 ]
 
 
@@ -219,9 +217,9 @@ def test_what_is_wrong_in_ones_own_data_is_named(write, name, lines, settings, p
 def test_a_split_has_one_file(write):
     folder = write("train.tsv", *with_labels("1", "2"))
     with pytest.raises(FileNotFoundError, match=r"dev\.tsv, .*dev\.csv, .*dev\.jsonl, .*dev\.txt"):
-        read(folder, "dev")
+        read(folder, "dev", labels=("1", "2"))
     write("train.csv", "text,label", "x,1")
     with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):
         read(folder)
     with pytest.raises(ValueError, match="--is_multi_label is for --task_name=tsv, not for mrpc"):
-        find_task(folder, name="mrpc", is_multi_label=True)
+        read(folder, name="mrpc", is_multi_label=True)

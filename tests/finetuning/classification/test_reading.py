@@ -125,11 +125,9 @@ REFUSED = [
         ]
     ),
     ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
-    ("RTE/dev.tsv", [GOOD, GOOD], "line 1: expected a header"),
     ("RTE/dev.tsv", [""], "empty"),
-    ("RTE/dev.tsv", [HEADER], "no usable example"),
+    ("RTE/dev.tsv", [HEADER], "no example"),
     ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
-    ("CoLA/train.tsv", ["x\tlabel\tmark\tsentence", "x\t1\t\tIt"], "line 1: .*'label'"),
     ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
     (
         "LCQMC/train.txt",
@@ -148,33 +146,25 @@ def test_what_is_wrong_in_a_file_is_named(write, file, lines, problem):
         read_examples(TASKS[task], write(file, *lines), split)
 
 
-# A file, its lines, the ids and labels that are read, and what is said of the others.
-REPORTED = [
-    ("RTE/test.tsv", [TEST_HEADER, "0\tone\t"], {"0": None}, "2 is empty, kept (1: line 2)"),
-    ("LCQMC/test.txt", ["一\t二\t1", "三\t四\t0"], {"test-0": "1", "test-1": "0"}, ""),
-    (
-        "LCQMC/test.txt",
-        ["一\t二\t1", "三\t四\t-1"],
-        {"test-0": "1", "test-1": None},
-        "not evaluated (1: line 2)",
-    ),
+# A file, its lines, and the ids and labels that are read.
+ACCEPTED = [
+    ("RTE/test.tsv", [TEST_HEADER, "0\tone\t"], {"0": None}),
+    ("LCQMC/test.txt", ["一\t二\t1", "三\t四\t0"], {"test-0": "1", "test-1": "0"}),
+    ("LCQMC/test.txt", ["一\t二\t1", "三\t四\t-1"], {"test-0": "1", "test-1": None}),
     (  # Short rows are skipped, and empty texts and wide rows kept, as in Google's program.
         "QQP/train.tsv",
         [QQP_HEADER, "1\t2\t3\tso\ty", "2\t3\t4\tso\t\t0", "3\t4\t5\tso\ty\t1\tmore"],
         {"2": "0", "3": "1"},
-        "too few columns, skipped as in Google's program (1: line 2)",
     ),
 ]
 
 
-@pytest.mark.parametrize(("file", "lines", "expected", "said"), REPORTED)
-def test_what_is_strange_in_a_file_is_reported(write, caplog, file, lines, expected, said):
+@pytest.mark.parametrize(("file", "lines", "expected"), ACCEPTED)
+def test_test_files_may_lack_what_is_needed_to_train_and_qqp_too(write, file, lines, expected):
     task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
     data = read_examples(TASKS[task], write(file, *lines), split)
     assert {example.guid: example.label for example in data.examples} == expected
     assert data.has_labels == (None not in expected.values())
-    assert said in caplog.text
-    assert bool(said) == bool(caplog.messages)
 
 
 def test_missing_data_is_an_error_that_says_where_it_was_looked_for(write, tmp_path):

@@ -13,6 +13,7 @@ from albert_tf.finetuning.classification import task as classification
 from albert_tf.finetuning.classification.reading import Example, read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.task import Split
 from albert_tf.model.tokenization import FullTokenizer
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f p q r s".split()
@@ -25,8 +26,18 @@ def tokenizer(tmp_path_factory):
     return FullTokenizer(vocab_file=str(path))
 
 
-def make_set(*examples, task="rte", split="train"):
-    return Examples("memory", split, [Example(*example) for example in examples], TASKS[task])
+def make_set(*examples):
+    return Examples("memory", [Example(*example) for example in examples])
+
+
+def make_classifier(task, config=None, tokenizer=None, **settings):
+    values = Settings(task_name=task, data_dir="none", output_dir="none", **settings)
+    return classification.Classifier(values, config, tokenizer, (TASKS[task], {}))
+
+
+def make_features(task, data, tokenizer, length):
+    classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=length)
+    return classifier.make_features(data, "train")
 
 
 def ids(text):
@@ -46,7 +57,7 @@ def ids(text):
 )
 def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first_length):
     data = make_set(("0", text_a, text_b, "entailment"))
-    features = classification.make_features(data, tokenizer, length)
+    features = make_features("rte", data, tokenizer, length)
     assert features.input_ids.tolist() == ids(tokens)
     assert features.first_lengths.tolist() == [first_length]
 
@@ -55,12 +66,10 @@ def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first
     ("task", "predictions"),
     [("rte", [1, 0, 1]), ("sts-b", [-1.0, 3.0, 0.5])],
 )
-def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(
-    tokenizer, tiny_config, task, predictions
-):
-    settings = Settings(task_name=task, data_dir="d", output_dir="o")
-    made = classification.Classifier(TASKS[task], settings, tiny_config, tokenizer)
-    served = made.served_outputs(tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]]))
+def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(task, predictions):
+    served = make_classifier(task).served_outputs(
+        tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]])
+    )
     np.testing.assert_array_equal(served["predictions"], predictions)
 
 
@@ -74,16 +83,16 @@ def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(
     ],
 )
 def test_labels_are_ids_in_the_order_of_the_table_or_scores(tokenizer, task, labels, expected):
-    data = make_set(*(("0", "a", "b", label) for label in labels), task=task)
-    label_ids = classification.make_features(data, tokenizer, 9).columns["label_ids"]
+    data = make_set(*(("0", "a", "b", label) for label in labels))
+    label_ids = make_features(task, data, tokenizer, 9).columns["label_ids"]
     np.testing.assert_array_equal(label_ids, expected, strict=True)
 
 
 def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, monkeypatch):
     monkeypatch.setattr(classification, "EXAMPLES_AT_ONCE", 3)
     letters = "a b c d e f p q".split()
-    data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)), task="sst-2")
-    features = classification.make_features(data, tokenizer, 9)
+    data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)))
+    features = make_features("sst-2", data, tokenizer, 9)
     assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids("a b c d e f p q")
 
 
@@ -96,8 +105,8 @@ def test_examples_and_features_match_googles_program(shared, name, split):
     count, length = golden["input_ids"].shape
     data = dataclasses.replace(data, examples=data.examples[:count])
     assert [example.guid for example in data.examples] == golden["guid"].tolist()
-    assert data.task.labels == tuple(golden["labels"].tolist())
-    features = classification.make_features(data, tokenizer, length)
+    assert TASKS[name].labels == tuple(golden["labels"].tolist())
+    features = make_features(name, data, tokenizer, length)
     batch = features.batch(np.arange(count), length)
     for key in ("input_ids", "input_mask", "segment_ids", "label_ids"):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
@@ -106,23 +115,22 @@ def test_examples_and_features_match_googles_program(shared, name, split):
 # Training and evaluation
 
 
-def make_classifier(task, config, tokenizer=None, **settings):
-    values = Settings(task_name=task, data_dir="none", output_dir="none", **settings)
-    return classification.Classifier(TASKS[task], values, config, tokenizer)
-
-
-def test_a_checkpoint_is_evaluated_again_if_the_head_or_the_order_of_labels_changed(tiny_config):
-    def measured_with(labels=("a", "b"), batch_size=8, **settings):
-        classifier = make_classifier("rte", tiny_config, **settings)
-        classifier.task = dataclasses.replace(classifier.task, labels=labels)
-        return classifier.measured_with(None, batch_size, None)
+def test_a_checkpoint_is_evaluated_again_if_head_labels_or_batches_changed(tokenizer):
+    def measured_on(task="rte", labels=("entailment", "not_entailment"), **settings):
+        classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=9, **settings)
+        classifier.labels = labels
+        data = make_set(("0", "a", "b", "entailment"))
+        split = Split("dev", data, classifier.make_features(data, "dev"))
+        classifier.use({"dev": split}, tf.distribute.get_strategy())
+        return classifier.measured_on()
 
     others = {
-        measured_with(("b", "a")),
-        measured_with(use_pooled_output=False),
-        measured_with((), 9),
+        measured_on("qnli"),
+        measured_on(labels=("not_entailment", "entailment")),
+        measured_on(use_pooled_output=False),
+        measured_on(eval_batch_size=9),
     }
-    assert len({*others, measured_with()}) == 4
+    assert len({*others, measured_on(), measured_on(do_lower_case=True)}) == 5
 
 
 LOGITS = np.array([[2, 0], [0, 1], [3, 0], [0, 0.5], [0, 4]], np.float32)
@@ -177,13 +185,15 @@ def test_results_have_googles_keys_and_follow_the_definitions():
 def test_predictions_are_written_in_googles_format(
     tmp_path, task, probabilities, table, predictions
 ):
-    data = make_set(("7", "a"), ("9", "c"), task=task, split="test")
-    array = np.array(probabilities, np.float32)
-    paths = classification.write_predictions(RunFolder(str(tmp_path)), data, array)
+    split = Split("test", make_set(("7", "a"), ("9", "c")), None)
+    outputs = {"probabilities": np.array(probabilities, np.float32)}
+    assert (
+        make_classifier(task).write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
+    )
     first, second = predictions.split()
     submission = f"index\tprediction\n7\t{first}\n9\t{second}\n"
     names = ("test_results.tsv", "submit_results.tsv", TASKS[task].leaderboard_file)
-    assert paths == [f"{tmp_path}/{name}" for name in names]
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
     texts = [(tmp_path / name).read_text() for name in names]
     assert texts == [table, submission, submission]
 
@@ -201,8 +211,9 @@ def test_predictions_are_written_in_googles_format(
     ],
 )
 def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):
-    data = make_set(*((guid, "p", "q") for guid in guids), task=task, split="test")
-    classification.write_predictions(RunFolder(str(tmp_path)), data, probabilities)
+    split = Split("test", make_set(*((guid, "p", "q") for guid in guids)), None)
+    outputs = {"probabilities": probabilities}
+    make_classifier(task).write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
     lines = (tmp_path / f"{task}_predict.json").read_text().splitlines()
     more = {"label_desc": ""} if task == "tnews" else {}
     expected = [{"id": number, "label": label, **more} for number, label in labels]

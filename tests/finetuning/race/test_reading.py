@@ -79,13 +79,16 @@ def test_test_articles_may_lack_their_answers(tmp_path):
         (article("m2", article=" "), r"line 2: 'article' is empty"),
         (article("m2", questions="Why ?"), r"line 2: 'questions' is str, expected a list"),
         (article("m2", answers="A"), r"line 2: 2 questions, 2 options, 1 answers"),
-        (article("m2", options=[OPTIONS, ["w", "x"]]), r"question 2 of m2: 2 options, expected 4"),
-        (article("m2", "AE"), r"question 2 of m2: label 'E' for 4 options: expected 0 to 3 or A"),
+        (
+            article("m2", options=[OPTIONS, ["w", "x"]]),
+            r"line 2: question 2: 2 options, expected 4",
+        ),
+        (article("m2", "AE"), r"question 2: label 'E' for 4 options: expected 0 to 3 or A"),
     ],
 )
 def test_what_is_wrong_in_an_article_is_named(tmp_path, bad, problem):
     folder = write_articles(tmp_path, "middle", article("m1"), bad, article("m3"), together=True)
-    with pytest.raises(ValueError, match=r"RACE/dev, middle/all.txt, .*" + problem):
+    with pytest.raises(ValueError, match=r"RACE/dev/middle, all.txt, .*" + problem):
         read_race(folder, "dev", ["middle"])
 
 
@@ -108,7 +111,7 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
         tmp_path,
         question(id=7, level="d"),
         question(options=["yes", "no"], label="A", question=None),
-        question(options=list("pqrst"), label="s"),
+        question(options=list("pqrst"), label="D"),
     )
     assert data.examples == [
         Question("7", "It rains.", "How ?", ("a", "b", "c"), 1, "d"),
@@ -121,14 +124,11 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
 @pytest.mark.parametrize(
     ("options", "label", "number"),
     [
-        *((["a", "b", "c"], label, 2) for label in (2, "C", "2", "c")),
-        (["2010", "2011"], "2011", 1),  # which is no index
-        (["X", "Y"], "Y", 1),  # which is no letter of an option
-        (["0", "1", "2"], "1", 1),  # index and text agree
-        (["B", "A"], 1, 1),
+        *((["a", "b", "c"], label, 2) for label in (2, "C", "2")),
+        (["B", "A"], "B", 1),
     ],
 )
-def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, options, label, number):
+def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
     (found,) = read(tmp_path, question(options=options, label=label)).examples
     assert found.label == number
 
@@ -136,11 +136,6 @@ def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, options,
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (
-            question(options=["2", "1", "3", "0"], label="2"),
-            r"label '2' is the index or letter of option 2, '3', and the text of option 0",
-        ),
-        (question(options=["B", "A"], label="A"), r"label 'A' is the index or letter of option 0"),
         (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
         (question(label=-1), r"label -1 for 3 options"),
         (question(label="d"), r"label 'd' for 3 options"),
@@ -151,7 +146,7 @@ def test_the_answer_is_an_index_a_letter_or_the_option_itself(tmp_path, options,
     ],
 )
 def test_what_is_wrong_in_a_question_is_named(tmp_path, bad, problem):
-    with pytest.raises(ValueError, match=rf"train.jsonl, line 2 \([^)]+\): {problem}"):
+    with pytest.raises(ValueError, match=rf"train.jsonl, line 2: {problem}"):
         read(tmp_path, question(), {"id": "q2"} | bad)
 
 
@@ -159,7 +154,7 @@ def test_test_questions_need_no_label(tmp_path):
     assert read(tmp_path, question(label=None), split="test").examples[0].label is None
     with pytest.raises(ValueError, match="label 4 for 3 options"):
         read(tmp_path, question(label=4), split="test")
-    with pytest.raises(FileNotFoundError, match=r"no dev questions: .*dev.jsonl nor .*dev.json ex"):
+    with pytest.raises(FileNotFoundError, match=r"contains no dev.jsonl or dev.json"):
         read_questions(str(tmp_path), "dev")
 
 

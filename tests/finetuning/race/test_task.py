@@ -26,8 +26,14 @@ def tokenizer(tmp_path_factory):
     return FullTokenizer(vocab_file=str(path))
 
 
-def make_set(*questions, split="dev"):
-    return Examples("memory", split, list(questions), "race")
+def make_set(*questions):
+    return Examples("memory", list(questions))
+
+
+def make_features(data, tokenizer, max_seq_length, max_qa_length):
+    lengths = {"max_seq_length": max_seq_length, "max_qa_length": max_qa_length}
+    settings = Settings(data_dir="data", output_dir="out", **lengths)
+    return race.MultipleChoice(settings, None, tokenizer).make_features(data, "dev")
 
 
 def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level=""):
@@ -52,7 +58,7 @@ def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level=""):
     ],
 )
 def test_features_equal_googles(tokenizer, question, lengths, expected):
-    features = race.make_features(make_set(question), tokenizer, *lengths)
+    features = make_features(make_set(question), tokenizer, *lengths)
     batch = features.batch(np.array([0]), lengths[0])
     sequences = [text.split() for text in expected]
     ids = [[WORDS.index(word) for word in words] for words in sequences]
@@ -64,7 +70,7 @@ def test_features_equal_googles(tokenizer, question, lengths, expected):
 
 def test_questions_with_fewer_options_are_padded(tokenizer):
     data = make_set(make_question(options=("z", "w", "q")), make_question(options=("x", "y")))
-    features = race.make_features(data, tokenizer, 12, 4)
+    features = make_features(data, tokenizer, 12, 4)
     assert features.num_choices == 3
     batch = features.batch(np.array([0, 1]), 12)
     assert batch["input_mask"].any(axis=2).tolist() == [[True] * 3, [True, True, False]]
@@ -79,7 +85,7 @@ def test_features_match_googles_program(shared):
     data = dataclasses.replace(data, examples=data.examples[:count])
     ids = [question.example_id for question in data.examples]
     assert ids == golden["example_id"].tolist()
-    batch = race.make_features(data, tokenizer, length, 64).batch(np.arange(count), length)
+    batch = make_features(data, tokenizer, length, 64).batch(np.arange(count), length)
     for key in ("input_ids", "input_mask", "segment_ids"):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
     np.testing.assert_array_equal(batch["label_ids"], golden["label_id"])
@@ -133,10 +139,12 @@ def test_results_are_reported_overall_and_for_each_level():
 
 def test_predictions_are_written_for_every_question(tmp_path):
     data = make_set(
-        make_question(options=("x", "y", "z")), make_question("ok ?", ("x", "y")), split="test"
+        make_question(options=("x", "y", "z"), label=None), make_question("ok ?", ("x", "y"))
     )
     probabilities = np.array([[0.25, 0.25, 0.5], [0.75, 0.25, 0.0]], np.float32)
-    race.write_predictions(RunFolder(str(tmp_path)), data, probabilities)
+    task = race.MultipleChoice(Settings(data_dir="data", output_dir="out"), None, None)
+    split, outputs = Split("test", data, None), {"probabilities": probabilities}
+    task.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
     text = (tmp_path / "race_predictions.jsonl").read_text(encoding="utf-8")
     keys = ("id", "question", "prediction", "answer", "probabilities")
     assert [tuple(json.loads(line)[key] for key in keys) for line in text.splitlines()] == [

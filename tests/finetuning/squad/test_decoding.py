@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from albert_tf.finetuning.batching import TokenSequences
 from albert_tf.finetuning.squad import answers as squad_answers
 from albert_tf.finetuning.squad.answers import (
     Answers,
@@ -25,18 +26,14 @@ def make_window(context=CONTEXT, windows=((0, 5),), max_context=None, example_in
     pieces = np.concatenate([np.arange(begin, end) for begin, end in windows]).astype(np.int32)
     sizes = np.array([end - begin for begin, end in windows], np.int32)
     rows = np.zeros(len(windows), np.int32)
+    ids = np.arange(sizes.sum() + 4 * len(windows), dtype=np.int32)
     return SquadFeatures(
+        sequences=TokenSequences(ids, sizes + 4, rows + 3, {}),
         example_index=rows if example_index is None else np.array(example_index, np.int32),
-        lengths=sizes + 4,
         query_lengths=rows + 1,
-        first_lengths=rows + 3,
-        input_ids=np.arange(sizes.sum() + 4 * len(windows), dtype=np.int32),
         first_char=3 * pieces,
         last_char=3 * pieces + 1,
         is_max_context=np.array([True] * len(pieces) if max_context is None else max_context),
-        start_positions=rows,
-        end_positions=rows,
-        is_impossible=rows,
     )
 
 

@@ -37,9 +37,12 @@ def test_windows_overlap_as_in_googles_program():
         {3: False, 4: True, 5: True, 6: True, 7: False},
         {3: False, 4: True, 5: True, 6: True},
     ]
-    targets = zip(features.start_positions, features.end_positions, features.is_impossible)  # noqa: B905
     # The first window lacks the "g", the last the "f".
-    assert [tuple(map(int, target)) for target in targets] == [(0, 0, 1), (5, 6, 0), (0, 0, 1)]
+    assert {name: column.tolist() for name, column in features.sequences.columns.items()} == {
+        "start_positions": [0, 5, 0],
+        "end_positions": [0, 6, 0],
+        "is_impossible": [1, 0, 1],
+    }
 
 
 def test_a_batch_has_question_window_and_padding():
@@ -81,7 +84,7 @@ def test_an_answer_removed_by_normalization_is_skipped_in_training():
     kept = example(context, answer="e\u0301", start=3)
     features = make_features([lost, kept], WordTokenizer(), WindowSettings(), is_training=True)
     assert features.example_index.tolist() == [1]
-    assert features.start_positions.tolist() == [3]  # [CLS] q [SEP] cafe
+    assert features.sequences.columns["start_positions"].tolist() == [3]  # [CLS] q [SEP] cafe
     both = make_features([lost, kept], WordTokenizer(), WindowSettings(), is_training=False)
     assert both.example_index.tolist() == [0, 1]
 
@@ -99,7 +102,9 @@ def test_settings_that_leave_no_window_are_refused(settings, expected):
 
 
 def columns(features):
-    return {name: column.tolist() for name, column in vars(features).items()}
+    batch = features.batch(np.arange(len(features)), 31)
+    offsets = {name: value for name, value in vars(features).items() if name != "sequences"}
+    return {name: column.tolist() for name, column in (batch | offsets).items()}
 
 
 @pytest.mark.ci
@@ -142,7 +147,7 @@ def test_features_are_identical_to_googles_in_every_field(shared, version, split
     golden = np.load(folder / f"{version}_{split}_features.npz")
     assert len(features) == len(golden["unique_id"])
     batch = features.batch(np.arange(len(features)), settings.max_seq_length)
-    ours = vars(features) | batch
+    ours = vars(features) | batch | {"lengths": features.lengths}
     names = {
         "lengths": "paragraph_len",
         **{name: name for name in ("input_ids", "input_mask", "segment_ids", "p_mask")},

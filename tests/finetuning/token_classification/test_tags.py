@@ -13,43 +13,35 @@ def labeled(*sentences):
     for labels in map(str.split, sentences):
         rows.append(Sentence(line, ("word",) * len(labels), tuple(labels)))
         line += len(labels) + 1
-    return Examples("train.txt", "train", rows)
+    return Examples("train.txt", rows)
 
 
 @pytest.mark.parametrize(
-    ("sentence", "scheme"),
+    "sentence",
     [
-        ("O B-PER I-PER O", "iob2"),
-        ("O I-PER I-PER B-PER", "iob1"),
-        ("B-PER I-LOC O", "iob1"),
-        ("S-PER B-PER I-PER E-PER O", "bioes"),
-        ("B M E S", "bmes"),
-        ("B-PER M-PER E-PER O", "bmes"),
-        ("U-PER B-LOC I-LOC L-LOC O", "bilou"),
-        ("W-PER B-LOC M-LOC E-LOC O", "bmewo"),
+        "B-PER I-LOC O",
+        "S-PER B-PER I-PER E-PER O",
+        "B M E S",
+        "U-PER B-LOC I-LOC L-LOC O",
+        "W-PER B-LOC M-LOC E-LOC O",
     ],
 )
-def test_the_scheme_is_detected(sentence, scheme):
-    found = tags.recognize_tags(labeled(sentence))
-    assert found == Tags(tuple(sorted(set(sentence.split()))), scheme)
-
-
-OUTSIDE = "does not belong to the scheme"
+def test_labels_of_all_schemes_mark_spans(sentence):
+    assert tags.find_tags(labeled(sentence)) == Tags(tuple(sorted(sentence.split())))
 
 
 @pytest.mark.parametrize(
-    ("sentences", "scheme", "message"),
+    ("sentences", "message"),
     [
-        (["O O"], "auto", r"train\.txt: 1 different labels \(O\), expected 2 to 1000"),
-        (["NN O", "VB"], "auto", rf"line 1: label 'NN' {OUTSIDE} iob2 or .* --tag_scheme=raw"),
-        (["B-PER O", "E-PER O"], "iob2", rf"line 4: label 'E-PER' {OUTSIDE} iob2\."),
-        (["B-PER O", "-PER O"], "auto", rf"line 4: label '-PER' {OUTSIDE}"),
-        *(([f"{label} O"], "auto", f"label '{label}'") for label in ("Q-PER", "O-PER", "B_PER")),
+        (["O O"], r"train\.txt: 1 different labels \(O\), expected 2 to 1000"),
+        (["NN O", "VB"], r"line 1: label 'NN' is neither O nor one of B, E, .* --tag_scheme=raw"),
+        (["B-PER O", "-PER O"], "line 4: label '-PER' is neither"),
+        *(([f"{label} O"], f"label '{label}'") for label in ("Q-PER", "O-PER", "B_PER")),
     ],
 )
-def test_labels_that_do_not_mark_spans_are_refused(sentences, scheme, message):
+def test_labels_that_do_not_mark_spans_are_refused(sentences, message):
     with pytest.raises(ValueError, match=message):
-        tags.recognize_tags(labeled(*sentences), scheme)
+        tags.find_tags(labeled(*sentences))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +56,7 @@ def test_labels_that_do_not_mark_spans_are_refused(sentences, scheme, message):
 )
 def test_the_units_of_the_training_data_are_found(sentences, units):
     rows = [Sentence(1, tuple(tokens), ("O",) * len(tokens)) for tokens in sentences]
-    assert tags.find_units(Examples("train.txt", "train", rows)) == units
+    assert tags.find_units(Examples("train.txt", rows)) == units
 
 
 def test_tokens_are_joined_as_they_were_cut():
@@ -104,7 +96,7 @@ def test_spans_are_those_of_conlleval(labels, spans):
 
 def test_raw_labels_are_separate_spans():
     spans = [("B-P", 0, 1), ("I-P", 1, 2), ("NN", 3, 4)]
-    assert find_spans("B-P I-P O NN".split(), "raw") == spans
+    assert find_spans("B-P I-P O NN".split(), is_raw=True) == spans
 
 
 def test_metrics_are_those_computed_by_hand():

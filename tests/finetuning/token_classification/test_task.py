@@ -1,5 +1,7 @@
 """Token classification as a task: the tags of a model, windows, loss and files."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,12 +14,12 @@ from albert_tf.finetuning.token_classification import Settings, task
 from albert_tf.finetuning.token_classification.tags import (
     Sentence,
     Tags,
-    find_tags,
+    read_data,
     recorded_tags,
 )
 from albert_tf.model.tokenization import FullTokenizer
 
-TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"), "iob2")
+TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 
 
 def settings_for(folder, **values):
@@ -28,7 +30,7 @@ def record(folder, tags, **changes):
     """Writes the record of a model that was trained with these tags, and returns its folder."""
     trained = RunFolder(str(folder))
     described = {"name": "token_classification", "labels": list(tags.labels)}
-    details = {"tag_scheme": tags.scheme, "token_units": tags.units}
+    details = {"token_units": tags.units}
     trained.write_record(RunRecord(task=described | details | changes))
     return trained
 
@@ -36,25 +38,26 @@ def record(folder, tags, **changes):
 # The tags of a model
 
 
-def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path, tiny_config):
+def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path):
     (tmp_path / "train.txt").write_text("a I-PER\nb O\n")
-    found = Tags(("I-PER", "O"), "iob1", "characters")
-    unknown = RunFolder(str(tmp_path / "unknown"))
-    assert find_tags(settings_for(tmp_path), unknown) == found
-    trained = record(tmp_path, TAGS)
-    raw = settings_for(tmp_path, tag_scheme="raw")
-    assert find_tags(raw, trained) == Tags(TAGS.labels, "raw")
-    assert find_tags(raw) == Tags(("I-PER", "O"), "raw", "characters")
-    for is_trained, tags in ((False, TAGS), (True, found)):
-        settings = settings_for(tmp_path, do_train=is_trained)
-        assert task.TokenClassifier.make(settings, tiny_config, None, trained).tags == tags
+    (tmp_path / "dev.txt").write_text("a I-PER\n")
+    found = Tags(("I-PER", "O"), units="characters")
+    trained, unknown = record(tmp_path, TAGS), RunFolder(str(tmp_path / "unknown"))
+    for use, folder, tags in (
+        ({"do_eval": True}, trained, TAGS),
+        ({"do_eval": True, "tag_scheme": "raw"}, trained, Tags(TAGS.labels, is_raw=True)),
+        ({"do_eval": True}, unknown, found),
+        ({"do_train": True}, trained, found),
+    ):
+        assert read_data(settings_for(tmp_path, **use), folder)[0] == tags
 
 
-def test_tags_that_are_unknown_are_refused(tmp_path):
-    message = r"no train\.txt or .*, nor labels in model; it is needed for the labels"
+def test_tags_that_are_unknown_are_refused_and_those_without_spans_are_raw(tmp_path):
+    message = r"no train\.txt or .*, which is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
-        find_tags(settings_for(tmp_path), RunFolder("model"))
+        read_data(settings_for(tmp_path), RunFolder("model"))
     assert recorded_tags(record(tmp_path, TAGS, name="classification")) is None
+    assert recorded_tags(record(tmp_path, Tags(("NN", "VB")))).is_raw
 
 
 # Windows
@@ -71,7 +74,7 @@ def make_tokenizer(tmp_path_factory):
 def features_of(tokenizer, tokens, labels, max_seq_length=11):
     """Returns the pieces and the labels of each window of a sentence."""
     sentence = Sentence(1, tuple(tokens.split()), tuple(labels.split()))
-    data = Examples("train.txt", "train", [sentence])
+    data = Examples("train.txt", [sentence])
     windows = task.make_features(data, TAGS.labels, tokenizer, max_seq_length)
     rows = [windows.batch(np.array([n]), size) for n, size in enumerate(windows.lengths)]
     pieces = [tokenizer.convert_ids_to_tokens(row["input_ids"][0]) for row in rows]
@@ -108,7 +111,7 @@ def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer):
 
 def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
     sentences = [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))]
-    data = Examples("test.txt", "train", sentences)
+    data = Examples("test.txt", sentences)
     windows = task.make_features(data, TAGS.labels, tokenizer, 11)
     batch = windows.batch(np.array([1, 0]), 7)
     # An unknown label has id 0, which marks the position of the token.
@@ -123,7 +126,7 @@ def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
 
 @pytest.fixture(name="classifier")
 def make_classifier(tiny_config, tokenizer):
-    return task.TokenClassifier(TAGS, settings_for("data"), tiny_config, tokenizer)
+    return task.TokenClassifier(settings_for("data"), tiny_config, tokenizer, (TAGS, {}))
 
 
 def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
@@ -144,14 +147,13 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
 
 def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
     gold = ("B-LOC", "I-LOC", "O", "B-PER")
-    data = Examples("dev.txt", "train", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
+    data = Examples("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
     split = Split("dev", data, task.make_features(data, TAGS.labels, tokenizer, 6))
     # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
     outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
     assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
     metrics = classifier.measure(split, outputs, 1)
     assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (0.5, 0.5, 0.75)
-    assert classifier.measured_with(split, 1, None) == (TAGS,)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,7 @@ def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer
 )
 def test_files_have_the_columns_of_conlleval(tmp_path, label, text):
     sentences = [Sentence(1, ("河", "船"), ("B-LOC", "O")), Sentence(4, ("雨",), (label,))]
-    data = Examples("test.txt", "train", sentences)
+    data = Examples("test.txt", sentences)
+    data = dataclasses.replace(data, has_labels=label is not None)
     task.write_predictions(str(tmp_path / "x.tsv"), data, [("B-LOC", "I-LOC"), ("O",)])
     assert (tmp_path / "x.tsv").read_text() == text
