@@ -74,6 +74,10 @@ class RecordFileInfo:
     checksum: str
 
 
+# Path → metadata; None for files that have none.
+FoundRecords = dict[str, RecordFileInfo | None]
+
+
 @dataclasses.dataclass(frozen=True)
 class Outputs:
     """The record files to write.
@@ -264,9 +268,23 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
     return result
 
 
-def exclude_metadata(paths: Sequence[str]) -> list[str]:
-    """Returns the paths without metadata files, which patterns such as `data/*` match too."""
-    return [path for path in paths if not path.endswith(METADATA_SUFFIX)]
+def find_records(patterns: str, what: str) -> FoundRecords:
+    """Returns the record files that match some patterns, with their metadata.
+
+    Args:
+        patterns: paths and glob patterns, separated by commas. Those that match metadata files too,
+            such as `data/*`, are allowed.
+        what: the flag with the patterns, for the message.
+
+    Raises:
+        ValueError: no record file matches, or see `read_metadata`.
+    """
+    matches = files.expand_patterns(patterns, what)
+    paths = [path for path in matches if not path.endswith(METADATA_SUFFIX)]
+    if not paths:
+        raise ValueError(f"{what}={patterns}: matches no record file")
+    known = read_metadata(paths)
+    return {path: known.get(path) for path in paths}
 
 
 def _find_metadata(folder: str) -> list[str]:

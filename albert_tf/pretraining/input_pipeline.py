@@ -25,7 +25,7 @@ import dataclasses
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
 from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
-from albert_tf.data.records import RecordFileInfo
+from albert_tf.data.records import FoundRecords, RecordFileInfo
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.training.task import prefetch
@@ -69,7 +69,6 @@ class Feature(NamedTuple):
 
 
 Features = dict[str, Feature]  # by name
-Metadata = Mapping[str, RecordFileInfo]  # by path
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
 # may not be valid text.
@@ -102,36 +101,11 @@ class RecordFile:
     metadata: RecordFileInfo | None = None
 
 
-def list_paths(patterns: str, flag: str) -> list[str]:
-    """Returns the record files that match some patterns.
-
-    Args:
-        patterns: paths and glob patterns, separated by commas.
-        flag: the setting that they come from, for error messages.
-
-    Raises:
-        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
-    """
-    paths = records.exclude_metadata(files.expand_patterns(patterns, f"--{flag}"))
-    if not paths:
-        raise ValueError(f"--{flag}={patterns}: matches no record file")
-    for path in filter(files.is_remote, paths):
-        if path.partition("://")[0] not in tf.io.gfile.get_registered_schemes():
-            raise ValueError(
-                f"--{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
-                "Copy these, and the metadata beside them, to a local folder first"
-            )
-    return paths
-
-
-def find_record_files(
-    paths: Iterable[str], metadata: Metadata, features: Features
-) -> list[RecordFile]:
+def check_files(found: FoundRecords, features: Features) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
     Args:
-        paths: the files.
-        metadata: path → metadata, of the files that have any.
+        found: the files, with their metadata.
         features: what the first record of each is expected to contain: name → shape and type.
 
     Raises:
@@ -139,7 +113,7 @@ def find_record_files(
             the features or other lengths or values, or any record is damaged of a file without
             metadata. The message names the file, and what was expected and found.
     """
-    return [_read_file(path, metadata.get(path), features) for path in paths]
+    return [_read_file(path, info, features) for path, info in found.items()]
 
 
 def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
@@ -397,14 +371,11 @@ class DynamicMasking:
         )
 
 
-def for_records(
-    paths: Sequence[str], metadata: Metadata, settings: MaskingSettings, seed: int
-) -> DynamicMasking | None:
+def for_records(found: FoundRecords, settings: MaskingSettings, seed: int) -> DynamicMasking | None:
     """Returns how to mask records, or None if they contain masked tokens already.
 
     Args:
-        paths: the record files.
-        metadata: path → metadata, of the files that have any.
+        found: the record files, with their metadata.
         settings: how tokens are chosen.
         seed: random seed.
 
@@ -412,26 +383,24 @@ def for_records(
         ValueError: only some of the files contain masked tokens, or their labels depend on how
             albert_zh masks words.
     """
-    unmasked = [
-        path
-        for path in paths
-        if path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
-    ]
+    unmasked = {
+        path: info
+        for path, info in found.items()
+        if info and info.settings.get("masked_lm_prob") == 0
+    }
     if not unmasked:
         return None
-    for path, info in metadata.items():
+    for path, info in unmasked.items():
         if info.settings.get("albert_zh_compat"):
             raise ValueError(
                 f"{path} was created with albert_zh_compat, whose labels depend on the masked "
                 "words. Create the records with --segment_chinese_words instead."
             )
-    if len(unmasked) < len(paths):
-        masked = next(path for path in paths if path not in unmasked)
+    if masked := found.keys() - unmasked.keys():
         raise ValueError(
-            f"{masked} contains masked tokens, but {unmasked[0]} does not: expected records that "
-            "were all created with --masked_lm_prob=0"
+            f"{min(masked)} contains masked tokens, but {min(unmasked)} does not: expected records "
+            "that were all created with --masked_lm_prob=0"
         )
-    info = metadata[paths[0]]
     fields = (field.name for field in dataclasses.fields(MaskingSettings))
     only = MaskingSettings(**{name: getattr(settings, name) for name in fields})
     return DynamicMasking(only, info.mask_id, info.vocabulary["size"], seed)

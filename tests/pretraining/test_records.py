@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf import files, pretraining
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.data.records import frame_records, read_metadata
+from albert_tf.data import records
+from albert_tf.data.records import find_records, frame_records
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.input_pipeline import Feature
 from tests.data.conftest import flip
@@ -24,7 +25,7 @@ LENGTHS = (5, 19, 1, 11, 3, 8)
 
 
 def find_record_files(paths, features):
-    return input_pipeline.find_record_files(paths, read_metadata(paths), features)
+    return input_pipeline.check_files(find_records(",".join(paths), "--input_file"), features)
 
 
 @pytest.fixture(name="numbered")
@@ -165,9 +166,10 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, content, features, said
 
 def test_records_in_a_store_that_tensorflow_cannot_read_are_refused(monkeypatch):
     monkeypatch.setattr(files, "expand_patterns", lambda patterns, what: [patterns])
-    assert input_pipeline.list_paths("gs://bucket/a", "input_file") == ["gs://bucket/a"]
+    monkeypatch.setattr(records, "read_metadata", lambda paths: {})
+    assert pretraining.find_record_files("gs://bucket/a", "--input_file") == {"gs://bucket/a": None}
     with pytest.raises(ValueError, match=r"--input_file: s3://bucket/a: .*Copy these"):
-        input_pipeline.list_paths("s3://bucket/a", "input_file")
+        pretraining.find_record_files("s3://bucket/a", "--input_file")
 
 
 def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
