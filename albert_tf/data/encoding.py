@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.data import corpus
-from albert_tf.data.instances import Documents, WordMarker, create_batches, tokenize_documents
+from albert_tf.data.instances import WordMarker, create_batches, tokenize_documents
 from albert_tf.data.masking import AlbertZhWords, ChineseWords, word_start_table
 from albert_tf.data.records import encode_examples, frame_records
 from albert_tf.data.settings import (
@@ -100,12 +100,9 @@ def make_chunk_encoder(
     marker = load_word_marker(settings, tokenizer)
     longest = settings.max_seq_length - settings.num_special_tokens
 
-    def tokenize(parts: Iterable[corpus.Part]) -> Documents:
-        return tokenize_documents(sentences_of(parts, settings), tokenizer, table, marker)
-
     def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
-        documents = tokenize(chunk.parts)
-        borrowed = tokenize(chunk.borrowed) if chunk.borrowed else None
+        sentences = sentences_of(chunk.parts, settings)
+        documents = tokenize_documents(sentences, tokenizer, table, marker)
         counts: collections.Counter[str] = collections.Counter(
             instances=0,
             documents=documents.num_documents,
@@ -117,7 +114,7 @@ def make_chunk_encoder(
         yield EncodedBatch([], np.zeros(0, np.int64), counts)
         rng = np.random.default_rng([settings.random_seed, *chunk.position, _SLOTS])
         made = 0
-        for batch in create_batches(documents, settings, tokenizer, chunk.position, borrowed):
+        for batch in create_batches(documents, settings, tokenizer, chunk.position):
             encoded = frame_records(encode_examples(batch))
             slots = draw_slots(len(encoded), made, num_outputs, rng)
             made += len(encoded)

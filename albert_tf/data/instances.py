@@ -89,22 +89,6 @@ class Documents:
         """Number of documents."""
         return len(self.document_starts) - 1
 
-    def followed_by(self, other: Documents) -> Documents:
-        """Returns these documents and then those of `other`."""
-        tokens, sentences = self.sentence_starts[-1], self.document_starts[-1]
-        labels = None
-        if self.labels is not None and other.labels is not None:
-            labels = np.concatenate([self.labels, other.labels])
-        return Documents(
-            ids=np.concatenate([self.ids, other.ids]),
-            word_starts=np.concatenate([self.word_starts, other.word_starts]),
-            sentence_starts=self.sentence_starts
-            + [tokens + start for start in other.sentence_starts[1:]],
-            document_starts=self.document_starts
-            + [sentences + start for start in other.document_starts[1:]],
-            labels=labels,
-        )
-
 
 def _is_blank(line: str, tokenizer: Tokenizer) -> bool:
     """Returns whether a line without tokens is blank, and so ends a document, as in Google's code.
@@ -376,7 +360,6 @@ def create_batches(
     settings: InstanceSettings,
     tokenizer: Tokenizer,
     position: tuple[int, int],
-    borrowed: Documents | None = None,
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the pre-training instances of `dupe_factor` passes over the documents of a chunk.
 
@@ -385,7 +368,6 @@ def create_batches(
         settings: how instances are built and masked.
         tokenizer: supplies the special token ids and the vocabulary size.
         position: file number and offset of the chunk; part of the random seed.
-        borrowed: documents of another chunk, only for random second segments.
 
     Yields:
         Feature name → array [N, width], where N is BATCH_SIZE in every batch but the last.
@@ -394,32 +376,31 @@ def create_batches(
     number, offset = position
     walk_rng = random.Random(f"{settings.random_seed} {number} {offset}")
     rng = np.random.default_rng([settings.random_seed, number, offset, _MASKING])
-    available = documents.followed_by(borrowed) if borrowed else documents
-    if settings.instance_format == FULL_SENTENCES:
-        available = _with_separators(documents, tokenizer.sep_id)
+    is_full = settings.instance_format == FULL_SENTENCES
+    source = _with_separators(documents, tokenizer.sep_id) if is_full else documents
     rows = (
         row
         for _ in range(settings.dupe_factor)
-        for row in _rows_of_pass(available, documents, settings, walk_rng)
+        for row in _rows_of_pass(source, documents, settings, walk_rng)
     )
     while some := list(itertools.islice(rows, BATCH_SIZE)):
-        yield _build_batch(available, some, settings, tokenizer, rng)
+        yield _build_batch(source, some, settings, tokenizer, rng)
 
 
 def _rows_of_pass(
-    available: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
+    source: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
 ) -> Iterator[Row]:
     """Yields the instances of one pass over the documents of a chunk, as token offsets.
 
     Args:
-        available: `documents`, with those that random segments are drawn from, or with separators.
+        source: what the offsets refer to: `documents`, or the same with separators.
         documents: the documents.
         settings: how instances are built.
         rng: random generator.
     """
     max_tokens = settings.max_seq_length - settings.num_special_tokens
     if settings.instance_format == FULL_SENTENCES:
-        starts = available.sentence_starts
+        starts = source.sentence_starts
         ends = np.array(starts[1:])
         ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # exclude the separators
         yield from _sentences_that_fit(starts[:-1], ends.tolist(), max_tokens)
@@ -430,6 +411,6 @@ def _rows_of_pass(
             starts = documents.sentence_starts[first : end + 1]
             yield from _sentences_that_fit(starts[:-1], starts[1:], max_tokens)
         elif settings.instance_format == SENTENCE_PAIR:
-            yield from _sentence_pairs_of_document(available, document, settings, rng)
+            yield from _sentence_pairs_of_document(documents, document, settings, rng)
         else:
-            yield from _pairs_of_document(available, document, settings, rng)
+            yield from _pairs_of_document(documents, document, settings, rng)

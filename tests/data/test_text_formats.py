@@ -60,18 +60,6 @@ def test_documents_are_those_of_the_format(tmp_path, input_format, text, expecte
     assert read(path, chunk_bytes, input_format=input_format) == expected
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 50, 200])
-def test_a_chunk_of_json_lines_has_two_documents_with_what_it_borrows(tmp_path, chunk_bytes):
-    texts = [f"text {number}\nmore 字" for number in range(30)]
-    path = write(tmp_path / "text.jsonl", json_lines(*texts))
-    assert read(path, chunk_bytes, input_format="jsonl") == [text.split("\n") for text in texts]
-    chunks = list(corpus.read_chunks([path], chunk_bytes, "jsonl"))
-    assert len(chunks) > 3
-    for chunk in chunks:
-        lines = sentences_of(chunk.parts + chunk.borrowed, TextSettings(input_format="jsonl"))
-        assert sum(some.count("") for some in lines) >= 2
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
