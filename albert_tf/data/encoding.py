@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.data import corpus
-from albert_tf.data.instances import WordMarker, create_batches, tokenize_documents
-from albert_tf.data.masking import AlbertZhWords, ChineseWords, word_start_table
+from albert_tf.data.instances import create_batches, tokenize_documents
+from albert_tf.data.masking import AlbertZhWords, ChineseWords, WordMarker, word_start_table
 from albert_tf.data.records import encode_examples, frame_records
 from albert_tf.data.settings import (
     EncodingSettings,

@@ -20,12 +20,18 @@ import itertools
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import BatchStream, mask_batch, num_to_predict, starts_word
+from albert_tf.data.masking import (
+    RandomStream,
+    WordMarker,
+    mask_batch,
+    num_to_predict,
+    starts_word,
+)
 from albert_tf.data.settings import (
     DOC_SENTENCES,
     FULL_SENTENCES,
@@ -46,20 +52,6 @@ _MASKING = 11
 # A segment pair: start and end offset of A, start and end offset of B, label. B is empty in formats
 # without pairs.
 Row = tuple[int, int, int, int, int]
-
-
-class WordMarker(Protocol):
-    """Finds word boundaries that the vocabulary does not encode; see `chinese_words`.
-
-    Attributes:
-        label_table: int32 [V], the label of each piece where it continues a word. None if the label
-            is always the piece's own id.
-    """
-
-    label_table: NDArray[np.int32] | None
-
-    def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Returns which tokens continue a word: bool [tokens of all lines, concatenated]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,7 +336,7 @@ def _build_batch(
         settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
-        BatchStream(rng),
+        RandomStream(rng),
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return masked | {
