@@ -22,7 +22,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import google_crc32c
@@ -44,6 +44,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 }
 
 COMPRESSION_LEVEL = 6
+RECORDS_AT_ONCE = 1000  # records per write
 METADATA_SUFFIX = ".records.json"
 # Fields of metadata, of its vocabulary, and of each of its files.
 _METADATA = {"files": list, "settings": dict, "vocabulary": dict, "mask_id": int}
@@ -130,24 +131,31 @@ class Outputs:
         return cls(tuple(paths), sharded["stem"] if sharded else names[0], compression)
 
 
-@contextlib.contextmanager
-def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[bytes]], None]]:
-    """Opens a record file for writing; the file appears at `path` only when it is complete.
+def write_records(path: str, compression: str, frames: Iterable[bytes]) -> Iterator[int]:
+    """Writes a record file, which appears at `path` only when it is complete.
 
     Args:
         path: the file.
         compression: "" or "gzip".
+        frames: the frames of the records.
 
     Yields:
-        A function that writes the frames of some records.
+        Numbers of records, whenever some have been written.
     """
-    with files.write_atomically(path, "wb") as stream:
+    with files.write_atomically(path, "wb") as stream, contextlib.ExitStack() as stack:
         if compression:
             # Without name and time in the gzip header, equal records result in equal files.
-            with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
-                yield packed.writelines
-        else:
-            yield stream.writelines
+            packed: Any = gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0)
+            stream = stack.enter_context(packed)
+        iterator = iter(frames)
+        while some := list(itertools.islice(iterator, RECORDS_AT_ONCE)):
+            stream.writelines(some)
+            yield len(some)
+
+
+def describe_file(path: str, instances: int) -> dict[str, Any]:
+    """Returns the entry of a record file in the metadata."""
+    return {"name": os.path.basename(path), "instances": instances, "bytes": files.file_size(path)}
 
 
 @contextlib.contextmanager
