@@ -213,16 +213,6 @@ def test_text_that_cannot_be_used_leaves_earlier_outputs_alone(tmp_path, make, t
     assert contents(tmp_path / "out") == before
 
 
-def test_a_warning_names_the_files_that_an_earlier_run_leaves(tmp_path, make, caplog):
-    make("out/train@3")
-    make("out/train@3", ngram=2)
-    assert not caplog.records
-    make("out/train@2")
-    first = tmp_path / "out" / "train-00000-of-00003"
-    assert f"3 files of an earlier run, such as {first}, remain" in caplog.text
-    assert first.exists()
-
-
 REPORTED = EncodingSettings(vocab_file="vocab.txt", max_seq_length=100)
 GOOD = {
     "documents": 40,
