@@ -168,7 +168,7 @@ class PretrainingTask(Task):
         objective = self.objective
         if objective.has_head:
             labels = batch[LABELS][:, 0]  # [B]
-            pair_losses, pair_hits = objective.loss(outputs[objective.logits_name], labels)  # [B]
+            pair_losses, pair_hits = cross_entropy(outputs[objective.logits_name], labels)  # [B]
             pair_sum = tf.reduce_sum(pair_losses)
             count = tf.cast(tf.size(labels), tf.float32)
             loss += pair_sum / totals[1]
