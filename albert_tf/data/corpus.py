@@ -33,7 +33,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from absl import logging
 
@@ -577,39 +577,29 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         name, open_text = _OPENERS[magic]
         try:
             yield open_text(path, raw), raw
-        except _damages(magic) as error:
+        except _damage_of(magic) as error:
             if isinstance(error, OSError) and error.errno:  # of the system, not of the content
                 raise
             raise ValueError(f"{path}: corrupt {name} file: {error}") from None
 
 
-def _damages(magic: bytes) -> tuple[type[Exception], ...]:
+def _damage_of(magic: bytes) -> tuple[type[Exception], ...]:
     """Returns what is raised for damaged content."""
-    of_zstandard = (zstd.ZstdError,) if zstd else ()
-    errors = (EOFError, OSError, zlib.error, *of_zstandard)
-    if magic not in MAGICS:
-        return errors
-    import pyarrow
+    if magic in MAGICS:
+        import pyarrow
 
-    return (*errors, pyarrow.ArrowException)
+        return OSError, pyarrow.ArrowException
+    return EOFError, OSError, zlib.error, *([zstd.ZstdError] if zstd else [])
 
 
-def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-
-
-def _open_bzip2(path: str, raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", bz2.BZ2File(raw))
-
-
-def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
+def _open_zstandard(path: str, raw: IO[bytes]) -> Any:
     if zstd is None:
         raise ValueError(
             f"{path}: reading Zstandard files requires backports.zstd: "
             "pip install 'albert-tf2[zstd]'"
         )
     options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
-    return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
+    return zstd.ZstdFile(raw, options=options)
 
 
 # Parquet and Arrow files are read as JSON lines: a row becomes a line with all columns that contain
@@ -673,9 +663,9 @@ class _LineStream(io.RawIOBase):
 
 
 # First bytes → name of the format, and what opens it.
-_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
-    files.GZIP_MAGIC: ("gzip", _open_gzip),
-    b"BZh": ("bzip2", _open_bzip2),
+_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
+    files.GZIP_MAGIC: ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
+    b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
     b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
     PARQUET_MAGIC: ("Parquet", _open_parquet),
     ARROW_MAGIC: ("Arrow", _open_arrow),
