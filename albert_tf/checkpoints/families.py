@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.model.config import GROUPS, AlbertConfig, google_groups
+from albert_tf.model.config import GROUPS, OPTIMIZERS, AlbertConfig, google_groups
 from albert_tf.model.objectives import SCOPE
-from albert_tf.model.optimizers import OPTIMIZERS
 
 Shape = tuple[int, ...]
 

@@ -1,6 +1,7 @@
 """Model configuration, read from and written to Google's `albert_config.json`.
 
-albert_zh's configs and Hugging Face's `config.json` can be read as well.
+albert_zh's configs and Hugging Face's `config.json` can be read as well. The tables of activations
+and optimizers are here too, because TensorFlow is not imported.
 """
 
 from __future__ import annotations
@@ -141,6 +142,32 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "tanh": ("tanh",),
     "linear": ("linear",),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSpec:
+    """What programs need to know of an optimizer; `optimization.py` has its class.
+
+    Attributes:
+        description: what it is, for `--help`.
+        slots: names of what it stores for each weight, such as moments; `<weight>/<slot>` is in
+            checkpoints.
+    """
+
+    description: str
+    slots: tuple[str, ...]
+
+
+# The optimizers that `--optimizer` accepts.
+OPTIMIZERS = {
+    "adamw": OptimizerSpec("Google's AdamW", ("adam_m", "adam_v")),
+    "lamb": OptimizerSpec("Google's LAMB", ("adam_m", "adam_v")),
+    "lamb_albert_zh": OptimizerSpec(
+        "albert_zh's LAMB, which also applies the trust ratio to biases and LayerNorm",
+        ("lamb_m", "lamb_v"),
+    ),
+}
+
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
