@@ -118,7 +118,7 @@ def _write_output(
     path = outputs.paths[output]
     order = encoding.random_order(len(made), random_seed, output)
     shuffled = (made[at][2] for at in order)
-    written = sum(records.write_records(path, outputs.compression, shuffled))
+    written = sum(records.write_records(path, shuffled))
     return records.describe_file(path, written)
 
 
@@ -222,7 +222,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     beam = _import_beam()
     runner = _make_runner(settings.runner)
     options = _pipeline_options(settings)
-    outputs = Outputs.parse(settings.output_file, settings.compression)
+    outputs = Outputs.parse(settings.output_file)
     job = create.prepare(settings, outputs)
     if job.is_finished:
         return job.metadata

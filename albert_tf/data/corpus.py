@@ -659,7 +659,7 @@ class _LineStream(io.RawIOBase):
 
 # First bytes → name of the format, and what opens it.
 _OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
-    files.GZIP_MAGIC: ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
+    b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
     b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
     b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
     PARQUET_MAGIC: ("Parquet", _open_parquet),

@@ -56,7 +56,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         OSError: a file cannot be written, for example because the disk is full. Finished work stays
             in the work directory, and the next run continues from it.
     """
-    outputs = Outputs.parse(settings.output_file, settings.compression)
+    outputs = Outputs.parse(settings.output_file)
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(
@@ -127,7 +127,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
         for field in dataclasses.fields(group)
         if field.name != "random_next_sentence"  # recorded as the sentence objective
     ]
-    names += ["compression", "chunk_bytes", "shuffle_bytes"]
+    names += ["chunk_bytes", "shuffle_bytes"]
     recorded = {name: getattr(settings, name) for name in names}
     return {
         "program": f"albert_tf {__version__}",
@@ -287,7 +287,7 @@ def _make_output_work(
 
     def work(output: int) -> Iterator[tuple[int, int]]:
         shuffled = encoding.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
-        for written in records.write_records(outputs.paths[output], outputs.compression, shuffled):
+        for written in records.write_records(outputs.paths[output], shuffled):
             yield output, written
 
     return work
@@ -474,7 +474,7 @@ MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 def log_instances(settings: Settings) -> None:
     """Logs the first instances, cycling through the outputs, as Google's program does."""
-    paths = Outputs.parse(settings.output_file, settings.compression).paths
+    paths = Outputs.parse(settings.output_file).paths
     tokenizer = load_tokenizer(settings)
     interleaved = itertools.zip_longest(*map(read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))

@@ -312,9 +312,6 @@ class Settings(EncodingSettings, InputSettings):
     output_file: str = setting(
         REQUIRED, "TFRecord files to write: paths separated by commas, or path@64 for 64 files."
     )
-    compression: str = setting(
-        "", "Compression of the TFRecord files; if empty, none.", choices=("", "gzip")
-    )
     resume: bool = setting(
         False,
         "Keep complete output files of the same text and settings, instead of writing them "

@@ -90,14 +90,12 @@ class RecordFile:
         num_records: number of records.
         checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
             record, or all records of a file without metadata. It does not depend on the folder.
-        is_gzip: whether the file is gzip-compressed.
         metadata: what the metadata file beside it says, if one lists the file.
     """
 
     path: str
     num_records: int
     checksum: str
-    is_gzip: bool
     metadata: RecordFileInfo | None = None
 
 
@@ -117,7 +115,7 @@ def check_files(found: FoundRecords, features: Features) -> list[RecordFile]:
 
 
 def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
-    with records.open_records(path) as (contents, is_gzip):
+    with contextlib.closing(records.read_records(path)) as contents:
         first = next(contents, None)
         if first is None:
             raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
@@ -125,13 +123,13 @@ def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> Re
         checksum = hashlib.sha256(first)
         if info is not None:
             checksum.update(info.checksum.encode())
-            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip, info)
+            return RecordFile(path, info.instances, checksum.hexdigest(), info)
         logging.info("%s: no metadata beside it, so all records are read once", path)
         num_records = 1
         for content in contents:
             num_records += 1
             checksum.update(content)
-    return RecordFile(path, num_records, checksum.hexdigest(), is_gzip)
+    return RecordFile(path, num_records, checksum.hexdigest())
 
 
 def _check_first_record(path: str, record: bytes, features: Features) -> None:
@@ -467,8 +465,7 @@ def _read(files: Sequence[RecordFile], order: Any, files_at_once: int) -> tf.dat
         files_at_once: number of files that are interleaved, one record each.
     """
     paths = tf.gather([file.path for file in files], order)
-    compressions = tf.gather(["GZIP" if file.is_gzip else "" for file in files], order)
-    return tf.data.Dataset.from_tensor_slices((paths, compressions)).interleave(
+    return tf.data.Dataset.from_tensor_slices(paths).interleave(
         tf.data.TFRecordDataset, cycle_length=files_at_once
     )
 

@@ -143,15 +143,6 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
     }
 
 
-def test_compressed_records_are_the_same(tmp_path, make):
-    make("plain/train")
-    for name in ("packed", "again"):
-        make(f"{name}/train", compression="gzip")
-    packed = (tmp_path / "packed" / "train").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "plain" / "train").read_bytes()
-    assert (tmp_path / "again" / "train").read_bytes() == packed
-
-
 def test_a_small_shuffle_buffer_loses_nothing(tmp_path, make, monkeypatch):
     make("large/train@2")
     monkeypatch.setattr(encoding, "SPILL_BYTES", 10_000)

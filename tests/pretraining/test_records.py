@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gzip
 import hashlib
 import itertools
 
@@ -30,11 +28,11 @@ def find_record_files(paths, features):
 
 @pytest.fixture(name="numbered")
 def make_numbered(tmp_path, monkeypatch):
-    """Six files of different lengths, one with gzip, with consecutively numbered records."""
+    """Six files of different lengths, with consecutively numbered records."""
     monkeypatch.setattr(input_pipeline, "SHUFFLE_BLOCK", 7)
     numbers = iter(range(sum(LENGTHS)))
     paths = [
-        write_numbers(tmp_path / f"{i}", itertools.islice(numbers, length), "GZIP" * (i == 1))
+        write_numbers(tmp_path / f"{i}", itertools.islice(numbers, length))
         for i, length in enumerate(LENGTHS)
     ]
     return find_record_files(paths, FEATURES)
@@ -82,7 +80,6 @@ def test_evaluation_reads_every_record_once_in_order(numbered):
 FRAMES = frame_records([example(number=[number]) for number in range(9)])
 
 
-@pytest.mark.parametrize("is_gzip", [False, True])
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -93,11 +90,10 @@ FRAMES = frame_records([example(number=[number]) for number in range(9)])
     ],
     ids=["content", "length", "end", "features"],
 )
-def test_a_record_that_is_damaged_meanwhile_is_named(tmp_path, content, said, is_gzip):
+def test_a_record_that_is_damaged_meanwhile_is_named(tmp_path, content, said):
     path = tmp_path / "a"
     found = find_record_files([write_numbers(path, range(9))], FEATURES)
-    path.write_bytes(gzip.compress(content) if is_gzip else content)
-    found = [dataclasses.replace(file, is_gzip=is_gzip) for file in found]
+    path.write_bytes(content)
     for dataset in (
         input_pipeline.evaluation_dataset(found, FEATURES, 2),
         input_pipeline.training_dataset(found, FEATURES, 2, seed=3),
