@@ -55,17 +55,14 @@ class Feature(NamedTuple):
     Attributes:
         shape: shape of the values.
         dtype: dtype of the values, tf.int64 or tf.float32.
-        limit: integers must be in [0, limit); 0 for no limit.
+        limit: the integers of the first record must be in [0, limit); 0 for no limit.
         limit_hint: where the limit comes from, for error messages.
-        is_mask: whether this is the attention mask, so that all 0 means an empty record, which is
-            rejected.
     """
 
     shape: tuple[int, ...]
     dtype: tf.DType
     limit: int = 0
     limit_hint: str = ""
-    is_mask: bool = False
 
 
 Features = dict[str, Feature]  # by name
@@ -230,42 +227,22 @@ def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
     """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
 
     Raises:
-        tf.errors.InvalidArgumentError: a record is not such an Example, or has values out of range.
+        tf.errors.InvalidArgumentError: a record is not such an Example.
     """
     wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
     batch = tf.io.parse_example(serialized, wanted)
-    tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
     return {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in batch.items()
     }
 
 
-def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:
-    """Returns whether all values of a batch are in the ranges of their features; bool scalar."""
-    is_good = [tf.constant(True)]
-    limited = {name: feature for name, feature in features.items() if feature.limit}
-    largest = []
-    for name, feature in limited.items():
-        # Negative integers are huge when read as unsigned, so that one comparison is sufficient.
-        values = tf.bitcast(batch[name], tf.uint64)  # [B, …]
-        if feature.is_mask:
-            values = tf.reduce_max(values, axis=-1)  # [B]
-            is_good.append(tf.reduce_all(values > 0))
-        largest.append(tf.reduce_max(values))
-    if limited:
-        limits = tf.constant([feature.limit for feature in limited.values()], tf.uint64)
-        is_good.append(tf.reduce_all(tf.stack(largest) < limits))
-    return tf.reduce_all(is_good)
-
-
 # Dynamic masking: masks that are drawn during training, anew in every epoch.
 #
 # `create_pretraining_data.py --masked_lm_prob=0` writes records without masked tokens. With
 # `--dynamic_masking`, the input pipeline masks each batch by the same algorithm that the data
-# program
-# uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark where
-# words start.
+# program uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark
+# where words start.
 #
 # The masks of an instance are a function of the seed and of its number in the order of training,
 # which counts on from epoch to epoch. They do not depend on the batch size, on the number of
@@ -527,7 +504,7 @@ def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
 
     Raises:
         ValueError: a record is corrupt, which names the file and the record, or it has not the
-            expected features or values, which names the files.
+            expected features, which names the files.
     """
     try:
         yield
@@ -537,8 +514,7 @@ def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
         raise
     except UNPARSABLE:
         raise ValueError(
-            f"{name_files(files)}: a record is not a tf.train.Example with the expected features, "
-            "has no tokens, or has values out of the ranges of this model"
+            f"{name_files(files)}: a record is not a tf.train.Example with the expected features"
         ) from None
 
 

@@ -90,7 +90,7 @@ class PretrainingTask(Task):
         int64 = tf.int64
         self.features: input_pipeline.Features = {
             "input_ids": feature(tokens, int64, config.vocab_size, words),
-            "input_mask": feature(tokens, int64, 2, is_mask=True),
+            "input_mask": feature(tokens, int64, 2),
             "segment_ids": feature(tokens, int64, config.type_vocab_size, segments),
             "masked_lm_positions": feature(masked, int64, max_seq_length),
             "masked_lm_ids": feature(masked, int64, config.vocab_size, words),
@@ -129,7 +129,7 @@ class PretrainingTask(Task):
         features = {
             name: feature for name, feature in self.features.items() if name not in MADE_BY_MASKING
         }
-        return features | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
+        return features | {TOKEN_BOUNDARY: self.features["input_mask"]}
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the numbers of masked tokens and of segment pairs in a batch, float32 [2]."""
