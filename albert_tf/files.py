@@ -28,7 +28,6 @@ from typing import IO, Any, cast
 
 from absl import logging
 
-GZIP_MAGIC = b"\x1f\x8b\x08"  # the first bytes of a file compressed with gzip
 Paths = str | Iterable[str] | None
 MAX_QUOTED = 10  # maximum number of values in a message
 MAX_QUOTED_LENGTH = 50  # maximum length of a value in a message

@@ -81,7 +81,7 @@ def main() -> None:
     task = PretrainingTask(AlbertConfig(VOCABULARY), LENGTH, PREDICTIONS)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_records(folder, 4, flags.records)
-        record_list = input_pipeline.find_record_files(paths, {}, task.features)
+        record_list = input_pipeline.check_files(dict.fromkeys(paths), task.features)
         ours = input_pipeline.training_dataset(record_list, task.features, flags.batch_size, seed=5)
         ways: dict[str, Iterator[Any]] = {
             "ours": iter(ours),

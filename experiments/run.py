@@ -82,12 +82,12 @@ def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
 
 def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
-    from albert_tf.pretraining import metadata
+    from albert_tf import pretraining
 
     row = table.rows[settings.row]
     output_dir = settings.output_dir
     records = records_of(output_dir, table, training_part(table), row.get("data", {}))
-    objective = metadata.find_objective(metadata.read(records, "--input_file"))
+    objective = pretraining.find_objective(pretraining.find_record_files(records, "--input_file"))
     began = time.monotonic()
     checkpoint = ""
     for number, phase in enumerate(row.get("phases", [{}])):
@@ -170,14 +170,13 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     the segment that follows. A model without such a head guesses: 0.5.
     """
     from albert_tf.checkpoints import finding, loading
-    from albert_tf.data.records import read_metadata
+    from albert_tf.data.records import find_records
     from albert_tf.pretraining import input_pipeline
     from albert_tf.training.evaluation import Evaluator
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    metadata = read_metadata([records])
-    chosen = input_pipeline.find_record_files([records], metadata, judge.features)
+    chosen = input_pipeline.check_files(find_records(records, "records"), judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {

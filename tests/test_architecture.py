@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 WITHOUT_TENSORFLOW = (
     *("files", "settings", "version", "data.create", "cli.programs", "finetuning.registry"),
-    *("model.config", "model.huggingface_tokenizer", "model.objectives", "model.optimizers"),
+    *("model.config", "model.huggingface_tokenizer", "model.objectives"),
     *("model.tokenization", "training.settings"),
 )
 

@@ -115,7 +115,7 @@ def write_train_records(path):
 
 def read_records(path):
     task = PretrainingTask(AlbertConfig(**TINY_SHAPE), SEQ_LENGTH, MAX_PREDICTIONS)
-    found = input_pipeline.find_record_files([str(path)], {}, task.features)
+    found = input_pipeline.check_files({str(path): None}, task.features)
     batches = list(
         input_pipeline.batches(input_pipeline.evaluation_dataset(found, task.features, 4), found)
     )

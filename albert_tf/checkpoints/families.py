@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.model.config import GROUPS, AlbertConfig
+from albert_tf.model.config import GROUPS, OPTIMIZERS, AlbertConfig, google_groups
 from albert_tf.model.objectives import SCOPE
-from albert_tf.model.optimizers import OPTIMIZERS
 
 Shape = tuple[int, ...]
 
@@ -271,8 +270,8 @@ def group_obstacle(config: AlbertConfig) -> str:
     Both implementations assign layer i to group ⌊i / L · G⌋, but round differently.
     """
     count, groups = config.num_hidden_layers, config.num_hidden_groups
-    ours = [config.group_of_layer(layer) for layer in range(count)]
-    theirs = [int(layer / (count / groups)) for layer in range(count)]
+    ours = google_groups(count, groups)
+    theirs = tuple(int(layer / (count / groups)) for layer in range(count))
     if ours == theirs and set(ours) == set(range(groups)):
         return ""
     return (

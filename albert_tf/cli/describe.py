@@ -18,9 +18,8 @@ from typing import ClassVar
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.data.settings import MaskingSettings, SequenceSettings
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import OPTIMIZERS, AlbertConfig, config_file
 from albert_tf.model.objectives import SOP, find
-from albert_tf.model.optimizers import OPTIMIZERS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, TrainingSettings
 
@@ -123,7 +122,7 @@ def state_bytes(config: AlbertConfig, bytes_per_value: int, optimizer: str = "ad
         optimizer: a key of `OPTIMIZERS`, whose slots count.
     """
     copy = bytes_per_value if bytes_per_value < FLOAT_BYTES else 0
-    of_weight = FLOAT_BYTES * (2 + OPTIMIZERS[optimizer].values_per_weight) + copy
+    of_weight = FLOAT_BYTES * (2 + len(OPTIMIZERS[optimizer].slots)) + copy
     return round(count_parameters(config) * of_weight)
 
 

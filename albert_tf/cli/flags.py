@@ -31,6 +31,7 @@ ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
+    pretraining.Settings: {"masked_lm_budget": str, "export_dir": str},
     classification.Settings: {"cached_dir": str},
     race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
     squad.Settings: {

@@ -12,14 +12,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
-from albert_tf import files
 from albert_tf.data import records
-from albert_tf.data.records import decode_example
+from albert_tf.data.records import FoundRecords, decode_example
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
@@ -31,7 +30,7 @@ LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced
 Features = Mapping[str, NDArray[Any]]
 
 
-def read_examples(paths: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
+def read_examples(paths: Iterable[str]) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the features of all records.
 
     Raises:
@@ -178,7 +177,7 @@ class Settings(InputSettings, VocabularyFileSettings):
     )
 
 
-def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
+def load_tokenizer(settings: Settings, found: FoundRecords) -> Tokenizer | None:
     """Returns the tokenizer of the settings; None without a vocabulary.
 
     Raises:
@@ -187,8 +186,8 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
     if not settings.vocabulary_file:
         return None
     tokenizer = load(settings.vocab_file, spm_model_file=settings.spm_model_file)
-    for path, info in records.read_metadata(paths).items():
-        if info.vocabulary["checksum"] != tokenizer.checksum:
+    for path, info in found.items():
+        if info and info.vocabulary["checksum"] != tokenizer.checksum:
             raise ValueError(
                 f"{path} was created with the vocabulary {info.vocabulary['file']}, SHA-256 "
                 f"{info.vocabulary['checksum'][:16]}…, not with "
@@ -197,12 +196,12 @@ def load_tokenizer(settings: Settings, paths: list[str]) -> Tokenizer | None:
     return tokenizer
 
 
-def find_objective(paths: list[str]) -> SentenceObjective:
+def find_objective(found: FoundRecords) -> SentenceObjective:
     """Returns the sentence objective in the metadata of records; `sop` if there is none.
 
     If it is not registered here, this is `none`, without names of labels.
     """
-    for info in records.read_metadata(paths).values():
+    for info in filter(None, found.values()):
         name = info.settings.get("sentence_objective", SOP)
         return OBJECTIVES.get(name, OBJECTIVES[NONE])
     return OBJECTIVES[SOP]
@@ -210,16 +209,16 @@ def find_objective(paths: list[str]) -> SentenceObjective:
 
 def run(settings: Settings) -> Iterator[str]:
     """Yields instances and statistics of the records."""
-    paths = records.exclude_metadata(files.expand_patterns(settings.input_file, "--input_file"))
-    tokenizer = load_tokenizer(settings, paths)
-    objective = find_objective(paths)
+    found = records.find_records(settings.input_file, "--input_file")
+    tokenizer = load_tokenizer(settings, found)
+    objective = find_objective(found)
     statistics = Statistics()
-    examples = itertools.islice(read_examples(paths), settings.max_records or None)
+    examples = itertools.islice(read_examples(found), settings.max_records or None)
     for number, features in enumerate(examples):
         if number < settings.num_instances:
             legend = "" if number else f"{LEGEND}\n"
             yield f"{legend}\n{render(features, tokenizer, objective)}"
         statistics.add(features, tokenizer)
     if not statistics.labels:
-        raise ValueError(f"--input_file: no records in {', '.join(paths) or 'there'}")
+        raise ValueError(f"--input_file: no records in {', '.join(found)}")
     yield f"\n{statistics.summary(objective)}"

@@ -33,7 +33,6 @@ from albert_tf.data.settings import EncodingSettings, Settings
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
-FRAMES_AT_ONCE = 1000  # records per write
 MAX_SHARES = 4096  # elements at the start of the pipeline; each plans its share of the jobs
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
@@ -117,11 +116,10 @@ def _write_output(
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
-    with records.open_output(path, outputs.compression) as write:
-        order = encoding.random_order(len(made), random_seed, output)
-        for first in range(0, len(order), FRAMES_AT_ONCE):
-            write([made[at][2] for at in order[first : first + FRAMES_AT_ONCE]])
-    return create.describe_output(path, len(made))
+    order = encoding.random_order(len(made), random_seed, output)
+    shuffled = (made[at][2] for at in order)
+    written = sum(records.write_records(path, shuffled))
+    return records.describe_file(path, written)
 
 
 def _finish(
@@ -224,7 +222,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     beam = _import_beam()
     runner = _make_runner(settings.runner)
     options = _pipeline_options(settings)
-    outputs = Outputs.parse(settings.output_file, settings.compression)
+    outputs = Outputs.parse(settings.output_file)
     job = create.prepare(settings, outputs)
     if job.is_finished:
         return job.metadata

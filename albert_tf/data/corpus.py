@@ -2,8 +2,7 @@ r"""Divides text files into chunks of whole documents that processes read indepe
 
 By default, files have the format of Google's programs: one sentence per line and a blank line
 between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `encoding` parses these. With "wikiextractor" a document is between
-`<doc …>` and `</doc>`.
+line is a JSON object; `encoding` parses these.
 
 `plan_jobs` divides the files by their sizes alone, without reading them:
 
@@ -33,7 +32,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from absl import logging
 
@@ -42,7 +41,6 @@ from albert_tf import files
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
-BORROWED_BYTES = 1 << 18  # how much a chunk with one document may borrow of another one
 COMPRESSION_RATIO = 4  # assumed for small compressed files
 
 
@@ -52,38 +50,25 @@ class _Format:
 
     Attributes:
         expected: what an error says about the format.
-        end: matches the end of a document.
-        gap: matches the end of one document and the start of the next, in text with Unix line ends.
+        end: matches the end of a document; of a line, where a file is one.
     """
 
     expected: str
     end: re.Pattern[bytes]
-    gap: re.Pattern[bytes]
 
 
-SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
+SENTENCES, DOCUMENTS, JSONL = "sentences", "documents", "jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
 _END_OF_LINE = re.compile(_LINE_END)
-_NOWHERE = re.compile(rb"(?!)")
 _FORMATS = {
     SENTENCES: _Format(
         "Expected one sentence per line and a blank line between documents; split the text into "
         "sentences first.",
         end=re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
-        gap=re.compile(rb"\S[ \t]*\n(?:[ \t]*\n)+[ \t]*\S"),
     ),
-    DOCUMENTS: _Format("Expected lines of text.", end=_NOWHERE, gap=_NOWHERE),
-    JSONL: _Format(
-        "Expected one JSON object per line.",
-        end=_END_OF_LINE,
-        gap=re.compile(rb"\S[ \t]*\n\s*\S"),
-    ),
-    WIKIEXTRACTOR: _Format(
-        "Expected the output of WikiExtractor.",
-        end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
-        gap=re.compile(rb"</doc>[ \t]*\n\s*\S"),
-    ),
+    DOCUMENTS: _Format("Expected lines of text.", end=_END_OF_LINE),
+    JSONL: _Format("Expected one JSON object per line.", end=_END_OF_LINE),
 }
 INPUT_FORMATS = tuple(_FORMATS)
 
@@ -143,20 +128,17 @@ class Chunk:
         position: identifies the chunk; chunks of a text are sorted by it.
         parts: the text, in order.
         read_bytes: number of input bytes read for this chunk, as stored on disk.
-        borrowed: the start of another document, because an instance may need text from one and this
-            chunk has only one. It belongs to another chunk, which makes the instances from it.
     """
 
     position: Position
     parts: tuple[Part, ...]
     read_bytes: int
-    borrowed: tuple[Part, ...] = ()
 
     @property
     def checksum(self) -> str:
         """Checksum of the text in hexadecimal; independent of file names."""
         digest = hashlib.blake2b(digest_size=16)
-        for part in (*self.parts, *self.borrowed):
+        for part in self.parts:
             digest.update(len(part.data).to_bytes(8, "little"))
             digest.update(part.data)
         return digest.hexdigest()
@@ -188,12 +170,10 @@ class ReadJob:
 
     Attributes:
         spans: the ranges, of which several are whole files and one chunk.
-        next_file: the file from which a single document of this job may borrow another one.
         is_stream: whether this is a large compressed file: read by one process, encoded by all.
     """
 
     spans: tuple[Span, ...]
-    next_file: str
     is_stream: bool = False
 
     @property
@@ -227,24 +207,22 @@ def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: st
             )
     source_files = [source for source in source_files if source.size]
     jobs: list[ReadJob] = []
-    packs: list[list[tuple[Source, str]]] = []
+    packs: list[list[Span]] = []
     packed = chunk_bytes  # size of the last pack
-    for source, following in zip(source_files, [*source_files[1:], *source_files[:1]], strict=True):
+    for source in source_files:
         size = _text_size(source)
         if size >= chunk_bytes:
-            jobs += _jobs_of_file(source, following.path, chunk_bytes, input_format)
+            jobs += _jobs_of_file(source, chunk_bytes, input_format)
             continue
         if packed >= chunk_bytes:
             packs.append([])
             packed = 0
-        packs[-1].append((source, following.path))
+        packs[-1].append(Span(source))
         packed += size
     if len(packs) > 1 and packed < chunk_bytes / 2:
         last = packs.pop()
         packs[-1] += last
-    for pack in packs:
-        spans = tuple(Span(source) for source, _ in pack)
-        jobs.append(ReadJob(spans, next_file=pack[-1][1]))
+    jobs += [ReadJob(tuple(spans)) for spans in packs]
     return sorted(jobs, key=lambda job: job.position)
 
 
@@ -253,19 +231,17 @@ def _text_size(source: Source) -> int:
     return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
 
 
-def _jobs_of_file(
-    source: Source, next_file: str, chunk_bytes: int, input_format: str
-) -> Iterator[ReadJob]:
+def _jobs_of_file(source: Source, chunk_bytes: int, input_format: str) -> Iterator[ReadJob]:
     """Yields the jobs of a large file."""
     if not source.is_splittable:
-        yield ReadJob((Span(source),), next_file, is_stream=True)
+        yield ReadJob((Span(source),), is_stream=True)
         return
     step, smallest = _steps(chunk_bytes, input_format)
     start = 0
     while source.size >= start + step + smallest:
-        yield ReadJob((Span(source, start, start + step),), next_file)
+        yield ReadJob((Span(source, start, start + step),))
         start += step
-    yield ReadJob((Span(source, start),), next_file)
+    yield ReadJob((Span(source, start),))
 
 
 def _document_limit(chunk_bytes: int) -> int:
@@ -317,8 +293,7 @@ def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chun
     for span in job.spans:
         with open_source(span.source.path) as (stream, _):
             parts.append(_make_part(span.source.path, 0, stream.read()))
-    borrowed = _borrow(job, parts, input_format)
-    yield Chunk(job.position, tuple(parts), job.size, borrowed)
+    yield Chunk(job.position, tuple(parts), job.size)
 
 
 def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
@@ -336,8 +311,7 @@ def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Ch
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
                 consumed = job.size if source.is_splittable else raw.tell()
-                borrowed = _borrow(job, [part], input_format, window, stop)
-                yield Chunk((source.number, start), (part,), consumed - read_bytes, borrowed)
+                yield Chunk((source.number, start), (part,), consumed - read_bytes)
                 read_bytes = consumed
             begin = stop
             window.drop(stop if end is None else min(stop, end))
@@ -371,35 +345,6 @@ def _unix_line_ends(data: bytes) -> bytes:
     if b"\r" in data:
         return re.sub(rb"\r+\n", b"\n", data).replace(b"\r", b"\n")
     return data
-
-
-def _borrow(
-    job: ReadJob,
-    parts: Sequence[Part],
-    input_format: str,
-    window: _Window | None = None,
-    stop: int = 0,
-) -> tuple[Part, ...]:
-    """Returns the start of another document if the parts hold only one.
-
-    It is the one that follows in the same file, at offset `stop` of the window, or else the first
-    one of the next file.
-    """
-    if not _has_one_document(parts, input_format):
-        return ()
-    if window and input_format != DOCUMENTS and (part := window.document(stop)):
-        return (part,)
-    if job.next_file == parts[0].path and not parts[0].offset:  # there is only this document
-        return ()
-    with open_source(job.next_file) as (stream, _):
-        part = _Window(job.next_file, stream, 0, BORROWED_BYTES, input_format).document(0)
-    return (part,) if part else ()
-
-
-def _has_one_document(parts: Sequence[Part], input_format: str) -> bool:
-    """Returns whether the parts contain one document, neither none nor several."""
-    with_text = [part.data for part in parts if not part.data.isspace()]
-    return len(with_text) == 1 and not _FORMATS[input_format].gap.search(with_text[0])
 
 
 class _Window:
@@ -469,7 +414,7 @@ class _Window:
         if not offset:
             return 0
         is_document = self._input_format == DOCUMENTS
-        pattern = _END_OF_LINE if is_document else _FORMATS[self._input_format].end
+        pattern = _FORMATS[self._input_format].end
         limit = offset + self._limit
         searched = offset
         self.reaches(offset + READ_BYTES)
@@ -507,19 +452,6 @@ class _Window:
             self._limit >> 20,
             offset,
         )
-
-    def document(self, offset: int) -> Part | None:
-        """Returns the start of the first document after an offset; None if it has no text."""
-        self.reaches(offset + BORROWED_BYTES)
-        data = self._data[offset - self._start :][:BORROWED_BYTES]
-        begin = len(data) - len(data.lstrip())
-        if match := _FORMATS[self._input_format].end.search(data, begin):
-            end = match.end()
-        elif self._has_ended and self._end <= offset + BORROWED_BYTES:
-            end = len(data)
-        else:
-            end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        return _make_part(self._path, offset + begin, data[begin:end]) if end > begin else None
 
 
 def _line_number(path: str, offset: int) -> int:
@@ -640,39 +572,29 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         name, open_text = _OPENERS[magic]
         try:
             yield open_text(path, raw), raw
-        except _damages(magic) as error:
+        except _damage_of(magic) as error:
             if isinstance(error, OSError) and error.errno:  # of the system, not of the content
                 raise
             raise ValueError(f"{path}: corrupt {name} file: {error}") from None
 
 
-def _damages(magic: bytes) -> tuple[type[Exception], ...]:
+def _damage_of(magic: bytes) -> tuple[type[Exception], ...]:
     """Returns what is raised for damaged content."""
-    of_zstandard = (zstd.ZstdError,) if zstd else ()
-    errors = (EOFError, OSError, zlib.error, *of_zstandard)
-    if magic not in MAGICS:
-        return errors
-    import pyarrow
+    if magic in MAGICS:
+        import pyarrow
 
-    return (*errors, pyarrow.ArrowException)
+        return OSError, pyarrow.ArrowException
+    return EOFError, OSError, zlib.error, *([zstd.ZstdError] if zstd else [])
 
 
-def _open_gzip(path: str, raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-
-
-def _open_bzip2(path: str, raw: IO[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", bz2.BZ2File(raw))
-
-
-def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
+def _open_zstandard(path: str, raw: IO[bytes]) -> Any:
     if zstd is None:
         raise ValueError(
             f"{path}: reading Zstandard files requires backports.zstd: "
             "pip install 'albert-tf2[zstd]'"
         )
     options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
-    return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
+    return zstd.ZstdFile(raw, options=options)
 
 
 # Parquet and Arrow files are read as JSON lines: a row becomes a line with all columns that contain
@@ -736,9 +658,9 @@ class _LineStream(io.RawIOBase):
 
 
 # First bytes → name of the format, and what opens it.
-_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
-    files.GZIP_MAGIC: ("gzip", _open_gzip),
-    b"BZh": ("bzip2", _open_bzip2),
+_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
+    b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
+    b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
     b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
     PARQUET_MAGIC: ("Parquet", _open_parquet),
     ARROW_MAGIC: ("Arrow", _open_arrow),

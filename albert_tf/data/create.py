@@ -7,10 +7,9 @@
 3. A metadata file beside the outputs describes them (`records`).
 
 The bytes of the outputs depend on the text and the settings only. They depend neither on the number
-of processes nor on interruptions: each finished chunk and output is recorded in a small JSON file
-in the work directory, and the next run continues from there. Memory use is
-determined by the chunk size, the shuffle size and the number of processes, not by the amount of
-text.
+of processes nor on interruptions: each finished chunk is recorded in a small JSON file in the work
+directory, and the next run continues from there. Memory use is determined by the chunk size, the
+shuffle size and the number of processes, not by the amount of text.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ from albert_tf.data.settings import (
 )
 from albert_tf.version import __version__
 
-RECORDS_AT_ONCE = 1000  # records between two updates of the progress bar
-
 
 def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     """Creates pre-training records from text.
@@ -59,7 +56,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         OSError: a file cannot be written, for example because the disk is full. Finished work stays
             in the work directory, and the next run continues from it.
     """
-    outputs = Outputs.parse(settings.output_file, settings.compression)
+    outputs = Outputs.parse(settings.output_file)
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(
@@ -70,11 +67,17 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     if job.is_finished:
         return metadata
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": list(outputs.paths)}
-    with open_work_directory(work_dir, run) as work_directory:
-        text = _encode_text(work_directory, job, settings)
-        metadata["text_checksum"] = text.checksum
-        metadata["counts"] = dict(text.counts)
-        metadata["files"] = _write_outputs(work_directory, text, outputs, settings)
+    with open_work_directory(work_dir, run):
+        chunks = _encode_text(work_dir, job, settings)
+        counts: collections.Counter[str] = collections.Counter()
+        for chunk in chunks:
+            counts.update(chunk.counts)
+        if not counts["instances"]:
+            raise ValueError("--input_file: no text in these files yields a token")
+        metadata["text_checksum"] = corpus.text_checksum(chunk.checksum for chunk in chunks)
+        metadata["counts"] = dict(counts)
+        blocks = [os.path.join(work_dir, name) for chunk in chunks for name in chunk.blocks]
+        metadata["files"] = _write_outputs(blocks, counts, outputs, settings)
         records.write_metadata(outputs.metadata_file, metadata)
     return metadata
 
@@ -107,11 +110,9 @@ def prepare(settings: Settings, outputs: Outputs) -> Job:
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
         files.ensure_directory(folder, "--output_file")
     job = Job(sources, outputs, _describe(settings))
-    earlier = _load_earlier(outputs)
-    if settings.resume and _is_complete(job, earlier, settings):
+    if settings.resume and (complete := _load_complete(job, settings)):
         logging.info("%s: all outputs are complete already", outputs.metadata_file)
-        return dataclasses.replace(job, metadata=earlier, is_finished=True)
-    _warn_of_other_outputs(outputs, earlier)
+        return dataclasses.replace(job, metadata=complete, is_finished=True)
     return job
 
 
@@ -126,7 +127,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
         for field in dataclasses.fields(group)
         if field.name != "random_next_sentence"  # recorded as the sentence objective
     ]
-    names += ["compression", "chunk_bytes", "shuffle_bytes"]
+    names += ["chunk_bytes", "shuffle_bytes"]
     recorded = {name: getattr(settings, name) for name in names}
     return {
         "program": f"albert_tf {__version__}",
@@ -156,26 +157,22 @@ def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) ->
     )
 
 
-def _load_earlier(outputs: Outputs) -> dict[str, Any]:
-    """Returns the metadata of an earlier run with these outputs; {} if there are none."""
-    try:
-        return records.load_metadata(outputs.metadata_file)
-    except (FileNotFoundError, ValueError):  # an unreadable file is simply overwritten
-        return {}
-
-
-def _is_complete(job: Job, earlier: dict[str, Any], settings: Settings) -> bool:
-    """Returns whether an earlier run has written all outputs, from the same text.
+def _load_complete(job: Job, settings: Settings) -> dict[str, Any] | None:
+    """Returns the metadata of an earlier run that has written all outputs, from the same text.
 
     Reads the whole text to compute its checksum, if all outputs are there.
 
     Raises:
         ValueError: that run had different settings; the message names them.
     """
+    try:
+        earlier = records.load_metadata(job.outputs.metadata_file)
+    except (FileNotFoundError, ValueError):  # an unreadable file is simply overwritten
+        return None
     existing = filter(files.is_file, job.outputs.paths)
     found = [(os.path.basename(path), files.file_size(path)) for path in existing]
-    if not earlier or found != [(entry["name"], entry["bytes"]) for entry in earlier["files"]]:
-        return False
+    if found != [(entry["name"], entry["bytes"]) for entry in earlier["files"]]:
+        return None
     before, now = ({**run["settings"], **run["vocabulary"]} for run in (earlier, job.metadata))
     if changes := describe_changes(before, now):
         raise ValueError(
@@ -185,68 +182,30 @@ def _is_complete(job: Job, earlier: dict[str, Any], settings: Settings) -> bool:
         )
     paths = [source.path for source in job.sources]
     chunks = corpus.read_chunks(paths, settings.chunk_bytes, settings.input_format)
-    checksum = corpus.text_checksum(chunk.checksum for chunk in chunks)
-    if earlier.get("text_checksum") != checksum:
-        logging.warning(
-            "--input_file: the text has changed since the outputs were created (checksum %s, now "
-            "%s); recreating them",
-            earlier.get("text_checksum"),
-            checksum,
-        )
-    return earlier.get("text_checksum") == checksum
+    if earlier.get("text_checksum") == corpus.text_checksum(chunk.checksum for chunk in chunks):
+        return earlier
+    logging.warning("--input_file: the text has changed; creating its records again")
+    return None
 
 
-def _warn_of_other_outputs(outputs: Outputs, earlier: dict[str, Any]) -> None:
-    """Warns of leftover files of an earlier run with more shards: `name@4`, and now `name@2`."""
-    folder = os.path.dirname(outputs.metadata_file)
-    paths = {os.path.join(folder, entry["name"]) for entry in earlier.get("files", [])}
-    if left := sorted(filter(files.is_file, paths - set(outputs.paths))):
-        logging.warning(
-            "%d files of an earlier run, such as %s, remain beside the new ones, and a glob "
-            "pattern may match both. Remove them if they are not needed.",
-            len(left),
-            left[0],
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedText:
-    """The result of the first stage.
-
-    Attributes:
-        checksum: see `corpus.text_checksum`.
-        counts: the counts in the metadata.
-        blocks: paths of the blocks of all chunks, in order.
-    """
-
-    checksum: str
-    counts: collections.Counter[str]
-    blocks: list[str]
-
-
-def _encode_text(work_directory: WorkDirectory, job: Job, settings: Settings) -> EncodedText:
-    """Runs the first stage: encodes and spills all unfinished chunks."""
+def _encode_text(directory: str, job: Job, settings: Settings) -> list[FinishedChunk]:
+    """Runs the first stage: encodes and spills all unfinished chunks; returns all, in order."""
     planned = corpus.plan_jobs(job.sources, settings.chunk_bytes, settings.input_format)
-    args = (work_directory.path, settings, len(job.outputs.paths))
+    args = (directory, settings, len(job.outputs.paths))
     num_workers = _processes(settings)
     if not any(read_job.is_stream for read_job in planned):
         num_workers = min(num_workers, len(planned))
     chunks: list[FinishedChunk] = []
     instances = 0
     size = sum(read_job.size for read_job in planned)
-    with _progress_bar("making instances", size, unit="B", unit_scale=True) as bar:
+    with tqdm(desc="making instances", total=size, unit="B", unit_scale=True, disable=None) as bar:
         parts = _divide(planned, settings)
         for chunk, read_bytes in workers.run(_make_chunk_work, args, parts, num_workers):
             chunks.append(chunk)
             instances += chunk.counts["instances"]
             bar.set_postfix_str(f"{instances:,} made", refresh=False)
             bar.update(read_bytes)
-    chunks.sort(key=lambda chunk: chunk.position)
-    counts: collections.Counter[str] = collections.Counter()
-    for chunk in chunks:
-        counts.update(chunk.counts)
-    blocks = [os.path.join(work_directory.path, name) for chunk in chunks for name in chunk.blocks]
-    return EncodedText(corpus.text_checksum(chunk.checksum for chunk in chunks), counts, blocks)
+    return sorted(chunks, key=lambda chunk: chunk.position)
 
 
 def _divide(
@@ -272,10 +231,9 @@ def _make_chunk_work(
     It yields each chunk, which it spills unless it is finished, and the number of bytes read.
     """
     encode = make_chunk_encoder(settings, num_outputs)
-    work_directory = WorkDirectory(directory)
 
     def spill(chunk: corpus.Chunk, checksum: str) -> FinishedChunk:
-        spilled = encoding.Spill(work_directory.chunk_stem(chunk.position, checksum), num_outputs)
+        spilled = encoding.Spill(_chunk_stem(directory, chunk.position, checksum), num_outputs)
         counts: collections.Counter[str] = collections.Counter()
         for batch in encode(chunk):
             spilled.add(batch.records, batch.slots)
@@ -285,13 +243,13 @@ def _make_chunk_work(
         blocks = list(map(os.path.basename, spilled.blocks))
         finished = FinishedChunk(chunk.position, checksum, blocks, counts)
         if blocks:
-            work_directory.finish_chunk(finished)
+            finish_chunk(directory, finished)
         return finished
 
     def work(part: corpus.ReadJob | corpus.Chunk) -> Iterator[tuple[FinishedChunk, int]]:
         for chunk in [part] if isinstance(part, corpus.Chunk) else _read(part, settings):
             checksum = chunk.checksum
-            finished = work_directory.find_chunk(chunk.position, checksum)
+            finished = find_chunk(directory, chunk.position, checksum)
             yield finished or spill(chunk, checksum), chunk.read_bytes
 
     return work
@@ -302,58 +260,41 @@ def _read(job: corpus.ReadJob, settings: Settings) -> Iterator[corpus.Chunk]:
 
 
 def _write_outputs(
-    work_directory: WorkDirectory, text: EncodedText, outputs: Outputs, settings: Settings
+    blocks: list[str], counts: Mapping[str, int], outputs: Outputs, settings: Settings
 ) -> list[dict[str, Any]]:
-    """Runs the second stage: shuffles and writes all unfinished outputs; returns their metadata."""
-    if not text.counts["instances"]:
-        raise ValueError("--input_file: no text in these files yields a token")
-    finished = work_directory.finished_outputs(text.checksum)
-    missing = [output for output in range(len(outputs.paths)) if output not in finished]
+    """Runs the second stage: shuffles and writes all outputs; returns their metadata."""
     files.remove_half_written(outputs.all_files)
-    bytes_per_output = text.counts["record_bytes"] / len(outputs.paths)
+    bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
-    args = (work_directory.path, text, outputs, settings.random_seed, groups)
-    num_workers = min(_processes(settings), len(missing))
-    size, initial = text.counts["instances"], sum(finished.values())
-    with _progress_bar("writing", size, initial=initial, unit=" records") as bar:
-        for written in workers.run(_make_output_work, args, missing, num_workers):
+    args = (blocks, outputs, settings.random_seed, groups)
+    num_workers = min(_processes(settings), len(outputs.paths))
+    instances = [0] * len(outputs.paths)
+    with tqdm(desc="writing", total=counts["instances"], unit=" records", disable=None) as bar:
+        tasks = range(len(outputs.paths))
+        for output, written in workers.run(_make_output_work, args, tasks, num_workers):
+            instances[output] += written
             bar.update(written)
-    finished = work_directory.finished_outputs(text.checksum)
-    return [describe_output(path, finished[output]) for output, path in enumerate(outputs.paths)]
+    return list(map(records.describe_file, outputs.paths, instances))
 
 
 def _make_output_work(
-    directory: str, text: EncodedText, outputs: Outputs, random_seed: int, groups: int
-) -> Callable[[int], Iterator[int]]:
-    """Returns the work of a process in the second stage: output index → records written."""
-    work_directory = WorkDirectory(directory)
+    blocks: list[str], outputs: Outputs, random_seed: int, groups: int
+) -> Callable[[int], Iterator[tuple[int, int]]]:
+    """Returns the work of a process in the second stage.
 
-    def work(output: int) -> Iterator[int]:
-        path = outputs.paths[output]
-        shuffled = encoding.shuffled(text.blocks, output, len(outputs.paths), groups, random_seed)
-        instances = 0
-        with records.open_output(path, outputs.compression) as write:
-            while some := list(itertools.islice(shuffled, RECORDS_AT_ONCE)):
-                write(some)
-                instances += len(some)
-                yield len(some)
-        work_directory.finish_output(output, text.checksum, instances)
+    For the index of an output, it yields that index and numbers of records written.
+    """
+
+    def work(output: int) -> Iterator[tuple[int, int]]:
+        shuffled = encoding.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
+        for written in records.write_records(outputs.paths[output], shuffled):
+            yield output, written
 
     return work
 
 
-def describe_output(path: str, instances: int) -> dict[str, Any]:
-    """Returns the entry of an output in the metadata."""
-    return {"name": os.path.basename(path), "instances": instances, "bytes": files.file_size(path)}
-
-
 def _processes(settings: Settings) -> int:
     return settings.num_workers or workers.available_cores()
-
-
-def _progress_bar(name: str, total: int, **options: Any) -> tqdm[Any]:
-    """Returns a bar that is shown on terminals only."""
-    return tqdm(desc=name, total=total, disable=None, **options)
 
 
 # Keeps the progress of an unfinished run of the data program in a work directory.
@@ -365,19 +306,16 @@ def _progress_bar(name: str, total: int, **options: Any) -> tqdm[Any]:
 # * `chunk-000012-000001048576-<checksum>-000.spill`, …: the records of the chunk of file 12 at
 #   offset 1048576, with the checksum of its text;
 # * `chunk-000012-000001048576-<checksum>.json`: written when this chunk is finished; its blocks and
-#   counts;
-# * `output-00003.json`: written when output 3 is complete; its number of instances, and the
-#   checksum of the whole text.
+#   counts.
 #
 # Each file is written under a temporary name and then renamed. The directory is therefore
 # consistent whenever a process is killed, and the next run continues from it. If the text has
-# changed since, the checksums differ: such chunks and outputs are not found, and created again.
+# changed since, the checksums differ: such chunks are not found, and created again.
 
 _RUN = "run.json"
 _LOCK = "run.lock"
 _CHUNK = re.compile(r"chunk-[\da-f-]+\.json")
-_OUTPUT = re.compile(r"output-(\d+)\.json")
-_OURS = re.compile(rf"{_LOCK}|{_RUN}.*|(chunk|output)-\d.*")  # half-written files included
+_OURS = re.compile(rf"{_LOCK}|{_RUN}.*|chunk-\d.*")  # half-written files included
 
 
 class FinishedChunk(NamedTuple):
@@ -396,69 +334,37 @@ class FinishedChunk(NamedTuple):
     counts: Mapping[str, int]
 
 
-class WorkDirectory:
-    """The finished chunks and outputs of a run.
+def _chunk_stem(directory: str, position: Position, checksum: str) -> str:
+    """Returns the path prefix of a chunk's files."""
+    number, offset = position
+    return os.path.join(directory, f"chunk-{number:06d}-{offset:012d}-{checksum}")
 
-    Args:
-        path: the directory, created by `open_work_directory`.
-    """
 
-    def __init__(self, path: str):
-        self.path = path
+def finish_chunk(directory: str, chunk: FinishedChunk) -> None:
+    """Records that a chunk is finished, with all its records in its blocks."""
+    path = f"{_chunk_stem(directory, chunk.position, chunk.checksum)}.json"
+    _write_json(path, {"blocks": chunk.blocks, "counts": chunk.counts})
 
-    def chunk_stem(self, position: Position, checksum: str) -> str:
-        """Returns the path prefix of a chunk's files."""
-        number, offset = position
-        return os.path.join(self.path, f"chunk-{number:06d}-{offset:012d}-{checksum}")
 
-    def finish_chunk(self, chunk: FinishedChunk) -> None:
-        """Records that a chunk is finished, with all its records in its blocks."""
-        path = f"{self.chunk_stem(chunk.position, chunk.checksum)}.json"
-        _write_json(path, {"blocks": chunk.blocks, "counts": chunk.counts})
+def find_chunk(directory: str, position: Position, checksum: str) -> FinishedChunk | None:
+    """Returns the finished chunk with this position and text, or None."""
+    path = f"{_chunk_stem(directory, position, checksum)}.json"
+    if not os.path.exists(path):
+        return None
+    entry = files.read_json(path, {"blocks": list, "counts": dict})
+    return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
 
-    def find_chunk(self, position: Position, checksum: str) -> FinishedChunk | None:
-        """Returns the finished chunk with this position and text, or None."""
-        path = f"{self.chunk_stem(position, checksum)}.json"
-        if not os.path.exists(path):
-            return None
-        entry = files.read_json(path, {"blocks": list, "counts": dict})
-        return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
 
-    def has_finished_chunks(self) -> bool:
-        """Returns whether any chunk is finished."""
-        return any(map(_CHUNK.fullmatch, os.listdir(self.path)))
+def _has_finished_chunks(directory: str) -> bool:
+    return any(map(_CHUNK.fullmatch, os.listdir(directory)))
 
-    def finish_output(self, output: int, text_checksum: str, instances: int) -> None:
-        """Records that an output is complete under its final name."""
-        path = os.path.join(self.path, f"output-{output:05d}.json")
-        _write_json(path, {"text_checksum": text_checksum, "instances": instances})
 
-    def finished_outputs(self, text_checksum: str) -> dict[int, int]:
-        """Returns index → instances of the complete outputs of a text; forgets those of others."""
-        finished = {}
-        for match in filter(None, map(_OUTPUT.fullmatch, os.listdir(self.path))):
-            path = os.path.join(self.path, match[0])
-            entry = files.read_json(path, {"text_checksum": str, "instances": int})
-            if entry["text_checksum"] == text_checksum:
-                finished[int(match[1])] = entry["instances"]
-            else:
-                os.remove(path)
-        return finished
-
-    def clear(self) -> None:
-        """Removes this program's files but the lock."""
-        ours = set(filter(_OURS.fullmatch, os.listdir(self.path))) - {_LOCK}
-        # run.json first: after a kill, the next run does not take the other files for its own.
-        for name in sorted(ours, key=lambda name: name != _RUN):
-            os.remove(os.path.join(self.path, name))
-
-    def remove(self) -> None:
-        """Removes this program's files, and then the directory if it is empty."""
-        self.clear()
-        with contextlib.suppress(OSError):
-            os.remove(os.path.join(self.path, _LOCK))
-        with contextlib.suppress(OSError):  # it still contains the user's files
-            os.rmdir(self.path)
+def _clear(directory: str) -> None:
+    """Removes this program's files but the lock."""
+    ours = set(filter(_OURS.fullmatch, os.listdir(directory))) - {_LOCK}
+    # run.json first: after a kill, the next run does not take the other files for its own.
+    for name in sorted(ours, key=lambda name: name != _RUN):
+        os.remove(os.path.join(directory, name))
 
 
 @contextlib.contextmanager
@@ -484,7 +390,7 @@ def _locked(directory: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirectory]:
+def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[None]:
     """Opens a work directory, which is created if needed and removed at the end.
 
     After an error, it remains if it contains finished work.
@@ -505,37 +411,40 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[WorkDirec
             f"--work_dir={path}: contains other files; choose an empty or a new directory"
         )
     with _locked(path):
-        directory = WorkDirectory(path)
-        _resume_or_start(directory, run)
+        _resume_or_start(path, run)
+        is_done = False
         try:
-            yield directory
-        except BaseException:
-            if not directory.has_finished_chunks():
-                directory.remove()
+            yield
+            is_done = True
+        finally:
+            if is_done or not _has_finished_chunks(path):
+                _clear(path)
+                with contextlib.suppress(OSError):
+                    os.remove(os.path.join(path, _LOCK))
+                with contextlib.suppress(OSError):  # it still contains the user's files
+                    os.rmdir(path)
             else:
                 logging.warning(
                     "%s: finished work is kept; run the same command again to resume", path
                 )
-            raise
-        directory.remove()
 
 
-def _resume_or_start(directory: WorkDirectory, run: Mapping[str, Any]) -> None:
+def _resume_or_start(directory: str, run: Mapping[str, Any]) -> None:
     """Compares `run` with that of an interrupted run, or saves it if there is nothing to resume.
 
     The text may have changed since: chunks are compared with it later, one by one.
     """
-    path = os.path.join(directory.path, _RUN)
-    if not (os.path.exists(path) and directory.has_finished_chunks()):
-        directory.clear()
+    path = os.path.join(directory, _RUN)
+    if not (os.path.exists(path) and _has_finished_chunks(directory)):
+        _clear(directory)
         _write_json(path, run)
     elif changes := describe_changes(files.read_json(path), run):
         raise ValueError(
-            f"{directory.path}: the interrupted run had different settings: {changes}. Resume it "
+            f"{directory}: the interrupted run had different settings: {changes}. Resume it "
             "with those, or remove the directory to start over."
         )
     else:
-        logging.info("%s: resuming an interrupted run", directory.path)
+        logging.info("%s: resuming an interrupted run", directory)
 
 
 def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -565,7 +474,7 @@ MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 def log_instances(settings: Settings) -> None:
     """Logs the first instances, cycling through the outputs, as Google's program does."""
-    paths = Outputs.parse(settings.output_file, settings.compression).paths
+    paths = Outputs.parse(settings.output_file).paths
     tokenizer = load_tokenizer(settings)
     interleaved = itertools.zip_longest(*map(read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))

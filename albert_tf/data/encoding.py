@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import html
 import itertools
 import json
 import re
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.data import corpus
-from albert_tf.data.instances import Documents, WordMarker, create_batches, tokenize_documents
-from albert_tf.data.masking import AlbertZhWords, ChineseWords, word_start_table
+from albert_tf.data.instances import create_batches, tokenize_documents
+from albert_tf.data.masking import AlbertZhWords, ChineseWords, WordMarker, word_start_table
 from albert_tf.data.records import encode_examples, frame_records
 from albert_tf.data.settings import (
     EncodingSettings,
@@ -100,12 +99,9 @@ def make_chunk_encoder(
     marker = load_word_marker(settings, tokenizer)
     longest = settings.max_seq_length - settings.num_special_tokens
 
-    def tokenize(parts: Iterable[corpus.Part]) -> Documents:
-        return tokenize_documents(sentences_of(parts, settings), tokenizer, table, marker)
-
     def encode(chunk: corpus.Chunk) -> Iterator[EncodedBatch]:
-        documents = tokenize(chunk.parts)
-        borrowed = tokenize(chunk.borrowed) if chunk.borrowed else None
+        sentences = sentences_of(chunk.parts, settings)
+        documents = tokenize_documents(sentences, tokenizer, table, marker)
         counts: collections.Counter[str] = collections.Counter(
             instances=0,
             documents=documents.num_documents,
@@ -117,7 +113,7 @@ def make_chunk_encoder(
         yield EncodedBatch([], np.zeros(0, np.int64), counts)
         rng = np.random.default_rng([settings.random_seed, *chunk.position, _SLOTS])
         made = 0
-        for batch in create_batches(documents, settings, tokenizer, chunk.position, borrowed):
+        for batch in create_batches(documents, settings, tokenizer, chunk.position):
             encoded = frame_records(encode_examples(batch))
             slots = draw_slots(len(encoded), made, num_outputs, rng)
             made += len(encoded)
@@ -132,7 +128,6 @@ def make_chunk_encoder(
 # sentences, with an empty string between documents.
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate: not a character
-_ARTICLE = re.compile(r'<doc id=.*\btitle="(?P<title>.*)">\s*$')
 _REPLACEMENT = "\ufffd"
 
 
@@ -184,8 +179,6 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
         yield from ((number, line if line.strip() else "") for number, line in numbered)
     elif settings.input_format == corpus.DOCUMENTS:
         yield from ((number, line) for number, line in numbered if line.strip())
-    elif settings.input_format == corpus.WIKIEXTRACTOR:
-        yield from _paragraphs_of_articles(numbered)
     else:
         for number, line in numbered:
             if line.strip():
@@ -193,21 +186,6 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
                 paragraphs = re.split("\r\n?|\n", text)
                 yield from ((number, paragraph) for paragraph in paragraphs if paragraph.strip())
                 yield number, ""
-
-
-def _paragraphs_of_articles(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Yields the paragraphs of WikiExtractor's articles, without the titles above them."""
-    title = ""
-    for number, line in numbered:
-        text = html.unescape(line).strip()
-        if start := _ARTICLE.match(line):
-            title = html.unescape(start["title"]).strip()
-        elif line.strip() == "</doc>":
-            yield number, ""
-        elif text:
-            if text != title:
-                yield number, text
-            title = ""
 
 
 def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> str:

@@ -20,12 +20,18 @@ import itertools
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import BatchStream, mask_batch, num_to_predict, starts_word
+from albert_tf.data.masking import (
+    RandomStream,
+    WordMarker,
+    mask_batch,
+    num_to_predict,
+    starts_word,
+)
 from albert_tf.data.settings import (
     DOC_SENTENCES,
     FULL_SENTENCES,
@@ -46,20 +52,6 @@ _MASKING = 11
 # A segment pair: start and end offset of A, start and end offset of B, label. B is empty in formats
 # without pairs.
 Row = tuple[int, int, int, int, int]
-
-
-class WordMarker(Protocol):
-    """Finds word boundaries that the vocabulary does not encode; see `chinese_words`.
-
-    Attributes:
-        label_table: int32 [V], the label of each piece where it continues a word. None if the label
-            is always the piece's own id.
-    """
-
-    label_table: NDArray[np.int32] | None
-
-    def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Returns which tokens continue a word: bool [tokens of all lines, concatenated]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,22 +80,6 @@ class Documents:
     def num_documents(self) -> int:
         """Number of documents."""
         return len(self.document_starts) - 1
-
-    def followed_by(self, other: Documents) -> Documents:
-        """Returns these documents and then those of `other`."""
-        tokens, sentences = self.sentence_starts[-1], self.document_starts[-1]
-        labels = None
-        if self.labels is not None and other.labels is not None:
-            labels = np.concatenate([self.labels, other.labels])
-        return Documents(
-            ids=np.concatenate([self.ids, other.ids]),
-            word_starts=np.concatenate([self.word_starts, other.word_starts]),
-            sentence_starts=self.sentence_starts
-            + [tokens + start for start in other.sentence_starts[1:]],
-            document_starts=self.document_starts
-            + [sentences + start for start in other.document_starts[1:]],
-            labels=labels,
-        )
 
 
 def _is_blank(line: str, tokenizer: Tokenizer) -> bool:
@@ -360,7 +336,7 @@ def _build_batch(
         settings,
         tokenizer.mask_id,
         tokenizer.vocab_size,
-        BatchStream(rng),
+        RandomStream(rng),
         None if documents.labels is None else documents.labels.take(source, mode="clip"),
     )
     return masked | {
@@ -376,7 +352,6 @@ def create_batches(
     settings: InstanceSettings,
     tokenizer: Tokenizer,
     position: tuple[int, int],
-    borrowed: Documents | None = None,
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yields the pre-training instances of `dupe_factor` passes over the documents of a chunk.
 
@@ -385,7 +360,6 @@ def create_batches(
         settings: how instances are built and masked.
         tokenizer: supplies the special token ids and the vocabulary size.
         position: file number and offset of the chunk; part of the random seed.
-        borrowed: documents of another chunk, only for random second segments.
 
     Yields:
         Feature name → array [N, width], where N is BATCH_SIZE in every batch but the last.
@@ -394,32 +368,31 @@ def create_batches(
     number, offset = position
     walk_rng = random.Random(f"{settings.random_seed} {number} {offset}")
     rng = np.random.default_rng([settings.random_seed, number, offset, _MASKING])
-    available = documents.followed_by(borrowed) if borrowed else documents
-    if settings.instance_format == FULL_SENTENCES:
-        available = _with_separators(documents, tokenizer.sep_id)
+    is_full = settings.instance_format == FULL_SENTENCES
+    source = _with_separators(documents, tokenizer.sep_id) if is_full else documents
     rows = (
         row
         for _ in range(settings.dupe_factor)
-        for row in _rows_of_pass(available, documents, settings, walk_rng)
+        for row in _rows_of_pass(source, documents, settings, walk_rng)
     )
     while some := list(itertools.islice(rows, BATCH_SIZE)):
-        yield _build_batch(available, some, settings, tokenizer, rng)
+        yield _build_batch(source, some, settings, tokenizer, rng)
 
 
 def _rows_of_pass(
-    available: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
+    source: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
 ) -> Iterator[Row]:
     """Yields the instances of one pass over the documents of a chunk, as token offsets.
 
     Args:
-        available: `documents`, with those that random segments are drawn from, or with separators.
+        source: what the offsets refer to: `documents`, or the same with separators.
         documents: the documents.
         settings: how instances are built.
         rng: random generator.
     """
     max_tokens = settings.max_seq_length - settings.num_special_tokens
     if settings.instance_format == FULL_SENTENCES:
-        starts = available.sentence_starts
+        starts = source.sentence_starts
         ends = np.array(starts[1:])
         ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # exclude the separators
         yield from _sentences_that_fit(starts[:-1], ends.tolist(), max_tokens)
@@ -430,6 +403,6 @@ def _rows_of_pass(
             starts = documents.sentence_starts[first : end + 1]
             yield from _sentences_that_fit(starts[:-1], starts[1:], max_tokens)
         elif settings.instance_format == SENTENCE_PAIR:
-            yield from _sentence_pairs_of_document(available, document, settings, rng)
+            yield from _sentence_pairs_of_document(documents, document, settings, rng)
         else:
-            yield from _pairs_of_document(available, document, settings, rng)
+            yield from _pairs_of_document(documents, document, settings, rng)

@@ -13,6 +13,7 @@ Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import itertools
@@ -20,7 +21,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,22 +38,10 @@ _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
-class RandomStream(Protocol):
-    """The random numbers for masking a batch; each row is an instance."""
+class RandomStream:
+    """The random numbers for masking a batch, in which each row is an instance.
 
-    def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Returns the next number in [0, 1) of each row: float64 [n].
-
-        Args:
-            rows: [n], indices of instances, ascending. One that is repeated gets several numbers.
-        """
-
-    def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
-        """Returns the next integer in [0, limit) of each row: int32 [n]; `rows` as above."""
-
-
-class BatchStream:
-    """One generator for the batch: the numbers of a row depend on the other rows.
+    They come from one generator, so that the numbers of a row depend on the other rows.
 
     Args:
         rng: the generator.
@@ -62,15 +51,19 @@ class BatchStream:
         self._rng = rng
 
     def uniform(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-        """See `RandomStream`."""
+        """Returns the next number in [0, 1) of each row: float64 [n].
+
+        Args:
+            rows: [n], indices of instances, ascending. One that is repeated gets several numbers.
+        """
         return self._rng.random(len(rows))
 
     def integers(self, rows: NDArray[np.integer], limit: int) -> NDArray[np.int32]:
-        """See `RandomStream`."""
+        """Returns the next integer in [0, limit) of each row: int32 [n]; `rows` as above."""
         return self._rng.integers(0, limit, len(rows), dtype=np.int32)
 
 
-class PerInstanceStream:
+class PerInstanceStream(RandomStream):
     """A stream for each numbered instance, which depends only on the seed and that number.
 
     Row n of an endless table of random numbers belongs to instance n. A batch is the same as a part
@@ -445,15 +438,16 @@ def load_segmenter() -> Segmenter:
     return segment
 
 
-class ChineseWords:
-    """Marks the tokens that continue a Chinese word, aligned by position.
+class WordMarker(abc.ABC):
+    """Marks the tokens that continue a Chinese word.
 
     Args:
         tokenizer: the tokenizer that produced the tokens.
-        segment: splits a text into words whose concatenation is the text; defaults to jieba.
+        segment: splits a text into words; defaults to jieba.
 
     Attributes:
-        label_table: None, because the labels are the ids of the tokens themselves.
+        label_table: int32 [V], the label of each token where it continues a word; None if this is
+            always the token's own id.
     """
 
     label_table: NDArray[np.int32] | None = None
@@ -461,21 +455,33 @@ class ChineseWords:
     def __init__(self, tokenizer: Tokenizer, segment: Segmenter | None = None):
         self._tokenizer = tokenizer
         self._segment = segment or load_segmenter()
-        self._basic = BasicTokenizer(tokenizer.do_lower_case)
-        self._size_of = functools.lru_cache(_CACHED_WORDS)(lambda word: len(tokenizer.encode(word)))
 
     def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Returns which tokens continue a Chinese word: bool [tokens of all lines, concatenated].
+        """Returns which tokens continue a word: bool [tokens of all lines, concatenated].
 
         Args:
             lines: sentences.
             encoded: their token ids, as returned by `tokenizer.encode_batch`.
         """
-        with_tokens = (line for line, ids in zip(lines, encoded, strict=True) if ids)
-        marks = itertools.chain.from_iterable(map(self._mark, with_tokens))
+        pairs = zip(lines, encoded, strict=True)
+        marks = (mark for line, ids in pairs if ids for mark in self.mark(line, ids))
         return np.fromiter(marks, bool, sum(map(len, encoded)))
 
-    def _mark(self, line: str) -> list[bool]:
+    @abc.abstractmethod
+    def mark(self, line: str, ids: list[int]) -> list[bool]:
+        """Returns which tokens of a sentence continue a word."""
+
+
+class ChineseWords(WordMarker):
+    """Marks words by position; see `WordMarker`. The words of the segmenter form the text."""
+
+    def __init__(self, tokenizer: Tokenizer, segment: Segmenter | None = None):
+        super().__init__(tokenizer, segment)
+        self._basic = BasicTokenizer(tokenizer.do_lower_case)
+        self._size_of = functools.lru_cache(_CACHED_WORDS)(lambda word: len(tokenizer.encode(word)))
+
+    def mark(self, line: str, ids: list[int]) -> list[bool]:
+        """See `WordMarker`."""
         text, places = self._spell(line)
         begins = {0, *itertools.accumulate(map(len, self._segment(text)))}
         return [
@@ -504,18 +510,11 @@ class ChineseWords:
         return text, places
 
 
-class AlbertZhWords:
-    """Marks words as albert_zh does, with "##" labels.
+class AlbertZhWords(WordMarker):
+    """Marks words as albert_zh does, with "##" labels; see `WordMarker`.
 
     jieba has one word of up to 3 lower-cased tokens that mixes Han and other characters: 江南style.
     albert_zh labels its last piece "##style"; here the piece keeps its own id.
-
-    Args:
-        tokenizer: the tokenizer that produced the tokens.
-        segment: splits a text into words; defaults to jieba.
-
-    Attributes:
-        label_table: int32 [V], the label of each token where it continues a word.
 
     Raises:
         ValueError: the vocabulary is not WordPiece, or lacks the "##" form of a Han character.
@@ -538,26 +537,16 @@ class AlbertZhWords:
                 f"{len(missing)} such pieces, for example ##{missing[0]}. Use BERT's Chinese "
                 "vocabulary, or omit the flag."
             )
-        self._pieces = tokenizer.pieces
-        self._segment = segment or load_segmenter()
+        super().__init__(tokenizer, segment)
         continuation_ids = (
             tokenizer.vocab.get("##" + piece, piece_id)
             for piece_id, piece in enumerate(tokenizer.pieces)
         )
-        self.label_table: NDArray[np.int32] | None = np.fromiter(continuation_ids, np.int32)
+        self.label_table = np.fromiter(continuation_ids, np.int32)
 
-    def continues_word(self, lines: list[str], encoded: list[list[int]]) -> NDArray[np.bool_]:
-        """Returns which tokens albert_zh marks with "##": bool [tokens of all lines, concatenated].
-
-        Args:
-            lines: sentences; unused.
-            encoded: their token ids.
-        """
-        marks = itertools.chain.from_iterable(map(self._mark, encoded))
-        return np.fromiter(marks, bool, sum(map(len, encoded)))
-
-    def _mark(self, ids: list[int]) -> list[bool]:
-        tokens = [self._pieces[token_id] for token_id in ids]
+    def mark(self, line: str, ids: list[int]) -> list[bool]:
+        """See `WordMarker`; marks the tokens that albert_zh gives a "##"."""
+        tokens = self._tokenizer.convert_ids_to_tokens(ids)
         words = set(self._segment("".join(tokens)))
         marks: list[bool] = []
         while (first := len(marks)) < len(tokens):

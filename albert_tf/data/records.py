@@ -10,19 +10,16 @@ any sentence objective (`model/objectives.py`), by default ALBERT's: 0 if the se
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import glob
-import gzip
 import hashlib
 import itertools
 import json
 import os
 import re
 import struct
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import google_crc32c
@@ -43,7 +40,7 @@ FEATURES: dict[str, tuple[str, str | int]] = {
     "next_sentence_labels": ("int64", 1),
 }
 
-COMPRESSION_LEVEL = 6
+RECORDS_AT_ONCE = 1000  # records per write
 METADATA_SUFFIX = ".records.json"
 # Fields of metadata, of its vocabulary, and of each of its files.
 _METADATA = {"files": list, "settings": dict, "vocabulary": dict, "mask_id": int}
@@ -74,6 +71,10 @@ class RecordFileInfo:
     checksum: str
 
 
+# Path → metadata; None for files that have none.
+FoundRecords = dict[str, RecordFileInfo | None]
+
+
 @dataclasses.dataclass(frozen=True)
 class Outputs:
     """The record files to write.
@@ -82,12 +83,10 @@ class Outputs:
         paths: paths of the files.
         stem: path prefix of the metadata file and the work directory, which is the first name in
             `--output_file` without the number of shards.
-        compression: "" or "gzip".
     """
 
     paths: tuple[str, ...]
     stem: str
-    compression: str = ""
 
     @property
     def metadata_file(self) -> str:
@@ -100,7 +99,7 @@ class Outputs:
         return [*self.paths, self.metadata_file]
 
     @classmethod
-    def parse(cls, pattern: str, compression: str = "") -> Outputs:
+    def parse(cls, pattern: str) -> Outputs:
         """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
 
         Raises:
@@ -123,62 +122,51 @@ class Outputs:
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: the same file is named twice")
         sharded = _SHARDED.fullmatch(names[0])
-        return cls(tuple(paths), sharded["stem"] if sharded else names[0], compression)
+        return cls(tuple(paths), sharded["stem"] if sharded else names[0])
 
 
-@contextlib.contextmanager
-def open_output(path: str, compression: str) -> Iterator[Callable[[Sequence[bytes]], None]]:
-    """Opens a record file for writing; the file appears at `path` only when it is complete.
+def write_records(path: str, frames: Iterable[bytes]) -> Iterator[int]:
+    """Writes a record file, which appears at `path` only when it is complete.
 
     Args:
         path: the file.
-        compression: "" or "gzip".
+        frames: the frames of the records.
 
     Yields:
-        A function that writes the frames of some records.
+        Numbers of records, whenever some have been written.
     """
+    iterator = iter(frames)
     with files.write_atomically(path, "wb") as stream:
-        if compression:
-            # Without name and time in the gzip header, equal records result in equal files.
-            with gzip.GzipFile("", "wb", COMPRESSION_LEVEL, stream, mtime=0) as packed:
-                yield packed.writelines
-        else:
-            yield stream.writelines
+        while some := list(itertools.islice(iterator, RECORDS_AT_ONCE)):
+            stream.writelines(some)
+            yield len(some)
 
 
-@contextlib.contextmanager
-def open_records(path: str) -> Iterator[tuple[Iterator[bytes], bool]]:
-    """Opens a TFRecord file for reading.
+def describe_file(path: str, instances: int) -> dict[str, Any]:
+    """Returns the entry of a record file in the metadata."""
+    return {"name": os.path.basename(path), "instances": instances, "bytes": files.file_size(path)}
 
-    Args:
-        path: the file, gzip-compressed or not.
 
-    Yields:
-        Its records, and whether it is gzip-compressed. Reading raises a ValueError that names the
-        file and the number of the record, starting at 1, if the file is truncated or corrupt.
+def read_records(path: str) -> Generator[bytes, None, None]:
+    """Yields the records of a TFRecord file.
+
+    Raises:
+        ValueError: the file is truncated or corrupt. The message names it and the number of the
+            record, starting at 1.
     """
     with files.open_binary(path) as stream:
-        header = stream.read(HEADER_BYTES)
-        stream.seek(0)
-        # The length of a first record of 560 kB looks like gzip's magic bytes.
-        is_gzip = header.startswith(files.GZIP_MAGIC) and not has_good_length(header)
-        contents = gzip.GzipFile(fileobj=stream) if is_gzip else stream
-        yield _read_contents(contents, path), is_gzip
+        for number in itertools.count(1):
+            try:
+                content = _read_content(stream)
+            except (EOFError, ValueError) as error:
+                reason = "the file ends early" if isinstance(error, EOFError) else error
+                raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
+            if content is None:
+                return
+            yield content
 
 
-def _read_contents(stream: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[bytes]:
-    for number in itertools.count(1):
-        try:
-            content = _read_content(stream)
-        except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
-            reason = "the file ends early" if isinstance(error, EOFError) else error
-            raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
-        if content is None:
-            return
-        yield content
-
-
-def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
+def _read_content(stream: IO[bytes]) -> bytes | None:
     """Returns the content of the next record; None at the end.
 
     Raises:
@@ -190,11 +178,11 @@ def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
         return None
     if len(header) < HEADER_BYTES:
         raise EOFError
-    if not has_good_length(header):
+    size = int.from_bytes(header[:8], "little")
+    if header != frame_header(size):
         raise ValueError(
             "the checksum of its length is wrong: the file is corrupt or not a TFRecord file"
         )
-    size = int.from_bytes(header[:8], "little")
     data = stream.read(size + FOOTER_BYTES)
     if len(data) < size + FOOTER_BYTES:
         raise EOFError
@@ -202,16 +190,6 @@ def _read_content(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
     if checksum(content) != data[size:]:
         raise ValueError("its content is damaged")
     return content
-
-
-def read_records(path: str) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file, gzip-compressed or not.
-
-    Raises:
-        ValueError: see `open_records`.
-    """
-    with open_records(path) as (contents, _):
-        yield from contents
 
 
 def count_records(path: str) -> int:
@@ -264,9 +242,23 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
     return result
 
 
-def exclude_metadata(paths: Sequence[str]) -> list[str]:
-    """Returns the paths without metadata files, which patterns such as `data/*` match too."""
-    return [path for path in paths if not path.endswith(METADATA_SUFFIX)]
+def find_records(patterns: str, what: str) -> FoundRecords:
+    """Returns the record files that match some patterns, with their metadata.
+
+    Args:
+        patterns: paths and glob patterns, separated by commas. Those that match metadata files too,
+            such as `data/*`, are allowed.
+        what: the flag with the patterns, for the message.
+
+    Raises:
+        ValueError: no record file matches, or see `read_metadata`.
+    """
+    matches = files.expand_patterns(patterns, what)
+    paths = [path for path in matches if not path.endswith(METADATA_SUFFIX)]
+    if not paths:
+        raise ValueError(f"{what}={patterns}: matches no record file")
+    known = read_metadata(paths)
+    return {path: known.get(path) for path in paths}
 
 
 def _find_metadata(folder: str) -> list[str]:
@@ -504,8 +496,3 @@ def frame_header(size: int) -> bytes:
 def frame_records(contents: Sequence[bytes]) -> list[bytes]:
     """Wraps serialized records in TFRecord frames; their concatenation is a TFRecord file."""
     return [frame_header(len(data)) + data + checksum(data) for data in contents]
-
-
-def has_good_length(header: bytes) -> bool:
-    """Returns whether the header of a frame holds a length that matches its checksum."""
-    return header == frame_header(int.from_bytes(header[:8], "little"))

@@ -115,8 +115,8 @@ class TextSettings(SettingsGroup):
     input_format: str = setting(
         SENTENCES,
         "Format of the text: sentences (one per line, a blank line between documents), documents "
-        "(one document per file, one sentence per line), jsonl (one JSON object per line and "
-        "document; also Parquet and Arrow files) or wikiextractor (<doc …> to </doc>).",
+        "(one document per file, one sentence per line) or jsonl (one JSON object per line and "
+        "document; also Parquet and Arrow files).",
         choices=INPUT_FORMATS,
     )
     text_field: str = setting(
@@ -192,9 +192,8 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
     """How documents are turned into instances.
 
     Raises:
-        ValueError: sequences are too short for a segment pair, random_next_sentence contradicts
-            sentence_objective, sentence_objective needs pairs and instance_format has none, or
-            albert_zh_compat is combined with an option that albert_zh does not have.
+        ValueError: sequences are too short for a segment pair, or sentence_objective needs pairs
+            and instance_format has none.
     """
 
     GROUP = "instances"
@@ -228,7 +227,9 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
         affects=MODEL,
     )
     random_next_sentence: bool = setting(
-        False, "Google's flag for sentence_objective=nsp.", group="compatibility"
+        False,
+        "Google's flag for sentence_objective=nsp, if that is not given.",
+        group="compatibility",
     )
     random_seed: int = setting(
         12345,
@@ -253,28 +254,11 @@ class InstanceSettings(MaskingSettings, SequenceSettings):
                 f"max_seq_length={self.max_seq_length}: expected {smallest} or more, for "
                 f"{self.num_special_tokens} special tokens and {MIN_TARGET} others"
             )
-        if self.random_next_sentence and self.sentence_objective not in (None, NSP):
-            raise ValueError(
-                f"sentence_objective={self.sentence_objective!r} contradicts random_next_sentence, "
-                f"which is Google's flag for {NSP!r}: give one of them"
-            )
         if not self.has_pairs and self.objective != find(NONE):
             raise ValueError(
                 f"sentence_objective={self.objective.abbreviation!r} needs pairs, which "
                 f"instance_format={self.instance_format!r} does not have: expected {NONE!r}, or "
                 f"instance_format={' or '.join(PAIR_FORMATS)}"
-            )
-        unknown_to_albert_zh = {
-            f"instance_format={self.instance_format}": self.instance_format != SEGMENT_PAIR,
-            "ngram above 1": self.ngram > 1,
-            "do_permutation": self.do_permutation,
-            f"sentence_objective={self.objective.abbreviation}": self.objective != find(SOP),
-        }
-        given = [name for name, is_given in unknown_to_albert_zh.items() if is_given]
-        if self.albert_zh_compat and given:
-            raise ValueError(
-                f"albert_zh_compat cannot be combined with {' or '.join(given)}, which albert_zh "
-                "does not have"
             )
 
     @property
@@ -327,9 +311,6 @@ class Settings(EncodingSettings, InputSettings):
 
     output_file: str = setting(
         REQUIRED, "TFRecord files to write: paths separated by commas, or path@64 for 64 files."
-    )
-    compression: str = setting(
-        "", "Compression of the TFRecord files; if empty, none.", choices=("", "gzip")
     )
     resume: bool = setting(
         False,

@@ -2,7 +2,7 @@
 
 A thin layer over `multiprocessing` for long-running work. Tasks are consumed only when a worker is
 free, so they may be a stream of any length; a task may send messages while it runs; and neither
-side blocks if the other is killed.
+side waits for the other if that is killed: a worker ends with its next message.
 
 `concurrent.futures.ProcessPoolExecutor` does not support messages from running tasks, cannot stop
 running tasks on an error or Ctrl-C before Python 3.14, and does not report what killed a process.
@@ -18,7 +18,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -29,10 +28,6 @@ Work = Callable[[Any], Iterator[Any]]
 
 _MESSAGE, _DONE, _FAILED = range(3)
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
-
-class WorkerDied(ChildProcessError):  # noqa: N818 - says what happened
-    """A worker process ended without a result."""
 
 
 def available_cores() -> int:
@@ -71,7 +66,7 @@ def run(
     Raises:
         ValueError, OSError: raised by the work.
         RuntimeError: the work raised any other exception, whose traceback is the message.
-        WorkerDied: a worker process was killed, or could not start. This is an OSError.
+        ChildProcessError: a worker process was killed, or could not start. This is an OSError.
     """
     if num_workers <= 1:
         work = make_work(*args)
@@ -122,15 +117,15 @@ class _Worker:
             raise self.death() from None
         return kind, content
 
-    def death(self) -> WorkerDied:
+    def death(self) -> ChildProcessError:
         self.process.join()
         code = self.process.exitcode
         if code and code < 0:
-            return WorkerDied(
+            return ChildProcessError(
                 f"a worker process was killed by signal {-code}. The usual cause is a lack of "
                 "memory: use fewer workers or smaller chunks."
             )
-        return WorkerDied(
+        return ChildProcessError(
             f"a worker process exited with code {code}; its own message is above. Worker processes "
             'import the script that starts them: its calls must be under if __name__ == "__main__".'
         )
@@ -163,10 +158,6 @@ def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[A
     """Processes tasks in a worker process until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # removes half-written files
-    parent = multiprocessing.parent_process()
-    if parent is None or not parent.is_alive():
-        return  # the parent was killed while this process started
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # parent gone
         try:
             work = make_work(*args)
@@ -178,12 +169,6 @@ def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[A
             raise
         except Exception as error:
             connection.send((_FAILED, _portable(error)))
-
-
-def _end_with(parent: Any) -> None:
-    """Exits this process when its parent ends."""
-    parent.join()
-    os._exit(1)
 
 
 def _portable(error: Exception) -> Exception:

@@ -1,6 +1,7 @@
 """Model configuration, read from and written to Google's `albert_config.json`.
 
-albert_zh's configs and Hugging Face's `config.json` can be read as well.
+albert_zh's configs and Hugging Face's `config.json` can be read as well. The tables of activations
+and optimizers are here too, because TensorFlow is not imported.
 """
 
 from __future__ import annotations
@@ -42,31 +43,13 @@ _IS_SHARED = {
 SHARING_NAMES = (GROUPS, *_IS_SHARED)
 
 
-def google_group(layer: int, num_layers: int, num_groups: int) -> int:
-    """Returns the hidden group of a layer in Google's models, ⌊layer / L · G⌋, both from 0.
+def google_groups(num_layers: int, num_groups: int) -> Pattern:
+    """Returns the hidden group of each layer in Google's models: ⌊layer / L · G⌋, both from 0.
 
     Computed in floating point as in Google's `transformer_model`: if rounding skips a group (as
     with G = L = 22 at layer 15), Google's checkpoints do not contain that group either.
     """
-    return int(layer / num_layers * num_groups)
-
-
-def sharing_patterns(share: str, num_layers: int, num_groups: int) -> tuple[Pattern, Pattern]:
-    """Returns the patterns of attention and feed-forward modules.
-
-    Args:
-        share: one of `SHARING_NAMES`.
-        num_layers: L.
-        num_groups: number of hidden groups, which "groups" uses.
-    """
-    if share == GROUPS:
-        pattern = tuple(google_group(i, num_layers, num_groups) for i in range(num_layers))
-        return pattern, pattern
-    attention, ffn = (
-        (0,) * num_layers if is_shared else tuple(range(num_layers))
-        for is_shared in _IS_SHARED[share]
-    )
-    return attention, ffn
+    return tuple(int(layer / num_layers * num_groups) for layer in range(num_layers))
 
 
 def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str, int]:
@@ -85,9 +68,8 @@ def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str,
         )
     if share == "all":
         return GROUPS, 1
-    is_google = share == "none" and all(
-        google_group(i, num_layers, num_layers) == i for i in range(num_layers)
-    )
+    each_its_own = tuple(range(num_layers))
+    is_google = share == "none" and google_groups(num_layers, num_layers) == each_its_own
     return (GROUPS, num_layers) if is_google else (share, 1)
 
 
@@ -160,6 +142,32 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "tanh": ("tanh",),
     "linear": ("linear",),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSpec:
+    """What programs need to know of an optimizer; `optimization.py` has its class.
+
+    Attributes:
+        description: what it is, for `--help`.
+        slots: names of what it stores for each weight, such as moments; `<weight>/<slot>` is in
+            checkpoints.
+    """
+
+    description: str
+    slots: tuple[str, ...]
+
+
+# The optimizers that `--optimizer` accepts.
+OPTIMIZERS = {
+    "adamw": OptimizerSpec("Google's AdamW", ("adam_m", "adam_v")),
+    "lamb": OptimizerSpec("Google's LAMB", ("adam_m", "adam_v")),
+    "lamb_albert_zh": OptimizerSpec(
+        "albert_zh's LAMB, which also applies the trust ratio to biases and LayerNorm",
+        ("lamb_m", "lamb_v"),
+    ),
+}
+
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
@@ -214,7 +222,7 @@ class AlbertConfig:
         ln_type: "postln" as in the paper, or "preln" (only with the layout "albert_zh").
         share: which layers share their attention and feed-forward modules: "groups" (Google's
             `num_hidden_groups`), "all", "attention", "ffn" or "none". What Google's groups can
-            express is stored as "groups". See `sharing_patterns`.
+            express is stored as "groups". See `modules_of_layers`.
 
     >>> config = AlbertConfig.from_json_file("albert_config.json")
     >>> config.num_hidden_layers, config.num_hidden_groups
@@ -260,12 +268,8 @@ class AlbertConfig:
                 )
         if self.layout == "google" and self.ln_type != "postln":
             raise ValueError('ln_type="preln" requires the layout "albert_zh"')
-        is_google = (self.share, self.num_hidden_groups, self.inner_group_num) == (
-            GROUPS,
-            1,
-            1,
-        )
-        if self.layout == "albert_zh" and not is_google:
+        sharing = self.share, self.num_hidden_groups, self.inner_group_num
+        if self.layout == "albert_zh" and sharing != (GROUPS, 1, 1):
             raise ValueError(
                 'the layout "albert_zh" requires num_hidden_groups=1 and inner_group_num=1, and '
                 "shares all weights"
@@ -363,12 +367,16 @@ class AlbertConfig:
             )
 
     def modules_of_layers(self) -> tuple[Pattern, Pattern]:
-        """Returns the numbers of the attention and feed-forward modules that each layer uses."""
-        return sharing_patterns(self.share, self.num_hidden_layers, self.num_hidden_groups)
-
-    def group_of_layer(self, layer: int) -> int:
-        """Returns the hidden group whose weights a layer of Google's model uses."""
-        return google_group(layer, self.num_hidden_layers, self.num_hidden_groups)
+        """Returns the patterns of attention and feed-forward modules."""
+        count = self.num_hidden_layers
+        if self.share == GROUPS:
+            pattern = google_groups(count, self.num_hidden_groups)
+            return pattern, pattern
+        attention, ffn = (
+            (0,) * count if is_shared else tuple(range(count))
+            for is_shared in _IS_SHARED[self.share]
+        )
+        return attention, ffn
 
     @property
     def num_weights(self) -> int:

@@ -32,6 +32,7 @@ from albert_tf.model.layers import (
     one_of,
     read_inputs,
     register,
+    tokens_of,
 )
 from albert_tf.model.modeling import AlbertModel, add_layer_outputs
 from albert_tf.model.ops import MASKED_SCORE, dropout, dropout_seeds
@@ -76,9 +77,9 @@ class _Head(AlbertModel):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
         reads_all = self.reads_sequence or output_attentions
-        positions = None if reads_all else _no_positions(inputs.tokens)  # [B, 0]
+        positions = None if reads_all else _no_positions(tokens_of(inputs))  # [B, 0]
         encoded = self.encoder(
-            inputs.to_dict(),
+            inputs,
             training=training,
             dropout_seed=encoder_seed,
             output_positions=positions,
@@ -146,7 +147,7 @@ class AlbertForClassification(_Head):
 
 
 @register
-class AlbertForMultipleChoice(AlbertModel):
+class AlbertForMultipleChoice(_Head):
     """ALBERT with a logit for each option of a multiple-choice question (RACE).
 
     Args:
@@ -161,6 +162,8 @@ class AlbertForMultipleChoice(AlbertModel):
     >>> AlbertForMultipleChoice(config)(tf.ones((5, 4, 11), tf.int32)).shape
     TensorShape([5, 4])
     """
+
+    reads_sequence = False
 
     def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -180,24 +183,22 @@ class AlbertForMultipleChoice(AlbertModel):
         output_attentions=False,
     ):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
-        encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
-        flat = {name: _join_first_axes(x) for name, x in inputs.to_dict().items()}  # [B·C, …] each
-        tokens = _join_first_axes(inputs.tokens)  # [B·C, S] or [B·C, S, E]
-        positions = None if output_attentions else _no_positions(tokens)  # [B·C, 0]
-        outputs = self.encoder(
-            flat,
+        outputs = super().call(
+            {name: _join_first_axes(x) for name, x in inputs.items()},  # [B·C, …] each
             training=training,
-            dropout_seed=encoder_seed,
-            output_positions=positions,
+            dropout_seed=dropout_seed,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )
-        x = dropout(outputs["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
-        logits = tf.reshape(self.classifier(x), tf.shape(inputs.tokens)[:2])  # [B, C]
-        if inputs.input_mask is not None:
-            exists = tf.reduce_any(inputs.input_mask > 0, axis=-1)  # [B, C]
+        logits = tf.reshape(outputs.pop("logits"), tf.shape(tokens_of(inputs))[:2])  # [B, C]
+        if "input_mask" in inputs:
+            exists = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
         return add_layer_outputs(logits, outputs)
+
+    def answer(self, encoded, seed):
+        x = dropout(encoded["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
+        return {"logits": self.classifier(x)}  # [B·C, 1]
 
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import contextvars
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -366,54 +365,37 @@ _UNSUPPORTED = ("position_ids", "head_mask")  # others have these; ignoring them
 _LIKENESS = 0.8  # minimum similarity of a misspelled name; other features have 0.7 or less
 
 
-@dataclasses.dataclass(frozen=True)
-class EncoderInputs:
-    """The inputs of the encoder.
+Inputs = dict[str, tf.Tensor]  # those that are given, by Google's name, or `inputs_embeds`
 
-    Attributes:
-        input_ids: int32 or int64 [B, S]; None with `inputs_embeds`.
-        input_mask: attention mask, [B, S], 1 for tokens and 0 for padding; None for all tokens.
-        segment_ids: int32 or int64 [B, S]; None for zeros.
-        inputs_embeds: float [B, S, E], word embeddings to use instead of those of `input_ids`.
-    """
 
-    input_ids: Any = None
-    input_mask: Any = None
-    segment_ids: Any = None
-    inputs_embeds: Any = None
+def tokens_of(inputs: Inputs) -> tf.Tensor:
+    """Returns the `input_ids` or, if there are none, the `inputs_embeds`."""
+    return inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the inputs that are given, by name."""
-        given = {name: getattr(self, name) for name in _NAMES}
-        return {name: value for name, value in given.items() if value is not None}
 
-    @property
-    def tokens(self) -> Any:
-        """The `input_ids` or, if there are none, the `inputs_embeds`."""
-        return self.inputs_embeds if self.input_ids is None else self.input_ids
-
-    def check_length(self, max_position_embeddings: int) -> None:
-        """Raises ValueError if the sequences are longer than the model has position embeddings.
-
-        Likewise if the input is no batch of sequences.
-        """
-        shape = tf.TensorShape(self.tokens.shape)
-        expected = "[B, S]" if self.inputs_embeds is None else "[B, S, E]"
-        if shape.rank not in (None, len(expected.split(","))):
-            raise ValueError(
-                f"the input has the shape {tuple(shape)}: expected {expected}, a row for each text"
-            )
-        length = (shape[1] if shape.rank else 0) or 0
-        if length > max_position_embeddings:
-            raise ValueError(
-                f"the sequence length {length} exceeds "
-                f"max_position_embeddings={max_position_embeddings}"
-            )
+def check_shape(inputs: Inputs, max_position_embeddings: int) -> None:
+    """Raises ValueError if the input is no batch of sequences, or longer than the model allows."""
+    shape = tf.TensorShape(tokens_of(inputs).shape)
+    expected = "[B, S]" if "input_ids" in inputs else "[B, S, E]"
+    if shape.rank not in (None, len(expected.split(","))):
+        raise ValueError(
+            f"the input has the shape {tuple(shape)}: expected {expected}, a row for each text"
+        )
+    length = (shape[1] if shape.rank else 0) or 0
+    if length > max_position_embeddings:
+        raise ValueError(
+            f"the sequence length {length} exceeds "
+            f"max_position_embeddings={max_position_embeddings}"
+        )
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert
-def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None) -> EncoderInputs:
+def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None) -> Inputs:
     """Returns the encoder's inputs; the first argument may be a dict that contains them all.
+
+    Returns:
+        Those that are given: `input_ids`, int32 or int64 [B, S], or `inputs_embeds`, float
+        [B, S, E]; `input_mask`, [B, S]; `segment_ids`, int32 or int64 [B, S].
 
     Raises:
         ValueError: `input_ids` are missing or not integers; a name is misspelled or given twice;
@@ -421,27 +403,28 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
             would round them to the ids of other words.
     """
     _reject_keras_3(input_ids)
-    given = {"input_ids": input_ids}
-    if isinstance(input_ids, Mapping):
-        given = _canonical_names(input_ids)
+    is_dict = isinstance(input_ids, Mapping)
+    given = _canonical_names(input_ids) if is_dict else {"input_ids": input_ids}
     given["input_mask"] = one_of(given, "input_mask", input_mask)
     given["segment_ids"] = one_of(given, "segment_ids", segment_ids)
     # Keras would make a tensor of each number of a list.
-    is_list = {name: isinstance(value, (list, tuple)) for name, value in given.items()}
-    given = {name: tf.convert_to_tensor(x) if is_list[name] else x for name, x in given.items()}
-    inputs = EncoderInputs(**given)
-    if inputs.input_ids is None and inputs.inputs_embeds is None:
-        names = ", ".join(input_ids) if isinstance(input_ids, Mapping) else "None"
-        raise ValueError(f"the inputs are {names}: input_ids is missing")
-    if inputs.input_ids is not None and inputs.inputs_embeds is not None:
+    inputs = {
+        name: tf.convert_to_tensor(value) if isinstance(value, (list, tuple)) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    if {"input_ids", "inputs_embeds"} <= inputs.keys():
         raise ValueError("the inputs contain input_ids and inputs_embeds: expected one of them")
-    if inputs.input_ids is not None:
-        dtype = tf.as_dtype(inputs.input_ids.dtype)
+    if "input_ids" in inputs:
+        dtype = tf.as_dtype(inputs["input_ids"].dtype)
         if not dtype.is_integer:
             raise ValueError(
                 f"input_ids have the dtype {dtype.name}, expected int32 or int64. In a functional "
                 'model, use tf_keras.Input(shape, dtype="int32")'
             )
+    elif "inputs_embeds" not in inputs:
+        names = ", ".join(input_ids) if is_dict else "None"
+        raise ValueError(f"the inputs are {names}: input_ids is missing")
     return inputs
 
 

@@ -51,6 +51,7 @@ from albert_tf.model.layers import (
     OutputLayer,
     apply_repeatedly,
     call_layer,
+    check_shape,
     one_of,
     read_inputs,
     register,
@@ -414,11 +415,15 @@ class AlbertEncoder(AlbertLayer):
         output_attentions=False,
     ):
         inputs = read_inputs(input_ids, input_mask, segment_ids)
-        inputs.check_length(self.config.max_position_embeddings)
+        check_shape(inputs, self.config.max_position_embeddings)
         num_seeds = 1 + DROPOUTS * len(self.blocks)
         seed, *seeds = ops.dropout_seeds(training, dropout_seed, num_seeds)  # [2] each
         x = self.embeddings(
-            inputs.input_ids, inputs.segment_ids, inputs.inputs_embeds, training, seed
+            inputs.get("input_ids"),
+            inputs.get("segment_ids"),
+            inputs.get("inputs_embeds"),
+            training,
+            seed,
         )  # [B, S, E]
         if self.embedding_projection is not None:
             x = self.embedding_projection(x)  # [B, S, H]
@@ -429,7 +434,7 @@ class AlbertEncoder(AlbertLayer):
             positions = None
             if output_positions is not None and number == len(self.blocks) - 1:
                 positions = tf.pad(output_positions, ((0, 0), (1, 0)))  # [B, 1+P], [CLS] first
-            options = {"input_mask": inputs.input_mask, "output_positions": positions}
+            options = {"input_mask": inputs.get("input_mask"), "output_positions": positions}
             if output_attentions:
                 attentions.append(block.attention.probs(x, **options))  # [B, A, S or 1+P, S]
             block_seeds = seeds[DROPOUTS * number :][:DROPOUTS]

@@ -28,10 +28,6 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 SOP = "sop"
 NSP = "nsp"
@@ -43,32 +39,15 @@ Segment = tuple[int, int]  # offsets of its first token and of the one after its
 Pair = tuple[Segment, Segment, int]  # first and second segment, and label
 
 
-class PairRule(Protocol):
-    """Makes and labels the segment pair of an instance."""
-
-    def __call__(
-        self,
-        a: Segment,
-        b: Segment | None,
-        rng: random.Random,
-        random_segment: Callable[[], Segment],
-    ) -> Pair:
-        """Returns the pair and its label.
-
-        Args:
-            a: a segment of the document, of one or more sentences.
-            b: the segment that follows it; None after a sentence that is the last one of its
-                document or that is as long as an instance. If it is not part of the pair, its
-                sentences are used again, for the next pairs.
-            rng: random generator, the only source of randomness.
-            random_segment: draws a segment from another document.
-        """
-
-
-def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    from albert_tf.model import ops  # imported late: needs TensorFlow
-
-    return ops.cross_entropy(logits, labels)
+# Makes and labels the segment pair of an instance from
+#
+# * a: a segment of the document, of one or more sentences;
+# * b: the segment that follows it; None after a sentence that is the last one of its document or
+#   that is as long as an instance. If it is not part of the pair, its sentences are used again, for
+#   the next pairs;
+# * rng: random generator, the only source of randomness;
+# * random_segment: draws a segment from another document.
+PairRule = Callable[[Segment, Segment | None, random.Random, Callable[[], Segment]], Pair]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,16 +59,14 @@ class SentenceObjective:
         abbreviation: name in settings, records and the log, with the same characters.
         classes: what each label means, K names, at most 128 because a label is stored in a byte;
             empty if there is nothing to learn from pairs, and therefore no head, loss and metrics.
-        make_pair: makes and labels the pairs; labels are in [0, K), or 0 without classes.
-        loss: takes logits, float32 [B, K], and labels, int32 [B]; returns the loss of each pair and
-            1 for each correct answer, float32 [B] both. By default, the cross-entropy.
+        make_pair: makes and labels the pairs, see `PairRule`; labels are in [0, K), or 0 without
+            classes.
     """
 
     name: str
     abbreviation: str
     classes: tuple[str, ...]
     make_pair: PairRule
-    loss: Callable[[Any, Any], tuple[Any, Any]] = _cross_entropy
 
     @property
     def num_classes(self) -> int:

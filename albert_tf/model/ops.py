@@ -116,28 +116,23 @@ def register_kernel(
 
 
 @contextlib.contextmanager
-def plain() -> Iterator[None]:
-    """Context manager in which no kernel runs, as exported models need it."""
-    token = _is_plain.set(True)
+def _in_context(is_on: contextvars.ContextVar[bool]) -> Iterator[None]:
+    token = is_on.set(True)
     try:
         yield
     finally:
-        _is_plain.reset(token)
+        is_on.reset(token)
+
+
+# Context manager and decorator with which no kernel runs, as exported models need it.
+plain = functools.partial(_in_context, _is_plain)
+# Context manager that traces XLA programs for a TPU on a machine without one.
+for_tpu = functools.partial(_in_context, _is_for_tpu)
 
 
 def is_plain() -> bool:
     """Returns whether this code runs within `plain`."""
     return _is_plain.get()
-
-
-@contextlib.contextmanager
-def for_tpu() -> Iterator[None]:
-    """Context manager that traces XLA programs for a TPU on a machine without one."""
-    token = _is_for_tpu.set(True)
-    try:
-        yield
-    finally:
-        _is_for_tpu.reset(token)
 
 
 def target() -> str:

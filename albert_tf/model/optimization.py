@@ -1,8 +1,8 @@
 """Google ALBERT's optimizers, LAMB and AdamW, albert_zh's LAMB, and the learning rate schedule.
 
-Unlike the implementations in common libraries, these have no bias correction by default, which
-matters in short runs: at step 12, bias correction makes the update 6.6 times smaller. They are
-Keras optimizers:
+Unlike the implementations in common libraries, these have no bias correction, which matters in
+short runs: at step 12, bias correction makes the update 6.6 times smaller. They are Keras
+optimizers:
 
     schedule = WarmUpPolynomialDecay(5e-5, num_train_steps=1000, num_warmup_steps=100)
     model.compile(Lamb(schedule, global_clipnorm=1.0), loss)
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.model.config import OPTIMIZERS
 from albert_tf.model.kernels import compiled
 from albert_tf.model.ops import CPU, op, register_kernel
-from albert_tf.model.optimizers import OPTIMIZERS
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
@@ -95,10 +95,9 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 class Optimizer(tf_keras.optimizers.Optimizer):
     """Base class of the optimizers: a Keras optimizer with what the training loop needs.
 
-    A new optimizer is a row in `optimizers.OPTIMIZERS` and a subclass with the decorator
-    `named(<its name>)`, which implements `updated` and, if its slots do not have the shape of the
-    weights, `slot_shape`. Its constructor takes the learning rate and the weight decay; other
-    arguments have defaults. `TrainStep` and `Trainer` use
+    A new optimizer is a row in `config.OPTIMIZERS` and a subclass with the decorator
+    `named(<its name>)`, which implements `updated`. Its constructor takes the learning rate and the
+    weight decay; other arguments have defaults. `TrainStep` and `Trainer` use
 
         build(variables)                     creates the slots
         slot_variables(variables)            the slots under their names in checkpoints
@@ -154,10 +153,6 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             is_applied: bool scalar; False in a skipped step, which changes nothing.
         """
 
-    def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int] | None:
-        """Returns the shape of a slot, initialized to 0; None if the variable does not have it."""
-        return variable.shape
-
     def decay_rate(self, variable: tf.Variable) -> float:
         """Returns the weight decay of a variable, 0 if it is excluded."""
         return self.weight_decay if self._use_weight_decay(variable) else 0.0
@@ -170,9 +165,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
         for slot in self.slots:
             for variable, slots in zip(var_list, self._slot_variables, strict=True):
-                shape = self.slot_shape(slot, variable)
-                if shape is not None:
-                    slots[slot] = self.add_variable_from_reference(variable, slot, shape)
+                slots[slot] = self.add_variable_from_reference(variable, slot)
         self._built = True
 
     def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
@@ -182,7 +175,6 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             f"{variable.name.split(':')[0]}/{slot}": self._slots_of(variable)[slot]
             for slot in self.slots
             for variable in var_list
-            if slot in self._slots_of(variable)
         }
 
     def _slots_of(self, variable: tf.Variable) -> dict[str, tf.Variable]:
@@ -278,16 +270,13 @@ def named(name: str) -> Callable[[type[Optimizer]], type[Optimizer]]:
 
 @named("adamw")
 class AdamW(Optimizer):
-    """Adam with decoupled weight decay, and with bias correction on request.
+    """Adam with decoupled weight decay, and without bias correction.
 
     For a variable w with the gradient g:
 
         m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²
         u = m / (√v + ε), plus `weight_decay` · w unless w is excluded
         w ← w − learning_rate · u
-
-    With `bias_correction`, u is computed from m / (1−β₁ᵗ) and v / (1−β₂ᵗ) at step t = 1, 2, …
-    instead (Kingma and Ba, arXiv 1412.6980, algorithm 1).
 
     The defaults are Google's. Google's programs also clip gradients by their global norm, which is
     `global_clipnorm=1.0` here.
@@ -304,7 +293,6 @@ class AdamW(Optimizer):
         name: name of the optimizer.
         jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
             large variables are always compiled.
-        bias_correction: whether to correct the bias of the moments, which are initialized to 0.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
 
     >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
@@ -326,14 +314,12 @@ class AdamW(Optimizer):
         exclude: str = "LayerNorm|layer_norm|bias",
         name: str | None = None,
         jit_compile: bool = False,
-        bias_correction: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(learning_rate, weight_decay, exclude, name, jit_compile, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.bias_correction = bias_correction
 
     def updated(
         self,
@@ -353,20 +339,14 @@ class AdamW(Optimizer):
             decay_rate=self.decay_rate(variable),
             adapts=self.layer_adaptation
             and (self.adapts_excluded or self._use_weight_decay(variable)),
-            bias_corrections=self._bias_corrections() if self.bias_correction else None,
         )
         weight = tf.convert_to_tensor(variable)
         m, v, weight = adam_update(gradient, *slots.values(), weight, coefficients)
         return weight, dict(zip(slots, (m, v), strict=True))
 
-    def _bias_corrections(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns 1 / (1−β₁ᵗ) and 1 / (1−β₂ᵗ) of the step t that is being taken, scalars."""
-        t = tf.cast(self.iterations + 1, tf.float32)
-        return 1.0 / (1.0 - self.beta_1**t), 1.0 / (1.0 - self.beta_2**t)
-
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, with schedules serialized."""
-        names = ("beta_1", "beta_2", "epsilon", "bias_correction")
+        names = ("beta_1", "beta_2", "epsilon")
         return super().get_config() | {name: getattr(self, name) for name in names}
 
 
@@ -382,7 +362,6 @@ class AdamCoefficients(NamedTuple):
         epsilon: ε.
         decay_rate: the weight decay.
         adapts: whether the update is scaled by LAMB's trust ratio.
-        bias_corrections: factors of both moments in the update; None leaves them as they are.
     """
 
     beta_1: tf.Tensor
@@ -393,7 +372,6 @@ class AdamCoefficients(NamedTuple):
     epsilon: float
     decay_rate: float
     adapts: bool
-    bias_corrections: tuple[tf.Tensor, tf.Tensor] | None = None
 
 
 @op
@@ -401,10 +379,7 @@ def adam_update(gradient, m, v, weight, by):
     """Returns the updated moments and weight, given the `AdamCoefficients`."""
     m = by.beta_1 * m + by.share_1 * gradient
     v = by.beta_2 * v + by.share_2 * tf.square(gradient)
-    if by.bias_corrections is None:
-        update = m / (tf.sqrt(v) + by.epsilon)
-    else:
-        update = m * by.bias_corrections[0] / (tf.sqrt(v * by.bias_corrections[1]) + by.epsilon)
+    update = m / (tf.sqrt(v) + by.epsilon)
     if by.decay_rate:
         update += by.decay_rate * weight
     if by.adapts:
@@ -468,7 +443,6 @@ def fine_tuning_optimizer(
     num_train_steps: int,
     warmup_proportion: float = 0.1,
     weight_decay: float = WEIGHT_DECAY,
-    bias_correction: bool = False,
 ) -> AdamW:
     """Returns an AdamW for fine-tuning: with warm-up, linear decay and clipped gradients.
 
@@ -485,7 +459,6 @@ def fine_tuning_optimizer(
             of epochs. The learning rate is 0 after the last one.
         warmup_proportion: fraction of the steps used for the warm-up, in [0, 1].
         weight_decay: the weight decay.
-        bias_correction: as in `AdamW`.
 
     Raises:
         ValueError: `num_train_steps` or `warmup_proportion` is out of range.
@@ -494,7 +467,7 @@ def fine_tuning_optimizer(
         raise ValueError(f"warmup_proportion={warmup_proportion}: expected a number in [0, 1]")
     warmup_steps = int(num_train_steps * warmup_proportion)
     schedule = WarmUpPolynomialDecay(learning_rate, num_train_steps, warmup_steps)
-    return AdamW(schedule, weight_decay, global_clipnorm=1.0, bias_correction=bias_correction)
+    return AdamW(schedule, weight_decay, global_clipnorm=1.0)
 
 
 def create_optimizer(

@@ -17,17 +17,22 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from absl import logging
+
 from albert_tf import files
+from albert_tf.data import records
+from albert_tf.data.records import FoundRecords
 from albert_tf.data.settings import (
     InputSettings,
     InstanceSettings,
     MaskingSettings,
     SequenceSettings,
 )
-from albert_tf.settings import MODEL, REQUIRED, TRAINING, redefined, setting
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import OBJECTIVES, SOP
+from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
 from albert_tf.training.settings import (
     EvaluationSettings,
-    ExportSettings,
     RunSettings,
     TrainingSettings,
 )
@@ -98,12 +103,8 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(RunSettings, RecordSettings, ExportSettings):
-    """Settings of run_pretraining.py. Names and defaults are those of Google's flags.
-
-    Raises:
-        ValueError: masked_lm_budget is not 0.
-    """
+class Settings(RunSettings, RecordSettings):
+    """Settings of run_pretraining.py. Names and defaults are those of Google's flags."""
 
     GROUP = "training"
     ESSENTIAL = (
@@ -137,13 +138,6 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         "the second one is random (nsp) or nothing, without a head (none); if not given, what the "
         "records were created for.",
     )
-    sentence_loss_weight: float = setting(
-        1.0,
-        "Weight of the loss of the sentence objective, which is added to the masked-LM loss; 0 "
-        "leaves it out.",
-        minimum=0,
-        affects=MODEL,
-    )
     do_train: bool = redefined(TrainingSettings, "do_train", True)
     train_batch_size: int = redefined(TrainingSettings, "train_batch_size", 4096)
     optimizer: str = redefined(TrainingSettings, "optimizer", "lamb")
@@ -153,12 +147,6 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         0.00176,
         "Peak learning rate, reached at the end of the warm-up; the default is meant for a batch "
         "size of 4096.",
-    )
-    scale_learning_rate: bool = setting(
-        False,
-        "Take learning_rate as the rate for a batch size of 4096, and scale it by the square "
-        "root of train_batch_size / 4096.",
-        affects=TRAINING,
     )
     poly_power: float = setting(
         1.0,
@@ -180,19 +168,6 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
     max_eval_steps: int = setting(
         100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
     )
-    export_dir: str | None = redefined(
-        ExportSettings,
-        "export_dir",
-        None,
-        "Folder to export the best checkpoint to as a SavedModel of embeddings; if not given, "
-        "nothing is exported.",
-    )
-    masked_lm_budget: int = setting(
-        0,
-        "Only 0 is supported, as Google's program fails with other values; dynamic_masking masks "
-        "tokens during training.",
-        group="compatibility",
-    )
 
     def completed(self) -> Self:
         """Adds to the base class: checks that any phase is enabled."""
@@ -204,19 +179,6 @@ class Settings(RunSettings, RecordSettings, ExportSettings):
         super().check_paths()
         if self.do_eval and self.eval_input_file:
             files.expand_patterns(self.eval_input_file, "--eval_input_file")
-
-    def require_a_phase(self) -> None:
-        """Raises ValueError if neither training nor evaluation nor an export is asked for."""
-        if not self.export_dir:
-            super().require_a_phase()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.masked_lm_budget:
-            raise ValueError(
-                f"masked_lm_budget={self.masked_lm_budget}: expected 0. Set dynamic_masking to "
-                "mask tokens during training."
-            )
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
@@ -248,9 +210,81 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    from albert_tf.pretraining import metadata  # imported late: needs the settings
+    settings = settings.completed()
+    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
+    config.check_length(settings.max_seq_length)
+    train_records = find_record_files(settings.input_file, "--input_file")
+    eval_records = train_records
+    if settings.do_eval and settings.eval_input_file:
+        eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")
+    objective = settings.sentence_objective or find_objective(train_records)
+    check_records(train_records | eval_records, objective, config)
+    settings = dataclasses.replace(settings, sentence_objective=objective)
 
-    settings = metadata.complete(settings.completed())
     from albert_tf.pretraining import task  # needs TensorFlow, unlike what was checked
 
-    return task.run(settings, hooks)
+    return task.run(settings, train_records, eval_records, hooks)
+
+
+def find_record_files(patterns: str, flag: str) -> FoundRecords:
+    """Returns the record files of a flag, with their metadata.
+
+    Raises:
+        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
+    """
+    found = records.find_records(patterns, flag)
+    for path in filter(files.is_remote, found):
+        if not path.startswith("gs://"):
+            raise ValueError(
+                f"{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
+                "Copy these, and the metadata beside them, to a local folder first"
+            )
+    return found
+
+
+def find_objective(found: FoundRecords) -> str:
+    """Returns the sentence objective that records were created for; `sop` if it is not known.
+
+    Raises:
+        ValueError: it is not registered here. The message names the metadata file.
+    """
+    for info in filter(None, found.values()):
+        name: str = info.settings.get("sentence_objective", SOP)
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"{info.metadata_file}: the records were created for sentence_objective={name!r}, "
+                f"expected one of {', '.join(OBJECTIVES)}, or register it before training"
+            )
+        logging.info("Sentence objective of the records: %s", name)
+        return name
+    return SOP
+
+
+def check_records(found: FoundRecords, objective: str, config: AlbertConfig) -> None:
+    """Checks vocabulary and sentence objective of the records that have metadata.
+
+    Args:
+        found: the records.
+        objective: abbreviation of the sentence objective to train.
+        config: the model's config.
+
+    Raises:
+        ValueError: they do not fit the model. The message names the file.
+    """
+    for path, info in found.items():
+        if info is None:
+            continue
+        theirs = info.settings.get("sentence_objective", objective)
+        if theirs != objective:
+            raise ValueError(
+                f"{path} was created for sentence_objective={theirs}, but the model is one of "
+                f"sentence_objective={objective}. Pass --sentence_objective={theirs}, or create "
+                f"the records again with --sentence_objective={objective}."
+            )
+        size = info.vocabulary["size"]
+        if size > config.vocab_size:
+            raise ValueError(
+                f"{path} was created with a vocabulary of {size} entries, but the model has "
+                f"vocab_size={config.vocab_size}: ids would be out of range. Use the config that "
+                f"belongs to {info.vocabulary['file']}."
+            )

@@ -25,7 +25,7 @@ import dataclasses
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import records
 from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
-from albert_tf.data.records import RecordFileInfo
+from albert_tf.data.records import FoundRecords, RecordFileInfo
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.training.task import prefetch
@@ -55,21 +55,17 @@ class Feature(NamedTuple):
     Attributes:
         shape: shape of the values.
         dtype: dtype of the values, tf.int64 or tf.float32.
-        limit: integers must be in [0, limit); 0 for no limit.
+        limit: the integers of the first record must be in [0, limit); 0 for no limit.
         limit_hint: where the limit comes from, for error messages.
-        is_mask: whether this is the attention mask, so that all 0 means an empty record, which is
-            rejected.
     """
 
     shape: tuple[int, ...]
     dtype: tf.DType
     limit: int = 0
     limit_hint: str = ""
-    is_mask: bool = False
 
 
 Features = dict[str, Feature]  # by name
-Metadata = Mapping[str, RecordFileInfo]  # by path
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
 # may not be valid text.
@@ -91,47 +87,20 @@ class RecordFile:
         num_records: number of records.
         checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
             record, or all records of a file without metadata. It does not depend on the folder.
-        is_gzip: whether the file is gzip-compressed.
         metadata: what the metadata file beside it says, if one lists the file.
     """
 
     path: str
     num_records: int
     checksum: str
-    is_gzip: bool
     metadata: RecordFileInfo | None = None
 
 
-def list_paths(patterns: str, flag: str) -> list[str]:
-    """Returns the record files that match some patterns.
-
-    Args:
-        patterns: paths and glob patterns, separated by commas.
-        flag: the setting that they come from, for error messages.
-
-    Raises:
-        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
-    """
-    paths = records.exclude_metadata(files.expand_patterns(patterns, f"--{flag}"))
-    if not paths:
-        raise ValueError(f"--{flag}={patterns}: matches no record file")
-    for path in filter(files.is_remote, paths):
-        if path.partition("://")[0] not in tf.io.gfile.get_registered_schemes():
-            raise ValueError(
-                f"--{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
-                "Copy these, and the metadata beside them, to a local folder first"
-            )
-    return paths
-
-
-def find_record_files(
-    paths: Iterable[str], metadata: Metadata, features: Features
-) -> list[RecordFile]:
+def check_files(found: FoundRecords, features: Features) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
     Args:
-        paths: the files.
-        metadata: path → metadata, of the files that have any.
+        found: the files, with their metadata.
         features: what the first record of each is expected to contain: name → shape and type.
 
     Raises:
@@ -139,11 +108,11 @@ def find_record_files(
             the features or other lengths or values, or any record is damaged of a file without
             metadata. The message names the file, and what was expected and found.
     """
-    return [_read_file(path, metadata.get(path), features) for path in paths]
+    return [_read_file(path, info, features) for path, info in found.items()]
 
 
 def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
-    with records.open_records(path) as (contents, is_gzip):
+    with contextlib.closing(records.read_records(path)) as contents:
         first = next(contents, None)
         if first is None:
             raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
@@ -151,13 +120,13 @@ def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> Re
         checksum = hashlib.sha256(first)
         if info is not None:
             checksum.update(info.checksum.encode())
-            return RecordFile(path, info.instances, checksum.hexdigest(), is_gzip, info)
+            return RecordFile(path, info.instances, checksum.hexdigest(), info)
         logging.info("%s: no metadata beside it, so all records are read once", path)
         num_records = 1
         for content in contents:
             num_records += 1
             checksum.update(content)
-    return RecordFile(path, num_records, checksum.hexdigest(), is_gzip)
+    return RecordFile(path, num_records, checksum.hexdigest())
 
 
 def _check_first_record(path: str, record: bytes, features: Features) -> None:
@@ -258,42 +227,22 @@ def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
     """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
 
     Raises:
-        tf.errors.InvalidArgumentError: a record is not such an Example, or has values out of range.
+        tf.errors.InvalidArgumentError: a record is not such an Example.
     """
     wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
     batch = tf.io.parse_example(serialized, wanted)
-    tf.debugging.Assert(_is_in_range(batch, features), ["a record has values out of range"])
     return {
         name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
         for name, value in batch.items()
     }
 
 
-def _is_in_range(batch: dict[str, tf.Tensor], features: Features) -> tf.Tensor:
-    """Returns whether all values of a batch are in the ranges of their features; bool scalar."""
-    is_good = [tf.constant(True)]
-    limited = {name: feature for name, feature in features.items() if feature.limit}
-    largest = []
-    for name, feature in limited.items():
-        # Negative integers are huge when read as unsigned, so that one comparison is sufficient.
-        values = tf.bitcast(batch[name], tf.uint64)  # [B, …]
-        if feature.is_mask:
-            values = tf.reduce_max(values, axis=-1)  # [B]
-            is_good.append(tf.reduce_all(values > 0))
-        largest.append(tf.reduce_max(values))
-    if limited:
-        limits = tf.constant([feature.limit for feature in limited.values()], tf.uint64)
-        is_good.append(tf.reduce_all(tf.stack(largest) < limits))
-    return tf.reduce_all(is_good)
-
-
 # Dynamic masking: masks that are drawn during training, anew in every epoch.
 #
 # `create_pretraining_data.py --masked_lm_prob=0` writes records without masked tokens. With
 # `--dynamic_masking`, the input pipeline masks each batch by the same algorithm that the data
-# program
-# uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark where
-# words start.
+# program uses (`data.masking`): n-grams of whole words, Chinese words too, since the records mark
+# where words start.
 #
 # The masks of an instance are a function of the seed and of its number in the order of training,
 # which counts on from epoch to epoch. They do not depend on the batch size, on the number of
@@ -397,14 +346,11 @@ class DynamicMasking:
         )
 
 
-def for_records(
-    paths: Sequence[str], metadata: Metadata, settings: MaskingSettings, seed: int
-) -> DynamicMasking | None:
+def for_records(found: FoundRecords, settings: MaskingSettings, seed: int) -> DynamicMasking | None:
     """Returns how to mask records, or None if they contain masked tokens already.
 
     Args:
-        paths: the record files.
-        metadata: path → metadata, of the files that have any.
+        found: the record files, with their metadata.
         settings: how tokens are chosen.
         seed: random seed.
 
@@ -412,26 +358,24 @@ def for_records(
         ValueError: only some of the files contain masked tokens, or their labels depend on how
             albert_zh masks words.
     """
-    unmasked = [
-        path
-        for path in paths
-        if path in metadata and metadata[path].settings.get("masked_lm_prob") == 0
-    ]
+    unmasked = {
+        path: info
+        for path, info in found.items()
+        if info and info.settings.get("masked_lm_prob") == 0
+    }
     if not unmasked:
         return None
-    for path, info in metadata.items():
+    for path, info in unmasked.items():
         if info.settings.get("albert_zh_compat"):
             raise ValueError(
                 f"{path} was created with albert_zh_compat, whose labels depend on the masked "
                 "words. Create the records with --segment_chinese_words instead."
             )
-    if len(unmasked) < len(paths):
-        masked = next(path for path in paths if path not in unmasked)
+    if masked := found.keys() - unmasked.keys():
         raise ValueError(
-            f"{masked} contains masked tokens, but {unmasked[0]} does not: expected records that "
-            "were all created with --masked_lm_prob=0"
+            f"{min(masked)} contains masked tokens, but {min(unmasked)} does not: expected records "
+            "that were all created with --masked_lm_prob=0"
         )
-    info = metadata[paths[0]]
     fields = (field.name for field in dataclasses.fields(MaskingSettings))
     only = MaskingSettings(**{name: getattr(settings, name) for name in fields})
     return DynamicMasking(only, info.mask_id, info.vocabulary["size"], seed)
@@ -498,8 +442,7 @@ def _read(files: Sequence[RecordFile], order: Any, files_at_once: int) -> tf.dat
         files_at_once: number of files that are interleaved, one record each.
     """
     paths = tf.gather([file.path for file in files], order)
-    compressions = tf.gather(["GZIP" if file.is_gzip else "" for file in files], order)
-    return tf.data.Dataset.from_tensor_slices((paths, compressions)).interleave(
+    return tf.data.Dataset.from_tensor_slices(paths).interleave(
         tf.data.TFRecordDataset, cycle_length=files_at_once
     )
 
@@ -561,7 +504,7 @@ def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
 
     Raises:
         ValueError: a record is corrupt, which names the file and the record, or it has not the
-            expected features or values, which names the files.
+            expected features, which names the files.
     """
     try:
         yield
@@ -571,8 +514,7 @@ def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
         raise
     except UNPARSABLE:
         raise ValueError(
-            f"{name_files(files)}: a record is not a tf.train.Example with the expected features, "
-            "has no tokens, or has values out of the ranges of this model"
+            f"{name_files(files)}: a record is not a tf.train.Example with the expected features"
         ) from None
 
 

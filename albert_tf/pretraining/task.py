@@ -1,7 +1,7 @@
 """The pre-training task: its features, losses, metrics and evaluation files.
 
-The loss is the masked-LM loss plus the weighted loss of the sentence objective. Source: ALBERT
-(arXiv 1909.11942), section 3.1, and Google's `run_pretraining.py`, where the weight is 1.
+The loss is the sum of the masked-LM loss and that of the sentence objective. Source: ALBERT
+(arXiv 1909.11942), section 3.1, and Google's `run_pretraining.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, loading, run_record, saved_model, signatures
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.families import GLOBAL_STEP
-from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data import records
+from albert_tf.data.records import FoundRecords
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.objectives import SOP, find
@@ -64,10 +63,9 @@ class PretrainingTask(Task):
         max_predictions_per_seq: P, number of masked positions per sequence.
         sentence_objective: abbreviation of the sentence objective. Without a head, there is no
             loss of pairs, and the labels in the records are not read.
-        sentence_loss_weight: weight of its loss, 0 or more.
 
     Raises:
-        ValueError: S is larger than `max_position_embeddings`, or there is no such objective.
+        ValueError: there is no such objective.
     """
 
     selection_metric = "masked_lm_accuracy"
@@ -81,12 +79,9 @@ class PretrainingTask(Task):
         max_seq_length: int,
         max_predictions_per_seq: int,
         sentence_objective: str = SOP,
-        sentence_loss_weight: float = 1.0,
     ) -> None:
-        config.check_length(max_seq_length)
         self.config = config
         self.objective = find(sentence_objective)
-        self.sentence_loss_weight = sentence_loss_weight
         words = f"the model has vocab_size={config.vocab_size}: is the vocabulary a different one?"
         segments = f"the model has type_vocab_size={config.type_vocab_size}"
         tokens = (max_seq_length,)
@@ -95,7 +90,7 @@ class PretrainingTask(Task):
         int64 = tf.int64
         self.features: input_pipeline.Features = {
             "input_ids": feature(tokens, int64, config.vocab_size, words),
-            "input_mask": feature(tokens, int64, 2, is_mask=True),
+            "input_mask": feature(tokens, int64, 2),
             "segment_ids": feature(tokens, int64, config.type_vocab_size, segments),
             "masked_lm_positions": feature(masked, int64, max_seq_length),
             "masked_lm_ids": feature(masked, int64, config.vocab_size, words),
@@ -134,7 +129,7 @@ class PretrainingTask(Task):
         features = {
             name: feature for name, feature in self.features.items() if name not in MADE_BY_MASKING
         }
-        return features | {TOKEN_BOUNDARY: self.features["input_mask"]._replace(is_mask=False)}
+        return features | {TOKEN_BOUNDARY: self.features["input_mask"]}
 
     def loss_weights(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the numbers of masked tokens and of segment pairs in a batch, float32 [2]."""
@@ -173,10 +168,10 @@ class PretrainingTask(Task):
         objective = self.objective
         if objective.has_head:
             labels = batch[LABELS][:, 0]  # [B]
-            pair_losses, pair_hits = objective.loss(outputs[objective.logits_name], labels)  # [B]
+            pair_losses, pair_hits = cross_entropy(outputs[objective.logits_name], labels)  # [B]
             pair_sum = tf.reduce_sum(pair_losses)
             count = tf.cast(tf.size(labels), tf.float32)
-            loss += self.sentence_loss_weight * pair_sum / totals[1]
+            loss += pair_sum / totals[1]
             sums[objective.loss_name] = (pair_sum, count)
             sums[objective.accuracy_name] = (tf.reduce_sum(pair_hits), count)
         return loss, sums
@@ -188,7 +183,7 @@ class PretrainingTask(Task):
     def schedule(self, settings: Settings) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""
         return WarmUpPolynomialDecay(
-            choose_learning_rate(settings),
+            settings.learning_rate,
             settings.num_train_steps,
             settings.num_warmup_steps,
             settings.start_warmup_step,
@@ -222,7 +217,6 @@ class PretrainingTask(Task):
             settings.eval_batch_size,
             settings.max_eval_steps,
             self.objective.abbreviation,
-            self.sentence_loss_weight,
             *([] if masking is None else [masking.for_evaluation()]),
         )
 
@@ -255,32 +249,18 @@ PAPER_BATCH_SIZE = 4096
 MUCH_SMALLER = 4
 
 
-def choose_learning_rate(settings: Settings) -> float:
-    """Returns the peak learning rate, scaled to the batch size if the settings ask for it.
-
-    By the square-root rule of the LAMB paper, this is `learning_rate` times the square root of
-    `train_batch_size` / 4096. Otherwise, logs a warning if the paper's learning rate is used with a
-    much smaller batch size.
-    """
-    rate = settings.learning_rate
+def check_learning_rate(settings: Settings) -> None:
+    """Logs a warning if the paper's learning rate is used with a much smaller batch size."""
     batch_size = settings.train_batch_size
-    scaled = rate * math.sqrt(batch_size / PAPER_BATCH_SIZE)
-    if settings.scale_learning_rate:
-        logging.info("--learning_rate=%g scaled to the batch size: %g", rate, scaled)
-        return scaled
-    is_papers = math.isclose(rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
+    is_papers = math.isclose(settings.learning_rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
     if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
         logging.warning(
-            "--learning_rate=%g is meant for batches of %d, but --train_batch_size is %d. By the "
-            "square-root rule, the learning rate should be %.3g: set --scale_learning_rate, or "
-            "--learning_rate=%.3g.",
-            rate,
+            "The default --learning_rate is meant for batches of %d, but --train_batch_size is %d. "
+            "By the square-root rule of the LAMB paper, pass --learning_rate=%.3g.",
             PAPER_BATCH_SIZE,
             batch_size,
-            scaled,
-            scaled,
+            PAPER_LEARNING_RATE * math.sqrt(batch_size / PAPER_BATCH_SIZE),
         )
-    return rate
 
 
 # The pre-training program, as a function of its settings.
@@ -310,11 +290,18 @@ class Result:
         return format_results(self.evaluations[-1]).rstrip("\n") if self.evaluations else ""
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
+def run(
+    settings: Settings,
+    train_records: FoundRecords,
+    eval_records: FoundRecords,
+    hooks: Sequence[Hook] = (),
+) -> Result:
     """Pre-trains and evaluates, depending on the settings; resumes an existing run.
 
     Args:
-        settings: the settings that `metadata.complete` returns.
+        settings: completed settings, with the sentence objective.
+        train_records: the record files to train on.
+        eval_records: the record files to evaluate on.
         hooks: called in training; see `training.hooks`.
 
     Raises:
@@ -324,25 +311,24 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     with Run.open(settings) as run:
-        task = make_task(run)
+        task = make_task(run, train_records, eval_records)
         run.admit(describe_data(task))
         if settings.do_train:
+            check_learning_rate(settings)
             run.train(task, hooks)
         if not run.is_chief:
-            logging.info("Training finished. Only the first worker evaluates and exports.")
+            logging.info("Training finished. Only the first worker evaluates.")
             return Result(run.folder.path, has_files=False)
         evaluations = run.evaluate(task) if settings.do_eval else []
-        if settings.export_dir:
-            export(settings.export_dir, run.folder.path, task)
         run.begin()
         return Result(run.folder.path, tuple(evaluations))
 
 
-def make_task(run: Run) -> PretrainingTask:
+def make_task(run: Run, train_records: FoundRecords, eval_records: FoundRecords) -> PretrainingTask:
     """Returns the task with its records.
 
     Raises:
-        ValueError: see `find_records`; or there are fewer records than a batch has.
+        ValueError: see `make_records`; or there are fewer records than a batch has.
     """
     settings = run.settings
     task = PretrainingTask(
@@ -350,51 +336,48 @@ def make_task(run: Run) -> PretrainingTask:
         settings.max_seq_length,
         settings.prediction_slots,
         settings.sentence_objective,
-        settings.sentence_loss_weight,
     )
-    train_records = eval_records = find_records(settings, task, "input_file")
-    if settings.do_eval and settings.eval_input_file:
-        eval_records = find_records(settings, task, "eval_input_file")
-    total = sum(file.num_records for file in train_records.files)
+    training = evaluating = make_records(train_records, settings, task, settings.do_train)
+    if eval_records is not train_records:
+        evaluating = make_records(eval_records, settings, task)
+    total = sum(file.num_records for file in training.files)
     if settings.do_train and total < settings.train_batch_size:
         raise ValueError(
             f"--train_batch_size={settings.train_batch_size} is larger than the data: {total} "
             "records. Reduce it, or create more data (a larger --dupe_factor)."
         )
-    task.use(train_records, eval_records, settings)
+    task.use(training, evaluating, settings)
     return task
 
 
-def find_records(settings: Settings, task: PretrainingTask, flag: str) -> Records:
-    """Returns the records of a setting, which fit the lengths of the task.
-
-    With dynamic masking, the records to evaluate on may contain masked tokens.
+def make_records(
+    found: FoundRecords, settings: Settings, task: PretrainingTask, is_trained_on: bool = False
+) -> Records:
+    """Returns record files with their numbers of records and masks, after checking their records.
 
     Args:
+        found: the record files.
         settings: the settings of the run.
         task: the pre-training task.
-        flag: the setting, input_file or eval_input_file.
+        is_trained_on: whether dynamic masking needs them to have no masks; records that are only
+            evaluated may have them.
 
     Raises:
-        ValueError: no file matches, a file is damaged, its records have other lengths, or they are
-            to be masked, but contain masked tokens. `metadata.check` compares the rest.
+        ValueError: a file is damaged, its records have other lengths or values than the task's, or
+            they are to be masked, but contain masked tokens.
     """
-    patterns = getattr(settings, flag)
-    paths = input_pipeline.list_paths(patterns, flag)
-    metadata = records.read_metadata(paths)
     features, masking = task.features, None
     if settings.dynamic_masking:
-        masking = input_pipeline.for_records(paths, metadata, settings, settings.seed)
+        masking = input_pipeline.for_records(found, settings, settings.seed)
         if masking is not None:
             features = task.unmasked_features
-        elif settings.do_train and flag == "input_file":
+        elif is_trained_on:
             raise ValueError(
-                f"--dynamic_masking: expected records that create_pretraining_data.py wrote with "
-                f"--masked_lm_prob=0, and a metadata file beside them that says so, but {paths[0]} "
-                "contains masked tokens or has no metadata"
+                "--dynamic_masking: expected records that create_pretraining_data.py wrote with "
+                "--masked_lm_prob=0, and a metadata file beside them that says so, but "
+                f"{next(iter(found))} contains masked tokens or has no metadata"
             )
-    found = input_pipeline.find_record_files(paths, metadata, features)
-    return Records(found, features, masking)
+    return Records(input_pipeline.check_files(found, features), features, masking)
 
 
 def describe_data(task: PretrainingTask) -> RunRecord:
@@ -414,38 +397,3 @@ def describe_data(task: PretrainingTask) -> RunRecord:
         files={**known.files, run_record.TRAINING_DATA: data},
         task={run_record.SELECTION_METRIC: task.selection_metric},
     )
-
-
-def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
-    """Exports the best checkpoint of a run, or else the newest one, as a SavedModel in float32.
-
-    It maps texts to embeddings; without a vocabulary beside the checkpoint, it takes tokens alone.
-
-    Args:
-        export_dir: parent folder of the exports.
-        output_dir: folder of the run.
-        task: the pre-training task.
-
-    Returns:
-        The folder of the export.
-
-    Raises:
-        FileNotFoundError: there is no checkpoint.
-        ValueError: the checkpoint is not one of this task, or `export_dir` cannot be written to.
-    """
-    source = ModelSource(finding.find_checkpoint(output_dir))
-    try:
-        tokenizer, vocabulary_file = source.tokenizer, source.vocabulary_file
-    except FileNotFoundError:
-        tokenizer, vocabulary_file = None, None
-        logging.warning(
-            "%s has no vocabulary, so the export takes no texts. Copy that of the records there.",
-            output_dir,
-        )
-    with saved_model.float32_models():
-        model = task.build_model()
-        loading.load_weights(model, source.weights.path)
-        length = task.config.max_position_embeddings
-        exported = signatures.embeddings_export(model.encoder, tokenizer, length)
-        model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
-        return saved_model.export(export_dir, model.variables, exported, model_files)

@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model import config
-from albert_tf.model.optimizers import OPTIMIZERS
+from albert_tf.model.config import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
 
 if TYPE_CHECKING:

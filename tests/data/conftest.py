@@ -10,7 +10,7 @@ import random
 import pytest
 
 from albert_tf.data.create import create_pretraining_data
-from albert_tf.data.records import exclude_metadata, read_records
+from albert_tf.data.records import find_records, read_records
 from albert_tf.data.settings import MEGABYTE, Settings
 from tests.conftest import TOY_TEXT
 
@@ -53,7 +53,7 @@ def contents(folder):
 
 def all_records(folder):
     """The records of all files of a folder, in the order of the files' names."""
-    paths = exclude_metadata(map(str, sorted(folder.iterdir())))
+    paths = find_records(f"{folder}/*", "records")
     return [record for path in paths for record in read_records(path)]
 
 

@@ -1,4 +1,4 @@
-"""Chunks of text files: where files are split, what chunks borrow, and errors in them."""
+"""Chunks of text files: where files are split, and errors in them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,6 @@ def documents_of(chunks):
     """Documents as lists of lines, of which none extends over parts."""
     parts = [part.lines() for chunk in chunks for part in chunk.parts]
     return split_documents(line for lines in parts for line in [*lines, ""])
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_a_chunk_with_one_document_borrows_the_next_one_of_its_file(tmp_path, compress):
-    long, short = "a long sentence\n" * 50, "short\n\nnext\nline\n"
-    one = write(tmp_path / "one.txt", compress(f"{long}\n\n{short}\n{long}".encode()))
-    other = write(tmp_path / "other.txt", "\n \n" + long + "\n" + short)
-    chunks = list(read_chunks([one, other], 200))
-    documents = [documents_of([chunk]) for chunk in chunks]
-    assert list(map(len, documents)) == [1, 0, 3, 1, 2]  # the second is a blank line
-    borrowed = [[(part.path, part.data.decode()) for part in chunk.borrowed] for chunk in chunks]
-    assert borrowed == [[(one, "short\n\n")], [], [], [(other, "short\n\n")], []]
-
-
-def test_the_last_document_borrows_from_the_next_file_and_the_last_file_from_the_first(tmp_path):
-    long = "a long sentence\n" * 50
-    paths = [write(tmp_path / f"{name}.txt", f"{name}\n" + long) for name in "ab"]
-    first, second = read_chunks(paths, 300)
-    assert [chunk.borrowed[0].path for chunk in (first, second)] == paths[::-1]
-    assert first.borrowed[0].data == second.parts[0].data
-    (alone,) = read_chunks(paths[:1], 300)
-    assert not alone.borrowed  # there is no other document
-
-
-def test_only_the_start_of_a_long_document_is_borrowed(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BORROWED_BYTES", 50)
-    paths = [write(tmp_path / f"{name}.txt", f"{name} sentence\n" * 50) for name in "ab"]
-    chunks = list(read_chunks(paths, 300, corpus.DOCUMENTS))
-    assert chunks[0].borrowed[0].data == b"b sentence\n" * 4
 
 
 def test_small_files_share_a_chunk_and_the_end_of_a_file_ends_a_document(tmp_path):
@@ -136,16 +107,11 @@ def test_lines_end_as_on_any_system_and_hold_any_character(tmp_path, text, docum
     assert documents_of(read_chunks([path], 1 << 20)) == documents
 
 
-def test_errors_name_the_line_that_is_not_utf_8_also_in_borrowed_text(tmp_path):
+def test_errors_name_the_line_that_is_not_utf_8(tmp_path):
     good = b"a sentence\n" * 40 + b"\n"
     path = write(tmp_path / "text.txt", good * 3 + b"in Latin-1: \xe9\nmore\n")
     with pytest.raises(ValueError, match=r"text\.txt, line 124: not UTF-8 \(byte 0xe9"):
         documents_of(read_chunks([path], 100))
-    one = write(tmp_path / "one.txt", "a long sentence\n" * 50)
-    other = write(tmp_path / "other.txt", b"\n\r\n\ngood\n\xe9\n" + b"good\n" * 200)
-    chunk, _ = read_chunks([one, other], 300)
-    with pytest.raises(ValueError, match=r"other\.txt, line 5: not UTF-8"):
-        chunk.borrowed[0].lines()
 
 
 @pytest.mark.parametrize(

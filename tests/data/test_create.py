@@ -143,15 +143,6 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
     }
 
 
-def test_compressed_records_are_the_same(tmp_path, make):
-    make("plain/train")
-    for name in ("packed", "again"):
-        make(f"{name}/train", compression="gzip")
-    packed = (tmp_path / "packed" / "train").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "plain" / "train").read_bytes()
-    assert (tmp_path / "again" / "train").read_bytes() == packed
-
-
 def test_a_small_shuffle_buffer_loses_nothing(tmp_path, make, monkeypatch):
     make("large/train@2")
     monkeypatch.setattr(encoding, "SPILL_BYTES", 10_000)
@@ -211,16 +202,6 @@ def test_text_that_cannot_be_used_leaves_earlier_outputs_alone(tmp_path, make, t
     with pytest.raises(ValueError, match=said):
         make("out/train", inputs=[path])
     assert contents(tmp_path / "out") == before
-
-
-def test_a_warning_names_the_files_that_an_earlier_run_leaves(tmp_path, make, caplog):
-    make("out/train@3")
-    make("out/train@3", ngram=2)
-    assert not caplog.records
-    make("out/train@2")
-    first = tmp_path / "out" / "train-00000-of-00003"
-    assert f"3 files of an earlier run, such as {first}, remain" in caplog.text
-    assert first.exists()
 
 
 REPORTED = EncodingSettings(vocab_file="vocab.txt", max_seq_length=100)

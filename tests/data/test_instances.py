@@ -51,8 +51,8 @@ def pairs_of(documents, options, document=0, seed=5):
     return list(_pairs_of_document(documents, document, options, random.Random(seed)))
 
 
-def rows_of(documents, options, position=(0, 0), borrowed=None):
-    batches = list(create_batches(documents, options, Tokenizer(), position, borrowed))
+def rows_of(documents, options, position=(0, 0)):
+    batches = list(create_batches(documents, options, Tokenizer(), position))
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
@@ -237,21 +237,6 @@ def test_special_tokens_spelled_in_the_text_are_never_masked_and_labels_may_be_o
     assert len(labels) > 40
     assert not rows["masked_lm_ids"][~used].any()
     assert rows["input_ids"].max() < 500
-
-
-def test_borrowed_documents_supply_second_segments_and_no_instances():
-    one, other = make_documents([3]), make_documents([1], [2, 5])
-    one, other = (dataclasses.replace(some, labels=some.ids) for some in (one, other))
-    joined = one.followed_by(other)
-    assert joined.sentence_starts == [0, 3, 4, 6, 11]
-    assert joined.document_starts == [0, 1, 2, 4]
-    assert joined.labels.tolist() == [*range(10, 13), *range(10, 18)]
-    options = settings(dupe_factor=50)
-    alone, helped = rows_of(one, options), rows_of(one, options, borrowed=other)
-    assert len(alone["input_ids"]) == len(helped["input_ids"]) == 50
-    assert set(alone["input_mask"].sum(axis=1).tolist()) == {9}  # the sentence twice
-    # The sentence, and one token or as many as fit into a sequence.
-    assert set(helped["input_mask"].sum(axis=1).tolist()) == {7, 11}
 
 
 def test_albert_zh_adds_a_sentence_to_a_single_one():

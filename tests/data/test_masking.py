@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from albert_tf.data.masking import (
-    BatchStream,
     PerInstanceStream,
+    RandomStream,
     mask_batch,
     ngram_probabilities,
     num_to_predict,
@@ -42,7 +42,7 @@ def mask(rows, budget, settings=None, seed=5, seq_length=11, numbered=False):
     if numbered:
         stream = PerInstanceStream((seed,), 3, len(rows), settings, seq_length)
     else:
-        stream = BatchStream(np.random.default_rng(seed))
+        stream = RandomStream(np.random.default_rng(seed))
     batch = mask_batch(input_ids, starts, maskable, budgets, settings, MASK, VOCAB_SIZE, stream)
     return input_ids, batch
 

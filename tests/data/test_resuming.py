@@ -24,58 +24,56 @@ class StoppedError(Exception):
     """Simulates an interruption of a run."""
 
 
-def stop_after(monkeypatch, name, times):
-    """Makes the work directory's method `name` raise after some calls, which are returned."""
-    real = getattr(create.WorkDirectory, name)
+def stop_after(monkeypatch, times, name="finish_chunk"):
+    """Makes a function of `create` raise after some calls, of which the chunks are returned."""
+    real = getattr(create, name)
     calls = []
 
-    def stopping(self, *args):
+    def stopping(*args):
         if len(calls) == times:
             raise StoppedError
-        calls.append(args)
-        real(self, *args)
+        calls.append(args[1])
+        return real(*args)
 
-    monkeypatch.setattr(create.WorkDirectory, name, stopping)
+    monkeypatch.setattr(create, name, stopping)
     return calls
 
 
-def stop(make, monkeypatch, name, times, **changes):
-    """Runs the program until the method was called some times."""
+def stop(make, monkeypatch, times, name="finish_chunk", **changes):
+    """Runs the program until the function was called some times."""
     with monkeypatch.context() as patch:
-        stop_after(patch, name, times)
+        stop_after(patch, times, name)
         with pytest.raises(StoppedError):
             make(**changes)
 
 
-@pytest.mark.parametrize(
-    ("name", "times"), [("finish_chunk", 1), ("finish_chunk", 4), ("finish_output", 1)]
-)
-def test_resuming_writes_the_same_bytes_and_repeats_nothing(
-    tmp_path, make, monkeypatch, name, times
+@pytest.mark.parametrize("times", [1, 4])
+def test_resuming_writes_the_same_bytes_and_encodes_no_chunk_again(
+    tmp_path, make, monkeypatch, times
 ):
     with monkeypatch.context() as patch:
-        total = stop_after(patch, name, 99)
+        total = stop_after(patch, 99)
         make("expected/train@3")
-    stop(make, monkeypatch, name, times)
+    stop(make, monkeypatch, times)
     folder = tmp_path / "out"
     assert not (folder / "train.records.json").exists()
     assert (folder / "train.work").is_dir()
     assert not any(path.suffix == ".tmp" for path in folder.iterdir())
-    calls = stop_after(monkeypatch, name, 99)
+    calls = stop_after(monkeypatch, 99)
     make()
     assert contents(folder) == contents(tmp_path / "expected")
     assert len(calls) == len(total) - times > 0
 
 
 def test_an_interrupted_run_is_not_resumed_with_other_settings(make, monkeypatch):
-    stop(make, monkeypatch, "finish_chunk", 1)
+    stop(make, monkeypatch, 1)
     changes = {"chunk_megabytes": 6000 / MEGABYTE, "input_format": "documents"}
     with pytest.raises(ValueError, match="'sentences', now 'documents'; chunk_bytes 3000, now 6"):
         make(**changes)
 
 
 def test_only_files_of_the_program_are_removed_from_the_work_directory(tmp_path, make, monkeypatch):
-    stop(make, monkeypatch, "finish_output", 1)
+    stop(make, monkeypatch, 0, "_write_outputs")
     folder = tmp_path / "out" / "train.work"
     for name in ("notes.txt", "chunk-000001-000.spill.0a1b2c3d.tmp"):
         (folder / name).write_text("mine or half")
@@ -88,12 +86,12 @@ def test_only_changed_text_is_encoded_again_on_resuming(tmp_path, make, monkeypa
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path in paths:
         path.write_text("\n\n".join([TOY_TEXT] * 20), encoding="utf-8")
-    stop(make, monkeypatch, "finish_output", 2, inputs=paths)
+    stop(make, monkeypatch, 0, "_write_outputs", inputs=paths)
     paths[1].write_text(text, encoding="utf-8")
     with monkeypatch.context() as patch:
-        calls = stop_after(patch, "finish_chunk", 99)
+        calls = stop_after(patch, 99)
         make(inputs=paths)
-    assert {chunk.position[0] for (chunk,) in calls} == ({1} if text else set())
+    assert {chunk.position[0] for chunk in calls} == ({1} if text else set())
     make("expected/train@3", inputs=paths)
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
@@ -104,7 +102,7 @@ def test_resuming_a_complete_run_does_nothing_also_with_a_compressed_copy_of_the
     copy = write(tmp_path / "copy.gz", gzip.compress(Path(corpus_file).read_bytes()))
     metadata = make()
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    stop_after(monkeypatch, "finish_chunk", 0)
+    stop_after(monkeypatch, 0)
     assert make(resume=True) == make(resume=True, inputs=[copy]) == metadata
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     with pytest.raises(StoppedError):
@@ -131,7 +129,7 @@ def test_outputs_of_another_text_are_recreated(tmp_path, make, caplog):
     text.write_text(TOY_TEXT.replace("boat", "ship"), encoding="utf-8")
     os.utime(text, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # of the same size and time
     make(inputs=[text], resume=True)
-    assert "--input_file: the text has changed since the outputs were created" in caplog.text
+    assert "--input_file: the text has changed; creating its records again" in caplog.text
     make("expected/train@3", inputs=[text])
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
@@ -146,14 +144,14 @@ def test_an_interruption_says_how_to_resume(make, monkeypatch):
 
 
 def test_a_second_run_with_the_same_work_directory_is_refused(make, monkeypatch):
-    finish_chunk = create.WorkDirectory.finish_chunk
+    finish_chunk = create.finish_chunk
 
     def begin_another(*args):
         with pytest.raises(ValueError, match=r"--work_dir=.*work: another process is using it"):
             make()
         finish_chunk(*args)
 
-    monkeypatch.setattr(create.WorkDirectory, "finish_chunk", begin_another)
+    monkeypatch.setattr(create, "finish_chunk", begin_another)
     assert make()["counts"]["instances"]
 
 
@@ -168,7 +166,7 @@ def test_file_systems_without_locks_are_not_locked(tmp_path, make, monkeypatch, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_run_killed_ten_times_loses_and_repeats_nothing(
+def test_a_run_killed_ten_times_loses_and_encodes_nothing_again(
     tmp_path, make, corpus_file, toy_spm_model
 ):
     make("expected/train@5", chunk_megabytes=200 / MEGABYTE)

@@ -11,21 +11,6 @@ from albert_tf.data.encoding import sentences_of, split_paragraph
 from albert_tf.data.settings import TextSettings
 from tests.data.conftest import split_documents, write
 
-ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">
-R&amp;D "x"
-
-First &lt;doc&gt; here.
-Second.
-
-</doc>
-<doc id="2" url="u" title="B">
-B
-
-B
-&lt;/doc&gt;
-</doc>
-"""
-
 
 def read(path, chunk_bytes=1 << 20, **settings):
     """Returns the documents of a file, as lists of sentences."""
@@ -45,7 +30,6 @@ def json_lines(*texts, **others):
         ("sentences", "one\ntwo. three.\n \nfour\n", [["one", "two. three."], ["four"]]),
         ("documents", "\ufeffone\n\ntwo\r\n  \nthree", [["one", "two", "three"]]),
         ("documents", "\n\n", []),
-        ("wikiextractor", ARTICLES, [["First <doc> here.", "Second."], ["B", "</doc>"]]),
         (
             "jsonl",
             json_lines("one\ntwo\n\n \nthree", "four\r\nfive\rsix", id=7) + "\n  \n",
@@ -58,18 +42,6 @@ def json_lines(*texts, **others):
 def test_documents_are_those_of_the_format(tmp_path, input_format, text, expected, chunk_bytes):
     path = write(tmp_path / "text", text)
     assert read(path, chunk_bytes, input_format=input_format) == expected
-
-
-@pytest.mark.parametrize("chunk_bytes", [1, 50, 200])
-def test_a_chunk_of_json_lines_has_two_documents_with_what_it_borrows(tmp_path, chunk_bytes):
-    texts = [f"text {number}\nmore 字" for number in range(30)]
-    path = write(tmp_path / "text.jsonl", json_lines(*texts))
-    assert read(path, chunk_bytes, input_format="jsonl") == [text.split("\n") for text in texts]
-    chunks = list(corpus.read_chunks([path], chunk_bytes, "jsonl"))
-    assert len(chunks) > 3
-    for chunk in chunks:
-        lines = sentences_of(chunk.parts + chunk.borrowed, TextSettings(input_format="jsonl"))
-        assert sum(some.count("") for some in lines) >= 2
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_file_that_is_refused_is_named(content, said, tmp_path):
 )
 def test_consecutive_layers_share_a_group(layers, groups, expected):
     config = AlbertConfig(vocab_size=97, num_hidden_layers=layers, num_hidden_groups=groups)
-    assert [config.group_of_layer(layer) for layer in range(layers)] == expected
+    assert config.modules_of_layers() == (tuple(expected), tuple(expected))
 
 
 def test_a_sequence_longer_than_the_position_embeddings_is_refused(tiny_config):

@@ -12,7 +12,7 @@ import tf_keras
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.families import is_bookkeeping, variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import OPTIMIZERS, AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.optimization import (
     AdamW,
@@ -23,7 +23,6 @@ from albert_tf.model.optimization import (
     fine_tuning_optimizer,
     trust_ratio,
 )
-from albert_tf.model.optimizers import OPTIMIZERS
 from albert_tf.pretraining.task import PretrainingTask
 from tests.model.test_modeling import GOLDEN, read_golden
 
@@ -154,22 +153,19 @@ def variables():
     return [tf.Variable(rng.normal(size=(3, 5)).astype(np.float32), name=name) for name in names]
 
 
-@pytest.mark.parametrize("corrects", [False, True])
 @pytest.mark.parametrize("kind", [AdamW, Lamb, LambAlbertZh])
-def test_steps_follow_the_formula(kind, corrects):
+def test_steps_follow_the_formula(kind):
     ours, rng = variables(), np.random.default_rng(4)
-    optimizer = kind(0.03, bias_correction=corrects)
+    optimizer = kind(0.03)
     weights = [variable.numpy().astype(np.float64) for variable in ours]
     moments = [(np.zeros((3, 5)), np.zeros((3, 5))) for _ in ours]
-    for t in range(1, 8):
+    for _ in range(7):
         gradients = rng.normal(size=(4, 3, 5))
         optimizer.apply_gradients(
             [(tf.constant(g, tf.float32), v) for g, v in zip(gradients, ours, strict=True)]
         )
         for i, g in enumerate(gradients):
             m, v = moments[i] = 0.9 * moments[i][0] + 0.1 * g, 0.999 * moments[i][1] + 1e-3 * g * g
-            if corrects:
-                m, v = m / (1 - 0.9**t), v / (1 - 0.999**t)
             update = m / (np.sqrt(v) + 1e-6)
             if i == 0:  # only the kernel gets weight decay
                 update += 0.01 * weights[i]
@@ -188,8 +184,6 @@ def test_every_optimizer_keeps_what_its_row_says_and_skips_steps(name):
     slots = optimizer.slot_variables(weights)
     assert {slot.rpartition("/")[2] for slot in slots} == set(OPTIMIZERS[name].slots)
     assert all(map(is_bookkeeping, slots))
-    stored, trained = (sum(int(tf.size(x)) for x in some) for some in (slots.values(), weights))
-    assert abs(stored / trained - OPTIMIZERS[name].values_per_weight) < 0.02
     pairs = [(tf.random.normal(weight.shape), weight) for weight in weights]
     optimizer.apply_gradients_if(tf.constant(True), pairs)
     before = [x.numpy() for x in (*weights, *slots.values())]

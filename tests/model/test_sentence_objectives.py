@@ -133,7 +133,7 @@ def test_an_objective_goes_from_text_in_the_shell_to_a_loaded_model(
     metrics = run(  # the records say which objective
         *("run-pretraining", f"--albert_config_file={config_file}", "--input_file=records-*"),
         *("--output_dir=out", "--train_batch_size=8", "--num_train_steps=2", "--do_eval"),
-        *("--num_warmup_steps=1", "--noplots", "--sentence_loss_weight=0.5"),
+        *("--num_warmup_steps=1", "--noplots"),
     )
     found = OBJECTIVES[objective]
     names = {found.loss_name, found.accuracy_name} if found.has_head else set()

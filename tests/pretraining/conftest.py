@@ -19,17 +19,17 @@ def example(**features):
     return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
 
 
-def write_records(path, records, compression=""):
+def write_records(path, records):
     """Writes serialized records, and returns the path as a string."""
-    with tf.io.TFRecordWriter(str(path), compression) as writer:
+    with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
             writer.write(record)
     return str(path)
 
 
-def write_numbers(path, numbers, compression=""):
+def write_numbers(path, numbers):
     """Writes records of one feature, `number`."""
-    return write_records(path, [example(number=[number]) for number in numbers], compression)
+    return write_records(path, [example(number=[number]) for number in numbers])
 
 
 def write_batch(path, batch, copies=1):

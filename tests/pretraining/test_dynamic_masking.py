@@ -11,11 +11,11 @@ import pytest
 
 from albert_tf import data, pretraining
 from albert_tf.data.masking import num_to_predict
-from albert_tf.data.records import read_metadata
+from albert_tf.data.records import find_records
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.input_pipeline import DynamicMasking
-from albert_tf.pretraining.task import PretrainingTask, find_records
+from albert_tf.pretraining.task import PretrainingTask, make_records
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 
 SEQ_LENGTH = 20
@@ -68,7 +68,7 @@ def make_task(tiny_config):
 
 @pytest.fixture(name="records")
 def find(settings, task):
-    return find_records(settings, task, "input_file")
+    return make_records(find_records(settings.input_file, ""), settings, task)
 
 
 def take(records, batch_size, count, start=0, rows=None):
@@ -163,10 +163,7 @@ def test_records_with_masks_are_not_masked_again(settings, tmp_path, toy_spm_mod
 
 def test_records_with_masks_are_evaluated_as_they_are(settings, tmp_path, toy_spm_model, task):
     path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15, max_predictions_per_seq=5)
-    paths = [path, settings.input_file]
-    metadata = read_metadata(paths)
-    assert input_pipeline.for_records([path], metadata, MaskingSettings(), seed=3) is None
+    masked, unmasked = (find_records(found, "") for found in (path, settings.input_file))
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
-        input_pipeline.for_records(paths, metadata, MaskingSettings(), seed=3)
-    held_out = dataclasses.replace(settings, eval_input_file=path)
-    assert find_records(held_out, task, "eval_input_file").masking is None
+        input_pipeline.for_records(masked | unmasked, MaskingSettings(), seed=3)
+    assert make_records(masked, settings, task).masking is None
