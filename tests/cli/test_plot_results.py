@@ -74,7 +74,7 @@ def test_the_confusion_matrix_shows_counts_right_label_down_and_prediction_acros
 
 def test_a_damaged_file_is_named_and_a_warning_of_the_program(tmp_path, caplog):
     (tmp_path / "metrics.jsonl").write_text("[1]\n")
-    with pytest.raises(ValueError, match="metrics.jsonl, line 1: "):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: "):
         plot_results.plot_run(str(tmp_path))
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
     plot_results.plot_result(settings, FineTuningResult("", 2, {}, "", has_files=False))
