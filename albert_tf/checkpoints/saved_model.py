@@ -21,11 +21,12 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
-from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.run_record import LOWER_CASE, RunRecord
 from albert_tf.checkpoints.signatures import DEFAULT, Export, Signature
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import list_files
+from albert_tf.model.tokenization import FullTokenizer
 
 
 @contextlib.contextmanager
@@ -226,9 +227,7 @@ def save_hub_module(
     config: AlbertConfig,
     has_masked_lm: bool = True,
     has_sentence_head: bool = True,
-    vocab_file: str | None = None,
-    spm_model_file: str | None = None,
-    do_lower_case: bool = True,
+    tokenizer: FullTokenizer | None = None,
 ) -> None:
     """Writes a SavedModel in TF-Hub's format.
 
@@ -238,9 +237,8 @@ def save_hub_module(
         config: the model's config.
         has_masked_lm: whether to include `mlm`; False if the head was not trained.
         has_sentence_head: whether to include `sop`; False if the head was not trained.
-        vocab_file: WordPiece vocabulary to include.
-        spm_model_file: SentencePiece model to include.
-        do_lower_case: stored with `vocab_file`; SentencePiece modules on TF-Hub always lowercase.
+        tokenizer: the tokenizer whose vocabulary to include. `do_lower_case` is stored for
+            WordPiece; SentencePiece modules on TF-Hub always lowercase.
     """
     encoder = model.encoder
 
@@ -281,7 +279,7 @@ def save_hub_module(
         variables = encoder.variables + model.sentence_head.variables
         setattr(root, model.sentence_objective, _callable_object(classify_pairs, variables))
     signature = Signature(dict.fromkeys(_INPUTS.values(), _IDS), serve)
-    with _assets(root, config, vocab_file, spm_model_file, do_lower_case):
+    with _assets(root, config, tokenizer):
         save(directory, root, {DEFAULT: signature})
 
 
@@ -299,24 +297,21 @@ def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str)
 
 
 @contextlib.contextmanager
-def _assets(
-    root: Any,
-    config: AlbertConfig,
-    vocab_file: str | None,
-    spm_model_file: str | None,
-    do_lower_case: bool,
-) -> Iterator[None]:
+def _assets(root: Any, config: AlbertConfig, tokenizer: FullTokenizer | None) -> Iterator[None]:
     """Attaches the config and vocabulary as assets, whose files exist until the block ends."""
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+    with tempfile.TemporaryDirectory() as folder:
         config_file = os.path.join(folder, "albert_config.json")
         config.to_json_file(config_file)
         root.albert_config_file = tf.saved_model.Asset(config_file)
-        if spm_model_file:
-            local = stack.enter_context(files.local_copy(spm_model_file))
-            root.sp_model_file = tf.saved_model.Asset(local)
-        elif vocab_file:
-            local = stack.enter_context(files.local_copy(vocab_file))
-            root.vocab_file = tf.saved_model.Asset(local)
-            root.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
+        if tokenizer is not None:
+            ((name, content),) = tokenizer.vocabulary_files.items()
+            path = os.path.join(folder, name)
+            with open(path, "wb") as stream:
+                stream.write(content)
+            if tokenizer.is_sentencepiece:
+                root.sp_model_file = tf.saved_model.Asset(path)
+            else:
+                root.vocab_file = tf.saved_model.Asset(path)
+                is_lower = tf.Variable(tokenizer.do_lower_case, trainable=False, name=LOWER_CASE)
+                root.do_lower_case = is_lower
         yield

@@ -12,6 +12,7 @@ import albert_tf
 from albert_tf.checkpoints import huggingface
 from albert_tf.inference.inputs import ModelFolder
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
 from tests.inference.conftest import SIZE, write_folder
 
@@ -111,7 +112,8 @@ def write_without_pooler(folder, config_file, vocabulary, scope):
     weights = random_weights(config) | random_arrays(THREE_OUTPUTS)
     kept = ("bert/e", scope)
     weights = {name: 0.3 * x for name, x in weights.items() if name.startswith(kept)}
-    huggingface.save_hugging_face(str(folder), weights, config, spm_model_file=vocabulary)
+    tokenizer = FullTokenizer(spm_model_file=str(vocabulary))
+    huggingface.save_hugging_face(str(folder), weights, config, tokenizer)
 
 
 @pytest.mark.ci
