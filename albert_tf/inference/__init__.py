@@ -371,9 +371,9 @@ def serve(settings: Settings) -> None:
             port is already in use.
     """
     model_folder = _prepare(settings)
-    from albert_tf.inference import web  # imports TensorFlow and Gradio
+    from albert_tf.inference import program  # imports TensorFlow
 
-    web.serve(settings, model_folder)
+    program.serve(settings, model_folder)
 
 
 def _prepare(settings: Settings) -> ModelFolder:
