@@ -325,17 +325,17 @@ def _write_saved_model(
     model: AlbertForPretraining,
     tokenizer: Tokenizer | None,
 ) -> None:
-    from albert_tf.checkpoints import saved_model, signatures
+    from albert_tf.checkpoints import saved_model
     from albert_tf.inference import pretrained
 
     parts = _assign(model, tensors, "a pre-trained SavedModel")
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
-    exported = signatures.embeddings_export(
+    exported = saved_model.embeddings_export(
         model.encoder,
         tokenizer,
         model.config.max_position_embeddings,
-        signatures.poolings_of(parts),
+        saved_model.poolings_of(parts),
     )
     variables = list(model.encoder.variables)
     if MASKED_LM in parts:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, loading, run_record, saved_model, signatures
+from albert_tf.checkpoints import finding, loading, run_record, saved_model
 from albert_tf.checkpoints.families import GLOBAL_STEP
 from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
@@ -446,6 +446,6 @@ def export(export_dir: str, output_dir: str, task: PretrainingTask) -> str:
         model = task.build_model()
         loading.load_weights(model, source.weights.path)
         length = task.config.max_position_embeddings
-        exported = signatures.embeddings_export(model.encoder, tokenizer, length)
+        exported = saved_model.embeddings_export(model.encoder, tokenizer, length)
         model_files = saved_model.model_files(source.config_file, vocabulary_file, RunRecord())
         return saved_model.export(export_dir, model.variables, exported, model_files)
