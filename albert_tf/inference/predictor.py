@@ -254,8 +254,11 @@ class Predictor:
     def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
-        if name == registry.EMBEDDINGS and options.pooling == POOLED:
-            model_folder.check_pooler(f"pooling={options.pooling!r}")
+        is_pooled = name == registry.EMBEDDINGS and options.pooling == POOLED
+        if is_pooled and "pooler" not in model_folder.parts:
+            raise ValueError(
+                f"pooling={POOLED!r} needs a pooler, and {model_folder.checkpoint} has none"
+            )
         self.options = options
         self.engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype

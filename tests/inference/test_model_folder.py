@@ -60,7 +60,7 @@ def test_a_task_without_its_head_is_refused(write, pretrained_dir):
     found = ModelFolder(str(pretrained_dir))
     assert found.find_task("fill_mask") == "fill_mask"
     assert found.possible_tasks() == ("embeddings", "fill_mask")
-    with pytest.raises(ValueError, match="ckpt-best has no head for the task spans"):
+    with pytest.raises(ValueError, match=r"ckpt-best does not .* this task and model: cls/squad"):
         albert_tf.load_predictor(str(pretrained_dir), "spans")
     recorded = write(THREE_OUTPUTS, task={"name": "token_classification"})
     with pytest.raises(ValueError, match=r"task token_class.*, and has no head for classification"):
@@ -138,5 +138,5 @@ def test_masked_words_and_means_need_no_pooler(tmp_path, config_file, toy_spm_mo
 
 def test_a_classifier_without_a_pooler_is_refused(tmp_path, config_file, toy_spm_model):
     write_without_pooler(tmp_path, config_file, toy_spm_model, "output_")
-    with pytest.raises(ValueError, match="classification needs a pooler"):
+    with pytest.raises(ValueError, match=r"not contain the weights of this task.* bert/pooler"):
         albert_tf.load_predictor(str(tmp_path), "classification")
