@@ -287,14 +287,14 @@ def load_weights(model: Any, prefix: str) -> None:
     _assign(model, _read_all(weights, entries))
 
 
-def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
+def inspect_checkpoint(path: str, model: Any = None) -> LoadReport:
     """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
         ValueError: the checkpoint is damaged. Weights that do not fit are only reported.
     """
-    return _compare(model, open_weights(path), init_from_group0)[0]
+    return _compare(model, open_weights(path))[0]
 
 
 def read_weights(

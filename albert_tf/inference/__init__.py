@@ -316,20 +316,15 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
             return self.input_format
         return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
 
-    @property
-    def input_files(self) -> dict[str, str | None]:
-        """Flag → file to read, None if there is none."""
-        return {
+    def check_paths(self) -> None:
+        """Checks the paths of model and input, and that `embeddings_file` can be written."""
+        super().check_paths()
+        for flag, path in {
             "--albert_config_file": config.config_file(self.albert_config_file or ""),
             "--spm_model_file": self.spm_model_file,
             "--vocab_file": self.vocab_file,
             "--input_file": None if self.input_file == STANDARD_INPUT else self.input_file,
-        }
-
-    def check_paths(self) -> None:
-        """Checks the paths of model and input, and that `embeddings_file` can be written."""
-        super().check_paths()
-        for flag, path in self.input_files.items():
+        }.items():
             if path:
                 files.check_file(path, flag)
         if self.embeddings_file:
