@@ -49,17 +49,14 @@ def read_step(prefix: str) -> int:
     """Returns the `global_step` of a checkpoint; 0 if it has none or another format.
 
     Raises:
-        ValueError: the checkpoint is damaged, or its `global_step` is invalid.
+        ValueError: the checkpoint is damaged.
     """
     if not files.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
     if not reader.has_tensor(GLOBAL_STEP):
         return 0
-    step = read_tensor(reader, GLOBAL_STEP, prefix)
-    if np.ndim(step) or not np.issubdtype(step.dtype, np.integer) or step < 0:
-        raise ValueError(f"{prefix}: {GLOBAL_STEP} is {step}, expected an integer of 0 or more")
-    return int(step)
+    return int(read_tensor(reader, GLOBAL_STEP, prefix))
 
 
 @dataclasses.dataclass(frozen=True)
