@@ -4,6 +4,6 @@ Read the modules in this order: `finding` (finds checkpoints, configs and vocabu
 `containers` (opens the file formats), `families` (recognizes whose weights a file contains, and
 maps their names to a model), `loading` (loads them into a model, with a report), `run_folder` and
 `run_record` (the files of a run, and what it trained with), `store` (its numbered checkpoints),
-`releases` (the table of released models) and `download`. `huggingface`, `saved_model` and
-`signatures` write the formats of others, and `tokenizer_json` Hugging Face's tokenizers.
+`releases` (the table of released models) and `download`. `huggingface` and `saved_model` write the
+formats of others, and `tokenizer_json` Hugging Face's tokenizers.
 """

@@ -150,9 +150,7 @@ def open_weights(path: str) -> WeightFile:
 
 def _open_local_copy(path: str) -> WeightFile:
     """Reads a remote weight file completely, because the libraries only open local files."""
-    with tempfile.TemporaryDirectory() as folder:
-        local = os.path.join(folder, os.path.basename(path))
-        files.copy(path, local)
+    with files.local_copy(path) as local:
         try:
             weights = open_weights(local)
             arrays = {name: weights.read(name) for name in weights.shapes}

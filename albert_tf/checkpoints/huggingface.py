@@ -31,7 +31,7 @@ from albert_tf.checkpoints.run_record import (
 )
 from albert_tf.model.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME, FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -108,9 +108,7 @@ def save_hugging_face(
     directory: str,
     tensors: Mapping[str, np.ndarray],
     config: AlbertConfig,
-    vocab_file: str | None = None,
-    spm_model_file: str | None = None,
-    do_lower_case: bool = True,
+    tokenizer: Tokenizer | None = None,
     task: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a folder that `from_pretrained` of `transformers` can load.
@@ -119,14 +117,13 @@ def save_hugging_face(
         directory: an existing folder.
         tensors: name → weight, with Google's names.
         config: the model's config.
-        vocab_file: WordPiece vocabulary, written as `vocab.txt` and `tokenizer.json`.
-        spm_model_file: SentencePiece model, written as `spiece.model` and `tokenizer.json`.
-        do_lower_case: whether the tokenizer lowercases.
+        tokenizer: the tokenizer, if it is known; one of a Hugging Face folder is written as it is,
+            another as `tokenizer.json` and as its vocabulary, `spiece.model` or `vocab.txt`.
         task: as in `config_to_hugging_face`.
 
     Raises:
-        ValueError: Hugging Face's ALBERT does not support this model, safetensors or tokenizers is
-            not installed, or the vocabulary is invalid.
+        ValueError: Hugging Face's ALBERT does not support this model, or safetensors or tokenizers
+            is not installed.
     """
     weights = to_hugging_face(tensors, config)
     try:
@@ -141,22 +138,17 @@ def save_hugging_face(
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
     with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
         stream.write(save(weights, metadata={"format": "pt"}))
-    if vocab_file or spm_model_file:
-        tokenizer = FullTokenizer(
-            None if spm_model_file else vocab_file,
-            do_lower_case,
-            spm_model_file,
-            max_length=config.max_position_embeddings,
-        )
-        _write_tokenizer(directory, spm_model_file or vocab_file or "", tokenizer)
+    for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
+        with files.write_atomically(os.path.join(directory, name), "wb") as stream:
+            stream.write(content)
+    if isinstance(tokenizer, FullTokenizer):
+        _write_tokenizer(directory, tokenizer)
 
 
-def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> None:
-    """Writes the vocabulary, `tokenizer.json` and `tokenizer_config.json`."""
+def _write_tokenizer(directory: str, tokenizer: FullTokenizer) -> None:
+    """Writes `tokenizer.json` and `tokenizer_config.json`."""
     from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 
-    name = SENTENCEPIECE_NAME if tokenizer.is_sentencepiece else WORDPIECE_NAME
-    files.copy(source, os.path.join(directory, name))
     tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
     try:
         content = tokenizer_json(tokenizer)
@@ -164,7 +156,7 @@ def _write_tokenizer(directory: str, source: str, tokenizer: FullTokenizer) -> N
             stream.write(content)
     except ValueError as error:
         tokenizer_class = "AlbertTokenizer"
-        logging.warning("%s. transformers needs sentencepiece and protobuf for %s", error, name)
+        logging.warning("%s. transformers needs sentencepiece and protobuf for the model", error)
     symbols = {"pad": tokenizer.pad_id, "unk": tokenizer.unk_id, "mask": tokenizer.mask_id}
     symbols |= {"cls": tokenizer.cls_id, "sep": tokenizer.sep_id}
     values = {

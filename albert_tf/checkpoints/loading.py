@@ -49,17 +49,14 @@ def read_step(prefix: str) -> int:
     """Returns the `global_step` of a checkpoint; 0 if it has none or another format.
 
     Raises:
-        ValueError: the checkpoint is damaged, or its `global_step` is invalid.
+        ValueError: the checkpoint is damaged.
     """
     if not files.exists(prefix + ".index"):
         return 0
     reader = open_checkpoint(prefix)
     if not reader.has_tensor(GLOBAL_STEP):
         return 0
-    step = read_tensor(reader, GLOBAL_STEP, prefix)
-    if np.ndim(step) or not np.issubdtype(step.dtype, np.integer) or step < 0:
-        raise ValueError(f"{prefix}: {GLOBAL_STEP} is {step}, expected an integer of 0 or more")
-    return int(step)
+    return int(read_tensor(reader, GLOBAL_STEP, prefix))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,14 +284,14 @@ def load_weights(model: Any, prefix: str) -> None:
     _assign(model, _read_all(weights, entries))
 
 
-def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
+def inspect_checkpoint(path: str, model: Any = None) -> LoadReport:
     """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
         ValueError: the checkpoint is damaged. Weights that do not fit are only reported.
     """
-    return _compare(model, open_weights(path), init_from_group0)[0]
+    return _compare(model, open_weights(path))[0]
 
 
 def read_weights(

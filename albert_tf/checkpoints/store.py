@@ -72,7 +72,7 @@ def copy_checkpoint(source: str, target: str) -> None:
     """
     shards = _list_suffixes(source, ".data-")
     if files.is_remote(target):  # each copy is atomic, and the store copies without a download
-        with _converting_errors(target):
+        with naming_disk_errors(target):
             _remove_index(target)
             for suffix in (*shards, ".index"):
                 files.copy(source + suffix, target + suffix)
@@ -91,12 +91,12 @@ def _new_files(prefix: str) -> Iterator[str]:
     """
     directory, base = os.path.split(prefix)
     if files.is_remote(prefix):
-        with tempfile.TemporaryDirectory() as folder, _converting_errors(prefix):
+        with tempfile.TemporaryDirectory() as folder, naming_disk_errors(prefix):
             yield os.path.join(folder, base)
         return
     temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
     try:
-        with _converting_errors(prefix):
+        with naming_disk_errors(prefix):
             yield temporary
     finally:
         for suffix in _list_suffixes(temporary, "."):
@@ -104,13 +104,12 @@ def _new_files(prefix: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def naming_disk_errors(path: str, what: str, note: str = "") -> Iterator[None]:
+def naming_disk_errors(path: str, what: str = "the checkpoint") -> Iterator[None]:
     """Converts errors about full and unwritable disks, also TensorFlow's, to one that names a file.
 
     Args:
         path: the file or folder that is written.
         what: what it contains, for the message.
-        note: added to the message.
     """
     try:
         yield
@@ -119,12 +118,8 @@ def naming_disk_errors(path: str, what: str, note: str = "") -> Iterator[None]:
             raise
         raise OSError(
             f"{path}: {what} cannot be written: {reason}. Free some space or choose another "
-            f"folder, then run the same command again.{note}"
+            "folder, then run the same command again. Older files are not affected."
         ) from None
-
-
-def _converting_errors(prefix: str) -> contextlib.AbstractContextManager[None]:
-    return naming_disk_errors(prefix, "the checkpoint", " Older checkpoints are not affected.")
 
 
 def _list_suffixes(prefix: str, start: str) -> list[str]:

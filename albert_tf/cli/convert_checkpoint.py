@@ -38,8 +38,9 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.finetuning import registry
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, list_files, load_tokenizer
+from albert_tf.model.huggingface_tokenizer import list_files
 from albert_tf.model.objectives import SOP
+from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:
@@ -89,13 +90,6 @@ class Settings(VocabularyFileSettings):
         "nothing is recorded.",
     )
 
-    @property
-    def vocabulary(self) -> tuple[str | None, str | None, bool]:
-        """The two vocabulary files, without a Hugging Face tokenizer, and if they are uncased."""
-        is_theirs = is_tokenizer_file(self.vocab_file or "")
-        vocab_file = None if is_theirs else self.vocab_file
-        return vocab_file, self.spm_model_file, bool(self.do_lower_case)
-
 
 def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
     """Returns the config of the output for an input with the config `config`.
@@ -143,7 +137,7 @@ def convert(settings: Settings) -> bool:
     # Which heads of pre-training there are does not matter: those that are there are written.
     if model is None or not report.fits:
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
-    _write(_with_vocabulary(settings, source), source, model)
+    _write(settings, source, model)
     return True
 
 
@@ -182,25 +176,19 @@ def _check_output(settings: Settings) -> None:
     files.ensure_directory(os.path.dirname(files.real_path(path)), "--output")
 
 
-def _with_vocabulary(settings: Settings, source: ModelSource) -> Settings:
-    """Returns the settings, completed with the vocabulary next to the input if they name none.
+def _find_tokenizer(settings: Settings, source: ModelSource) -> Tokenizer | None:
+    """Returns the tokenizer of the input; None, with a warning, if it has no vocabulary.
 
     Raises:
         ValueError: there are several vocabularies, or it is not the one of the model.
     """
     try:
-        vocab_file, spm_model_file = source.vocabulary
+        return source.tokenizer
     except FileNotFoundError:
         logging.warning(
             "No vocabulary found next to %s: the output will not have one", settings.input
         )
-        return dataclasses.replace(settings, do_lower_case=source.do_lower_case)
-    return dataclasses.replace(
-        settings,
-        vocab_file=vocab_file,
-        spm_model_file=spm_model_file,
-        do_lower_case=source.tokenizer.do_lower_case,
-    )
+        return None
 
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
@@ -220,26 +208,21 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
     tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
-    record = _record(settings, source)
+    tokenizer = _find_tokenizer(settings, source)
+    record = _record(settings, source, tokenizer)
     output = files.real_path(settings.output or "")
     with files.publish_directory(output, "--output") as temporary:
         if record != RunRecord():
             RunFolder(temporary).write_record(record)
-        _WRITERS[settings.output_format](temporary, tensors, target, settings)
+        _WRITERS[settings.output_format](temporary, tensors, target, tokenizer)
         if settings.output_format not in WITH_OWN_CONFIG:
             config.to_json_file(os.path.join(temporary, CONFIG_FILE))
-            for path in filter(None, (settings.vocab_file, settings.spm_model_file)):
-                _copy_tokenizer(path, temporary)
+            for path in list_files(source.vocabulary_file) if tokenizer else ():
+                files.copy(path, os.path.join(temporary, os.path.basename(path)))
     print(f"wrote {settings.output} ({settings.output_format})")
 
 
-def _copy_tokenizer(path: str, folder: str) -> None:
-    """Copies a vocabulary, or the files of a Hugging Face tokenizer, to a folder."""
-    for source in list_files(path):
-        files.copy(source, os.path.join(folder, os.path.basename(source)))
-
-
-def _record(settings: Settings, source: ModelSource) -> RunRecord:
+def _record(settings: Settings, source: ModelSource, tokenizer: Tokenizer | None) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
     The task is that of a head, which some formats do not have. Without a record, the vocabulary is
@@ -251,8 +234,8 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
     of_head = registry.get(before.task_name).head_settings if before.task_name else ()
     record = before.only(*names, *of_head)
-    if settings.vocabulary_file and run_record.VOCABULARY not in record.files:
-        given = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
+    if tokenizer is not None and run_record.VOCABULARY not in record.files:
+        given = run_record.of_tokenizer(tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
     has_head = settings.output_format not in WITHOUT_HEAD
@@ -260,7 +243,10 @@ def _record(settings: Settings, source: ModelSource) -> RunRecord:
 
 
 def _write_tensorflow(
-    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+    folder: str,
+    tensors: dict[str, np.ndarray],
+    model: AlbertForPretraining,
+    tokenizer: Tokenizer | None,
 ) -> None:
     from albert_tf.checkpoints import run_folder, store
     from albert_tf.checkpoints.families import GLOBAL_STEP
@@ -270,7 +256,10 @@ def _write_tensorflow(
 
 
 def _write_hugging_face(
-    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+    folder: str,
+    tensors: dict[str, np.ndarray],
+    model: AlbertForPretraining,
+    tokenizer: Tokenizer | None,
 ) -> None:
     from albert_tf.checkpoints import huggingface
 
@@ -286,24 +275,26 @@ def _write_hugging_face(
             "with sentence_objective=%s",
             model.sentence_objective,
         )
-    if is_tokenizer_file(settings.vocabulary_file):
-        _copy_tokenizer(settings.vocabulary_file, folder)
-    huggingface.save_hugging_face(folder, tensors, model.config, *settings.vocabulary, record.task)
+    huggingface.save_hugging_face(folder, tensors, model.config, tokenizer, record.task)
 
 
 def _write_tf_hub(
-    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+    folder: str,
+    tensors: dict[str, np.ndarray],
+    model: AlbertForPretraining,
+    tokenizer: Tokenizer | None,
 ) -> None:
     from albert_tf.checkpoints import saved_model
 
     parts = _assign(model, tensors, "a TF-Hub module")
-    if is_tokenizer_file(settings.vocabulary_file):
+    if not (tokenizer is None or isinstance(tokenizer, FullTokenizer)):
         logging.warning(
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
+        tokenizer = None
     has_masked_lm, has_sentence_head = MASKED_LM in parts, SENTENCE in parts
     saved_model.save_hub_module(
-        folder, model, model.config, has_masked_lm, has_sentence_head, *settings.vocabulary
+        folder, model, model.config, has_masked_lm, has_sentence_head, tokenizer
     )
 
 
@@ -329,23 +320,22 @@ def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray], target:
 
 
 def _write_saved_model(
-    folder: str, tensors: dict[str, np.ndarray], model: AlbertForPretraining, settings: Settings
+    folder: str,
+    tensors: dict[str, np.ndarray],
+    model: AlbertForPretraining,
+    tokenizer: Tokenizer | None,
 ) -> None:
-    from albert_tf.checkpoints import saved_model, signatures
+    from albert_tf.checkpoints import saved_model
     from albert_tf.inference import pretrained
 
     parts = _assign(model, tensors, "a pre-trained SavedModel")
-    tokenizer = None
-    if settings.vocabulary_file:
-        is_lower = bool(settings.do_lower_case)
-        tokenizer = load_tokenizer(settings.vocab_file, is_lower, settings.spm_model_file)
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
-    exported = signatures.embeddings_export(
+    exported = saved_model.embeddings_export(
         model.encoder,
         tokenizer,
         model.config.max_position_embeddings,
-        signatures.poolings_of(parts),
+        saved_model.poolings_of(parts),
     )
     variables = list(model.encoder.variables)
     if MASKED_LM in parts:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
-from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
 from albert_tf.finetuning import batching, results
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings

@@ -19,6 +19,7 @@ from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
     TextSettings,
+    VocabularyFileSettings,
     VocabularySettings,
 )
 from albert_tf.finetuning import registry, squad
@@ -45,7 +46,7 @@ _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LI
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelFolderSettings(SettingsGroup):
+class ModelFolderSettings(VocabularyFileSettings):
     """Settings of the model and its task."""
 
     GROUP = "model"
@@ -75,18 +76,6 @@ class ModelFolderSettings(SettingsGroup):
         "albert_config_file",
         None,
         "JSON file with the architecture of the model; if not given, the one in model_dir.",
-    )
-    spm_model_file: str | None = redefined(
-        VocabularySettings,
-        "spm_model_file",
-        None,
-        "SentencePiece model; if not given, the one in model_dir.",
-    )
-    vocab_file: str | None = redefined(
-        VocabularySettings,
-        "vocab_file",
-        None,
-        "WordPiece vocabulary; if not given, the one in model_dir.",
     )
     do_lower_case: bool | None = redefined(
         VocabularySettings,
@@ -316,22 +305,13 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
             return self.input_format
         return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
 
-    @property
-    def input_files(self) -> dict[str, str | None]:
-        """Flag → file to read, None if there is none."""
-        return {
-            "--albert_config_file": config.config_file(self.albert_config_file or ""),
-            "--spm_model_file": self.spm_model_file,
-            "--vocab_file": self.vocab_file,
-            "--input_file": None if self.input_file == STANDARD_INPUT else self.input_file,
-        }
-
     def check_paths(self) -> None:
         """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
-        for flag, path in self.input_files.items():
-            if path:
-                files.check_file(path, flag)
+        if self.albert_config_file:
+            files.check_file(config.config_file(self.albert_config_file), "--albert_config_file")
+        if self.input_file and self.input_file != STANDARD_INPUT:
+            files.check_file(self.input_file, "--input_file")
         if self.embeddings_file:
             files.check_writable(os.path.dirname(self.embeddings_file), "--embeddings_file")
 
@@ -371,9 +351,9 @@ def serve(settings: Settings) -> None:
             port is already in use.
     """
     model_folder = _prepare(settings)
-    from albert_tf.inference import web  # imports TensorFlow and Gradio
+    from albert_tf.inference import program  # imports TensorFlow
 
-    web.serve(settings, model_folder)
+    program.serve(settings, model_folder)
 
 
 def _prepare(settings: Settings) -> ModelFolder:

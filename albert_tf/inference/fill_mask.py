@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints.signatures import pool
+from albert_tf.checkpoints.saved_model import pool
 from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.results import as_json
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel

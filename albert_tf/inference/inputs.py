@@ -70,18 +70,6 @@ class ModelFolder(ModelSource):
             )
         return spec.name
 
-    def check_head(self, spec: TaskSpec) -> None:
-        """Raises ValueError if the checkpoint has no head for a task."""
-        if not self._has_head_of(spec):
-            raise ValueError(f"{self.checkpoint} has no head for the task {spec.name}")
-
-    def check_pooler(self, what: str) -> None:
-        """Raises ValueError if the checkpoint has no pooler, which `what` needs."""
-        if "pooler" not in self.parts:
-            raise ValueError(
-                f"{self.checkpoint}: {what} needs a pooler, and this checkpoint has none"
-            )
-
     def possible_tasks(self) -> tuple[str, ...]:
         """Returns all tasks that the model supports, starting with the one it was fine-tuned for.
 
@@ -113,8 +101,17 @@ class ModelFolder(ModelSource):
         return next(spec.name for spec in fitting if spec.num_outputs is None)
 
     def count_outputs(self, spec: TaskSpec) -> int:
-        """Returns the number of outputs of the head for a task; 0 without a head."""
+        """Returns the number of outputs of the head for a task; 0 for a task without a head.
+
+        Raises:
+            ValueError: the checkpoint has no such head.
+        """
         name = spec.head_variable
+        if not self._has_head_of(spec):
+            raise ValueError(
+                f"{self.checkpoint} has no head for the task {spec.name} ({name}). To train a new "
+                "one, pass num_labels"
+            )
         return int(self.recognized.entries[name].shape[0]) if name else 0
 
     def all_settings(self, of: type[SettingsGroup]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ import tf_keras
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints import saved_model, signatures
-from albert_tf.checkpoints.signatures import Export
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.saved_model import Export
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
@@ -77,7 +77,7 @@ def compile_with_openvino(
     Raises:
         ConversionError: OpenVINO does not support an operation of `step`.
     """
-    concrete = signatures.Signature(signature, step).function.get_concrete_function()
+    concrete = saved_model.Signature(signature, step).function.get_concrete_function()
     try:
         compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++
@@ -254,8 +254,11 @@ class Predictor:
     def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
-        if name == registry.EMBEDDINGS and options.pooling == POOLED:
-            model_folder.check_pooler(f"pooling={options.pooling!r}")
+        is_pooled = name == registry.EMBEDDINGS and options.pooling == POOLED
+        if is_pooled and "pooler" not in model_folder.parts:
+            raise ValueError(
+                f"pooling={POOLED!r} needs a pooler, and {model_folder.checkpoint} has none"
+            )
         self.options = options
         self.engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
@@ -415,9 +418,9 @@ def export_saved_model(
                 model_folder, registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = signatures.poolings_of(model_folder.parts)
+            poolings = saved_model.poolings_of(model_folder.parts)
             encoder = getattr(model, "encoder", model)
-            exported = signatures.embeddings_export(encoder, tokenizer, length, poolings)
+            exported = saved_model.embeddings_export(encoder, tokenizer, length, poolings)
         else:
             predictor = Predictor(
                 model_folder, name, PredictorSettings(max_seq_length=max_seq_length)

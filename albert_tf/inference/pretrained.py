@@ -17,9 +17,9 @@ import numpy as np
 import tf_keras
 
 from albert_tf import files
-from albert_tf.checkpoints import families, finding, run_record, store
+from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.families import ADAPTERS, GLOBAL_STEP, by_name, is_encoder, variable_name
-from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.loading import load_checkpoint, load_weights
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning import registry
@@ -30,15 +30,11 @@ from albert_tf.model.tokenization import Tokenizer
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
 
-def load_pretrained(
+def make_model(
     source: ModelFolder, task: str, num_labels: int | None = None, **head_arguments: Any
-) -> tuple[Any, Tokenizer]:
-    """Returns a model with the weights of a source, and its tokenizer.
-
-    The public function is `albert_tf.from_pretrained`, which documents arguments and errors.
-    """
+) -> Any:
+    """Returns a model with random weights for a task; see `albert_tf.from_pretrained`."""
     spec = registry.get(task)
-    config, tokenizer = source.config, source.tokenizer
     head = registry.resolve(spec.head)
     parameters = inspect.signature(head.__init__).parameters
     of_training = source.run.record.values_for(registry.resolve(spec.settings), spec.head_settings)
@@ -51,36 +47,23 @@ def load_pretrained(
             'task, such as task="classification"'
         )
     if NUM_LABELS in parameters and NUM_LABELS not in arguments:
-        arguments[NUM_LABELS] = num_labels or _count_labels(spec, source.recognized)
-    model = head(config, **arguments)
-    load_checkpoint(model, source.checkpoint)
-    return model, tokenizer
+        arguments[NUM_LABELS] = num_labels or source.count_outputs(spec)
+    return head(source.config, **arguments)
 
 
 def load_trained(source: ModelFolder, task: str) -> tuple[Any, Tokenizer]:
     """Returns a model with all weights that a task needs, and its tokenizer.
 
     Raises:
-        ValueError: as in `from_pretrained`, or the checkpoint has no head, or no pooler, although
-            the model needs one.
+        ValueError: as in `from_pretrained`, or the checkpoint lacks the head, or a pooler that the
+            model uses.
     """
-    source.check_head(registry.get(task))
-    model, tokenizer = load_pretrained(source, task)
-    if "pooler" not in source.parts:
-        if getattr(model, "uses_pooler", False):
-            source.check_pooler(task)
+    tokenizer = source.tokenizer
+    model = make_model(source, task)
+    if "pooler" not in source.parts and not getattr(model, "uses_pooler", False):
         leave_out_pooler(model)
+    load_weights(model, source.checkpoint)
     return model, tokenizer
-
-
-def _count_labels(spec: TaskSpec, recognized: families.Recognized) -> int:
-    """Returns the number of outputs of the head in a checkpoint."""
-    if spec.head_variable not in recognized.entries:
-        raise ValueError(
-            f"num_labels is required, because the checkpoint has no {spec.name} head "
-            f"({spec.head_variable})"
-        )
-    return recognized.entries[spec.head_variable].shape[0]
 
 
 def leave_out_pooler(model: Any) -> None:
@@ -145,7 +128,10 @@ def from_pretrained(
             incomplete; the task is unknown or ambiguous; or the vocabulary is not the model's.
     """
     source = ModelFolder(folder, config_file, vocab_file, spm_model_file, do_lower_case)
-    return load_pretrained(source, task or source.find_task(), num_labels, **head_arguments)
+    tokenizer = source.tokenizer
+    model = make_model(source, task or source.find_task(), num_labels, **head_arguments)
+    load_checkpoint(model, source.checkpoint)
+    return model, tokenizer
 
 
 def save_pretrained(

@@ -22,6 +22,7 @@ from albert_tf.checkpoints.huggingface import (
 from albert_tf.checkpoints.loading import read_weights
 from albert_tf.model.config import ACTIVATIONS, AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,
@@ -119,10 +120,11 @@ def test_tokenizer_files_are_written(tmp_path, toy_spm_model):
     vocab_file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     kept = ("tokenizer_class", "do_lower_case", "pad_token", "unk_token", "model_max_length")
     for arguments, copy, kind, expected in (
-        ((None, toy_spm_model), "spiece.model", "Unigram", [True, "<pad>", "<unk>"]),
-        ((str(vocab_file), None, False), "vocab.txt", "WordPiece", [False, "[PAD]", "[UNK]"]),
+        ((None, True, toy_spm_model), "spiece.model", "Unigram", [True, "<pad>", "<unk>"]),
+        ((str(vocab_file), False), "vocab.txt", "WordPiece", [False, "[PAD]", "[UNK]"]),
     ):
-        save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, *arguments)
+        tokenizer = FullTokenizer(*arguments, max_length=13)
+        save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, tokenizer)
         with open(arguments[0] or toy_spm_model, "rb") as stream:
             assert (tmp_path / copy).read_bytes() == stream.read()
         values = json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -138,7 +140,8 @@ def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
     proto.normalizer_spec.add_dummy_prefix = False
     model = tmp_path / "other.model"
     model.write_bytes(proto.SerializeToString())
-    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, spm_model_file=str(model))
+    tokenizer = FullTokenizer(spm_model_file=str(model))
+    save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, tokenizer)
     assert not (tmp_path / "tokenizer.json").exists()
     values = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert values["tokenizer_class"] == "AlbertTokenizer"

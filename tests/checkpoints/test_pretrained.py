@@ -133,7 +133,7 @@ def test_one_of_several_files_of_a_kind_can_be_chosen(folder, toy_spm_model):
     ("arguments", "said"),
     [
         ({"task": "classify"}, "task='classify': expected one of 'classification'"),
-        ({"task": "classification"}, "num_labels is required"),
+        ({"task": "classification"}, "has no head for the task classification"),
         ({"task": "spans", "num_labels": 3}, "for spans has no labels"),
     ],
 )

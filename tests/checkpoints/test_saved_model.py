@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.signatures import (
+from albert_tf.checkpoints.saved_model import (
     BATCH_SIZE,
     Export,
     compute_in_batches,

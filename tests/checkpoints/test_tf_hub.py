@@ -13,6 +13,7 @@ from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import ModelSource, inspect_checkpoint, read_weights
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import SHARED, random_weights
 
 pytestmark = pytest.mark.ci
@@ -42,10 +43,10 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def module(model, toy_spm_model, tmp_path_factory):
+def module(model, toy_tokenizer, tmp_path_factory):
     """The folder of the SavedModel of `model`."""
     folder = str(tmp_path_factory.mktemp("hub") / "albert")
-    saved_model.save_hub_module(folder, model, CONFIG, spm_model_file=toy_spm_model)
+    saved_model.save_hub_module(folder, model, CONFIG, tokenizer=toy_tokenizer)
     return folder
 
 
@@ -98,9 +99,9 @@ def test_weights_config_and_vocabulary_are_included(module, loaded, toy_spm_mode
 
 
 def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n")
-    folder, vocab_file = str(tmp_path / "hub"), str(tmp_path / "vocab.txt")
-    saved_model.save_hub_module(folder, model, CONFIG, False, False, vocab_file, None, False)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    folder, tokenizer = str(tmp_path / "hub"), FullTokenizer(str(tmp_path / "vocab.txt"), False)
+    saved_model.save_hub_module(folder, model, CONFIG, False, False, tokenizer)
     loaded = tf.saved_model.load(folder)
     assert not hasattr(loaded, "mlm")
     assert not hasattr(loaded, "sop")

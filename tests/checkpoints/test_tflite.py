@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.signatures import Signature, token_inputs
+from albert_tf.checkpoints.saved_model import Signature, token_inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from tests.conftest import TINY_SHAPE

@@ -43,6 +43,8 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-pretraining", (*TRAIN, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
     ("run-pretraining", (*TRAIN, "--max_seq_length=40"), "vocabulary of 98 entries"),
     ("run-predict", ("--model_dir=none", "--text=x"), "none: no such checkpoint"),
+    ("run-predict", (*PREDICT, "--input_file=none.txt"), "--input_file.*none.txt"),
+    ("run-predict", (*PREDICT, "--text=x", "--embeddings_file=no.json/x.npy"), "_file: cannot"),
     ("run-predict", ("--model_dir=tags", "--text=x"), "tags: this folder contains no checkpoint"),
     ("run-predict", (*PREDICT, "--text=x", "--max_seq_length=41"), "=41 is larger .*dings=40"),
     ("run-predict", (*PREDICT, "--text=x", "--vocab_file=words.txt"), "with another vocabulary"),

@@ -68,13 +68,6 @@ def test_texts_that_are_too_long_are_counted(predict, saved, tmp_path, caplog):
     assert said == ["2 texts are longer than max_seq_length=90: only a part of each was read"]
 
 
-def test_bad_rows_are_named_with_their_lines(predict, pretrained_dir, tmp_path):
-    path = tmp_path / "masked.txt"
-    path.write_text("The [MASK]\nnone\nnor here\n")
-    with pytest.raises(ValueError, match=r"txt, line 2: no \[MASK\] .*\n.*txt, line 3: no \[MASK"):
-        predict(f"--model_dir={pretrained_dir}", "--task=fill_mask", f"--input_file={path}")
-
-
 def test_embeddings_are_printed_or_written_to_a_file(predict, pretrained_dir, texts_file, tmp_path):
     arguments = [
         f"--model_dir={pretrained_dir}",

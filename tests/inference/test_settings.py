@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from albert_tf.inference import Settings, run
+from albert_tf.inference import Settings
 
 
 @pytest.mark.parametrize(
@@ -55,20 +53,3 @@ def test_flags_select_the_task(given, task):
 def test_the_file_name_determines_the_format(path, form, expected):
     settings = Settings(model_dir="model", input_file=path, input_format=form)
     assert settings.format == expected
-
-
-def test_what_is_missing_is_named_before_tensorflow_is_imported(monkeypatch, tmp_path):
-    monkeypatch.setenv("ALBERT_CACHE", str(tmp_path))
-    for module in ("albert_tf.inference.program", "gradio"):  # cannot be imported
-        monkeypatch.setitem(sys.modules, module, None)
-    (tmp_path / "file").write_text("")
-    for given, error, said in (
-        ({"input_file": "absent.txt"}, FileNotFoundError, r"--input_file.*absent"),
-        ({"embeddings_file": f"{tmp_path}/file/x.npy"}, ValueError, "--embeddings_file: cannot"),
-        ({"web": True}, ValueError, r"gradio: pip install 'albert-tf2\[web\]'"),
-        ({}, FileNotFoundError, "my_model: no such checkpoint"),
-        ({"model_dir": "albert_base_v2"}, FileNotFoundError, "albert download albert_base_v2"),
-    ):
-        text = {} if given.keys() & {"input_file", "web"} else {"text": "a"}
-        with pytest.raises(error, match=said):
-            run(Settings(**{"model_dir": "my_model"} | text | given))

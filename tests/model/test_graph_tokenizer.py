@@ -12,8 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import TokenizerLayer
-from albert_tf.checkpoints import signatures
-from albert_tf.checkpoints.signatures import BATCH_SIZE as SIZE
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.saved_model import BATCH_SIZE as SIZE
 from albert_tf.model.graph_tokenizer import GraphTokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
@@ -184,7 +184,7 @@ def describe(batch):
 def compute_in_graph(is_trimmed):
     tensors = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec([None, None], tf.int32))
     return tf.function(
-        lambda features: signatures.compute_in_batches(describe, features, is_trimmed), [tensors]
+        lambda features: saved_model.compute_in_batches(describe, features, is_trimmed), [tensors]
     )
 
 

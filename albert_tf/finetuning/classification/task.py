@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.checkpoints.signatures import (
+from albert_tf.checkpoints.saved_model import (
     Export,
     Signature,
     text_signatures,

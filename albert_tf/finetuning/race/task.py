@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics, results
 from albert_tf.finetuning.batching import Features, TokenSequences, log_full_sequences
 from albert_tf.finetuning.race.reading import (

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from albert_tf.checkpoints import containers, finding, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
+from albert_tf.checkpoints.saved_model import Export, Signature, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import Features, Padding
