@@ -199,12 +199,12 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """
     settings.require_a_phase()
     settings = settings.completed()
-    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
-    config.check_length(settings.max_seq_length)
     train_records = find_record_files(settings.input_file, "--input_file")
     eval_records = train_records
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")
+    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
+    config.check_length(settings.max_seq_length)
     objective = settings.sentence_objective or find_objective(train_records)
     check_records(train_records | eval_records, objective, config)
     settings = dataclasses.replace(settings, sentence_objective=objective)
