@@ -98,8 +98,7 @@ def of_adam_update(random):
     gradient, m, v, weight = tf.unstack(tf.constant(random.standard_normal((4, 5, 7), np.float32)))
     decay_rate, adapts = float(random.choice((0.0, 0.01))), bool(random.random() < 0.5)
     rates = tf.unstack(tf.constant((0.9, 0.1, 0.999, 0.001, 0.01)))
-    corrections = tuple(tf.unstack(tf.constant((5.3, 501.0)))) if random.random() < 0.5 else None
-    by = optimization.AdamCoefficients(*rates, 1e-6, decay_rate, adapts, corrections)
+    by = optimization.AdamCoefficients(*rates, 1e-6, decay_rate, adapts)
     return gradient, m, tf.square(v), weight, by
 
 

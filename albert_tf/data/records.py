@@ -46,7 +46,6 @@ METADATA_SUFFIX = ".records.json"
 _METADATA = {"files": list, "settings": dict, "vocabulary": dict, "mask_id": int}
 _VOCABULARY = {"file": str, "size": int, "checksum": str}
 _FILE = {"name": str, "instances": int, "bytes": int}
-MAX_SHARDS = 100_000  # in one folder; more would take an hour to create
 _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>-?\d+)")
 
 
@@ -103,8 +102,7 @@ class Outputs:
         """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
 
         Raises:
-            ValueError: there is no name, a name occurs twice, or the number of shards is not 1 to
-                MAX_SHARDS.
+            ValueError: there is no name, a name occurs twice, or the number of shards is 0.
         """
         names = [name.strip() for name in pattern.split(",") if name.strip()]
         if not names:
@@ -116,8 +114,8 @@ class Outputs:
                 paths.append(name)
                 continue
             count = int(sharded["count"])
-            if not 1 <= count <= MAX_SHARDS:
-                raise ValueError(f"--output_file={name}: expected 1 to {MAX_SHARDS} after the @")
+            if count < 1:
+                raise ValueError(f"--output_file={name}: expected 1 or more after the @")
             paths += [f"{sharded['stem']}-{shard:05d}-of-{count:05d}" for shard in range(count)]
         if len(set(paths)) < len(paths):
             raise ValueError(f"--output_file={pattern}: the same file is named twice")

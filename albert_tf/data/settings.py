@@ -39,11 +39,6 @@ class InputSettings(SettingsGroup):
 
     input_file: str = setting(REQUIRED, "Input files: paths or glob patterns, separated by commas.")
 
-    def check_paths(self) -> None:
-        """Raises an error if no input file exists."""
-        super().check_paths()
-        files.expand_patterns(self.input_file, "--input_file")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyFileSettings(SettingsGroup):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import tensorflow as tf
@@ -73,7 +73,8 @@ class GraphTokenizer(tf.Module):
         Returns:
             The ids, int32 [B, T].
         """
-        return self._pieces.tokenize(_valid_utf8(texts)).with_row_splits_dtype(tf.int64)
+        valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        return self._pieces.tokenize(valid).with_row_splits_dtype(tf.int64)
 
     def pack(
         self,
@@ -118,11 +119,6 @@ class GraphTokenizer(tf.Module):
         }
 
 
-def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
-    """Returns texts with invalid UTF-8 bytes replaced by U+FFFD, as Python does."""
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-
-
 def truncated_lengths(
     first: tf.Tensor, second: tf.Tensor, room: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -164,7 +160,10 @@ class _SentencePiece(tf.Module):
         self._combining = character_class(tokenization.is_combining) + "+"
         self._model = tokenizer.sentencepiece_model
         self._unk_id = tokenizer.unk_id
-        self._id_of_piece = _lookup_table(tokenizer.pieces, tokenizer.unk_id)
+        table = tf.lookup.KeyValueTensorInitializer(
+            tokenizer.pieces, list(range(tokenizer.vocab_size)), tf.string, tf.int32
+        )
+        self._id_of_piece = tf.lookup.StaticHashTable(table, tokenizer.unk_id)
         # The result of `encode_pieces` for each piece: the piece itself, or the pieces of a number
         # and its trailing comma.
         final_ids = [
@@ -267,13 +266,6 @@ def _ids_without_comma(tokenizer: FullTokenizer, piece: str) -> list[int]:
     """Returns the ids of the number and the comma in a piece such as "▁1999,"."""
     body = piece[:-1].replace(tokenization.SPIECE_UNDERLINE, "")
     return tokenizer.convert_tokens_to_ids([*tokenizer.tokenize_preprocessed(body), ","])
-
-
-def _lookup_table(pieces: Iterable[str], default: int) -> tf.lookup.StaticHashTable:
-    """Returns a table from pieces to ids, and from other strings to `default`."""
-    keys = tf.constant(list(pieces))
-    values = tf.range(tf.size(keys))
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")

@@ -38,8 +38,6 @@ from albert_tf.training.settings import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from albert_tf.pretraining.task import Result
     from albert_tf.training.hooks import Hook
 
@@ -169,17 +167,6 @@ class Settings(RunSettings, RecordSettings):
         100, "Maximum number of batches per evaluation.", minimum=1, group="evaluation"
     )
 
-    def completed(self) -> Self:
-        """Adds to the base class: checks that any phase is enabled."""
-        self.require_a_phase()
-        return super().completed()
-
-    def check_paths(self) -> None:
-        """Checks all paths, including those of the evaluation records."""
-        super().check_paths()
-        if self.do_eval and self.eval_input_file:
-            files.expand_patterns(self.eval_input_file, "--eval_input_file")
-
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     """Pre-trains and evaluates ALBERT, as run_pretraining.py does.
@@ -210,13 +197,14 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
         ArithmeticError: the loss became NaN or infinite.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
+    settings.require_a_phase()
     settings = settings.completed()
-    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
-    config.check_length(settings.max_seq_length)
     train_records = find_record_files(settings.input_file, "--input_file")
     eval_records = train_records
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")
+    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
+    config.check_length(settings.max_seq_length)
     objective = settings.sentence_objective or find_objective(train_records)
     check_records(train_records | eval_records, objective, config)
     settings = dataclasses.replace(settings, sentence_objective=objective)

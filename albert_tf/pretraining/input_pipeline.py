@@ -291,25 +291,17 @@ class DynamicMasking:
         """
         others = dict(batch)
         arguments = [others.pop("input_ids"), batch["input_mask"], others.pop(TOKEN_BOUNDARY)]
-        shape = arguments[0].shape
-        slots = self.settings.prediction_slots
-        made: dict[str, tuple[tf.DType, list[int | None]]] = {
-            "input_ids": (tf.int32, [*shape]),
-            "masked_lm_positions": (tf.int32, [shape[0], slots]),
-            "masked_lm_ids": (tf.int32, [shape[0], slots]),
-            "masked_lm_weights": (tf.float32, [shape[0], slots]),
-        }
+        names = ("input_ids", *MADE_BY_MASKING)
 
         def mask_arrays(*arrays: Any) -> list[NDArray[Any]]:
             masked = self.mask_arrays(*arrays)
-            return [masked[name] for name in made]
+            return [masked[name] for name in names]
 
-        dtypes = [dtype for dtype, _ in made.values()]
+        dtypes = [tf.int32, tf.int32, tf.int32, tf.float32]
         tensors = tf.numpy_function(mask_arrays, [*arguments, first], dtypes, stateful=False)
-        return others | {
-            name: tf.ensure_shape(tensor, made[name][1])
-            for name, tensor in zip(made, tensors, strict=True)
-        }
+        shape = arguments[0].shape
+        shapes = [shape, *[(shape[0], self.settings.prediction_slots)] * len(MADE_BY_MASKING)]
+        return others | dict(zip(names, map(tf.ensure_shape, tensors, shapes), strict=True))
 
     def mask_arrays(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from albert_tf.data import corpus, create, encoding
+from albert_tf.data import corpus, create
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.records import (
     FEATURES,
@@ -141,27 +141,6 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
         *(f"train-{shard:05d}-of-00003" for shard in range(3)),
         "train.records.json",
     }
-
-
-def test_a_small_shuffle_buffer_loses_nothing(tmp_path, make, monkeypatch):
-    make("large/train@2")
-    monkeypatch.setattr(encoding, "SPILL_BYTES", 10_000)
-    make("small/train@2", shuffle_megabytes=20_000 / MEGABYTE)
-    large, small = all_records(tmp_path / "large"), all_records(tmp_path / "small")
-    assert large != small
-    assert sorted(large) == sorted(small)
-
-
-def test_text_in_other_formats_results_in_the_same_instances(tmp_path, make):
-    documents = ["one boat\ntwo boats", "the sea\nthe river\nrain"]
-    plain = write(tmp_path / "plain.txt", "\n\n".join(documents))
-    objects = [json.dumps({"body": text}) + "\n" for text in documents]
-    lines = write(tmp_path / "text.jsonl", "".join(objects))
-    expected = make("plain/train", inputs=[plain])
-    made = make("json/train", inputs=[lines], input_format="jsonl", text_field="body")
-    assert made["counts"] == expected["counts"]
-    assert (made["settings"]["input_format"], made["settings"]["text_field"]) == ("jsonl", "body")
-    assert (tmp_path / "json/train").read_bytes() == (tmp_path / "plain/train").read_bytes()
 
 
 @pytest.mark.parametrize(

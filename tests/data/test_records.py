@@ -139,7 +139,6 @@ def test_a_damaged_record_is_named(tmp_path, content, said):
 def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
     outputs = Outputs.parse(pattern)
     assert (outputs.paths, outputs.metadata_file) == (paths, f"{stem}.records.json")
-    assert Outputs.parse("train@100000").paths[-1] == "train-99999-of-100000"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +146,7 @@ def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
     [
         (" , ", "at least one"),
         ("a,b,a", "same file is named twice"),
-        ("a@0", "expected 1 to 100000 after the @"),
-        ("a@100001", "expected 1 to 100000"),
+        ("a@0", "expected 1 or more after the @"),
     ],
 )
 def test_other_outputs_are_refused(pattern, said):

@@ -30,12 +30,6 @@ def read_back(blocks, num_outputs, groups=1, seed=7):
     ]
 
 
-def test_a_chunk_has_one_file_for_all_outputs(tmp_path):
-    """Its index takes 8 bytes for each slot and each record."""
-    (block,) = spill(tmp_path, [b"x" * 11] * 500, 4096).blocks
-    assert os.path.getsize(block) == 8 * 4097 + 8 * 501 + 500 * 11
-
-
 @pytest.mark.parametrize(
     ("num_outputs", "groups", "num_slots"),
     [(1, 1, 4096), (3, 1, 4096), (3, 5, 4096), (64, 5, 4096), (20, 1, 2)],

@@ -132,14 +132,6 @@ def test_the_head_applies_dropout_only_in_training(tiny_config, inputs):
     assert np.mean(kept) == pytest.approx(12 * 0.9, abs=0.5)
 
 
-def test_multiple_choice_dropout_follows_its_rate(tiny_config, choices):
-    never = heads.AlbertForMultipleChoice(shallow(tiny_config), dropout_prob=0.0)
-    plain = never(choices)
-    np.testing.assert_array_equal(plain, never(choices, training=True))
-    often = heads.AlbertForMultipleChoice(shallow(tiny_config), dropout_prob=0.5)
-    assert np.any(often(choices, training=True) != often(choices))
-
-
 def test_padding_changes_nothing_except_with_mean_pooling(tiny_config, inputs):
     longer = {name: tf.pad(value, [[0, 0], [0, 2]]) for name, value in inputs.items()}
     pooled = heads.AlbertForClassification(shallow(tiny_config), 3)

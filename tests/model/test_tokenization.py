@@ -118,24 +118,6 @@ def test_a_number_is_encoded_again_without_its_comma(text, splits, expected):
     assert tokenization.encode_pieces(_SpaceModel(splits), text) == expected
 
 
-def test_basic_tokenizer_agrees_with_the_official_unit_tests():
-    text = " \tHeLLo!how  \n Are yoU?  "
-    assert BasicTokenizer(True).tokenize(text) == ["hello", "!", "how", "are", "you", "?"]
-    assert BasicTokenizer(False).tokenize(text) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
-    assert BasicTokenizer(True).tokenize("H\u00e9llo") == ["hello"]
-    assert BasicTokenizer(False).tokenize("H\u00e9llo") == ["H\u00e9llo"]
-    assert BasicTokenizer().tokenize("ah博推zz") == ["ah", "博", "推", "zz"]
-
-
-def test_character_classes_agree_with_the_official_unit_tests():
-    assert all(map(tokenization.is_whitespace, " \t\r\n\u00a0\u3000"))
-    assert not any(map(tokenization.is_whitespace, "A-\u200b"))
-    assert all(map(tokenization.is_control, "\u0005\u200d\ufeff"))
-    assert not any(map(tokenization.is_control, "A \t\r\n\U0001f4a9"))
-    assert all(map(tokenization.is_punctuation, "-$`.^~@，「"))
-    assert not any(map(tokenization.is_punctuation, "A 7\x7f€中"))
-
-
 def plain_basic_tokenizer(text, lower):
     """BERT's rules, applied to each character one after the other."""
     cleaned = ""
@@ -177,15 +159,6 @@ def test_basic_tokenizer_follows_its_rules_on_random_text(lower):
         assert tokenizer.tokenize(text) == plain_basic_tokenizer(text, lower)
 
 
-def test_wordpiece_matches_the_longest_piece_first():
-    vocab = {token: i for i, token in enumerate(TOY_VOCABULARY)}
-    tokenizer = WordpieceTokenizer(vocab)
-    assert tokenizer.tokenize("") == []
-    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
-    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
-    assert tokenizer.tokenize("wa want") == ["wa", "want"]
-
-
 def test_wordpiece_makes_words_of_more_than_200_characters_unknown():
     tokenizer = WordpieceTokenizer({"a": 0, "##a": 1})
     assert tokenizer.tokenize("a" * 200) == ["a"] + ["##a"] * 199
@@ -202,16 +175,6 @@ def test_full_tokenizer_agrees_with_the_official_unit_test(toy_vocabulary):
     assert FullTokenizer(toy_vocabulary, do_lower_case=False).tokenize("UNwanted") == ["[UNK]"]
 
 
-def test_wordpiece_knows_its_special_ids_and_does_not_normalize_text_first(toy_vocabulary):
-    tokenizer = FullTokenizer(toy_vocabulary)
-    assert not tokenizer.is_sentencepiece
-    special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.unk_id)
-    assert special == (1, 2, 14, 0)
-    assert tokenizer.pad_id == 0
-    assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.vocab) == 15
-    assert tokenizer.preprocess("  Ａ ½ ") == "  Ａ ½ "
-
-
 def test_a_full_word_cache_does_not_change_wordpiece(toy_vocabulary, monkeypatch):
     texts = ["unwanted running", "running 博推", "wa unwanted want", "博7, wax"]
     expected = FullTokenizer(toy_vocabulary).encode_batch(texts)
@@ -219,14 +182,6 @@ def test_a_full_word_cache_does_not_change_wordpiece(toy_vocabulary, monkeypatch
     limited = FullTokenizer(toy_vocabulary)
     assert limited.encode_batch(texts) == expected
     assert len(limited._encoder._ids_of) <= 2
-
-
-def test_sentencepiece_knows_its_special_ids(toy_tokenizer):
-    assert toy_tokenizer.is_sentencepiece
-    assert (toy_tokenizer.pad_id, toy_tokenizer.unk_id) == (0, 1)
-    assert (toy_tokenizer.cls_id, toy_tokenizer.sep_id, toy_tokenizer.mask_id) == (2, 3, 4)
-    assert toy_tokenizer.pieces[:5] == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    assert toy_tokenizer.vocab["("] == 5
 
 
 def test_sentencepiece_text_is_normalized_as_configured(toy_spm_model):
@@ -417,14 +372,6 @@ def test_truncation_shortens_the_longer_or_the_second_text():
             for second in range(14):
                 expected = official_truncation(first, second, limit)
                 assert tokenization.truncated_lengths(first, second, limit) == expected
-
-
-def test_special_ids_are_added_to_one_or_two_texts(toy_vocabulary):
-    tokenizer = FullTokenizer(toy_vocabulary)
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    assert tokenizer.join([7, 8], []) == ([cls, 7, 8, sep], 4)
-    assert tokenizer.join([7, 8], [9]) == ([cls, 7, 8, sep, 9, sep], 4)
-    assert tokenizer.join([], [9]) == ([cls, sep, 9, sep], 2)
 
 
 def test_a_call_returns_a_padded_batch(toy_vocabulary):
