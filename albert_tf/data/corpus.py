@@ -2,7 +2,8 @@ r"""Divides text files into chunks of whole documents that processes read indepe
 
 By default, files have the format of Google's programs: one sentence per line and a blank line
 between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `encoding` parses these.
+line is a JSON object; `encoding` parses these. With "wikiextractor" a document is between
+`<doc …>` and `</doc>`.
 
 `plan_jobs` divides the files by their sizes alone, without reading them:
 
@@ -57,7 +58,7 @@ class _Format:
     end: re.Pattern[bytes]
 
 
-SENTENCES, DOCUMENTS, JSONL = "sentences", "documents", "jsonl"
+SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
 _END_OF_LINE = re.compile(_LINE_END)
@@ -69,6 +70,10 @@ _FORMATS = {
     ),
     DOCUMENTS: _Format("Expected lines of text.", end=_END_OF_LINE),
     JSONL: _Format("Expected one JSON object per line.", end=_END_OF_LINE),
+    WIKIEXTRACTOR: _Format(
+        "Expected the output of WikiExtractor.",
+        end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
+    ),
 }
 INPUT_FORMATS = tuple(_FORMATS)
 

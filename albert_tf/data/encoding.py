@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import html
 import itertools
 import json
 import re
@@ -128,6 +129,7 @@ def make_chunk_encoder(
 # sentences, with an empty string between documents.
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate: not a character
+_ARTICLE = re.compile(r'<doc id=.*\btitle="(?P<title>.*)">\s*$')
 _REPLACEMENT = "\ufffd"
 
 
@@ -179,6 +181,8 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
         yield from ((number, line if line.strip() else "") for number, line in numbered)
     elif settings.input_format == corpus.DOCUMENTS:
         yield from ((number, line) for number, line in numbered if line.strip())
+    elif settings.input_format == corpus.WIKIEXTRACTOR:
+        yield from _paragraphs_of_articles(numbered)
     else:
         for number, line in numbered:
             if line.strip():
@@ -186,6 +190,21 @@ def _paragraphs(part: corpus.Part, settings: TextSettings) -> Iterator[tuple[int
                 paragraphs = re.split("\r\n?|\n", text)
                 yield from ((number, paragraph) for paragraph in paragraphs if paragraph.strip())
                 yield number, ""
+
+
+def _paragraphs_of_articles(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yields the paragraphs of WikiExtractor's articles, without the titles above them."""
+    title = ""
+    for number, line in numbered:
+        text = html.unescape(line).strip()
+        if start := _ARTICLE.match(line):
+            title = html.unescape(start["title"]).strip()
+        elif line.strip() == "</doc>":
+            yield number, ""
+        elif text:
+            if text != title:
+                yield number, text
+            title = ""
 
 
 def _text_of_record(line: str, field: str, part: corpus.Part, number: int) -> str:

@@ -110,8 +110,8 @@ class TextSettings(SettingsGroup):
     input_format: str = setting(
         SENTENCES,
         "Format of the text: sentences (one per line, a blank line between documents), documents "
-        "(one document per file, one sentence per line) or jsonl (one JSON object per line and "
-        "document; also Parquet and Arrow files).",
+        "(one document per file, one sentence per line), jsonl (one JSON object per line and "
+        "document; also Parquet and Arrow files) or wikiextractor (<doc …> to </doc>).",
         choices=INPUT_FORMATS,
     )
     text_field: str = setting(

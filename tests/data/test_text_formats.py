@@ -11,6 +11,21 @@ from albert_tf.data.encoding import sentences_of, split_paragraph
 from albert_tf.data.settings import TextSettings
 from tests.data.conftest import split_documents, write
 
+ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">
+R&amp;D "x"
+
+First &lt;doc&gt; here.
+Second.
+
+</doc>
+<doc id="2" url="u" title="B">
+B
+
+B
+&lt;/doc&gt;
+</doc>
+"""
+
 
 def read(path, chunk_bytes=1 << 20, **settings):
     """Returns the documents of a file, as lists of sentences."""
@@ -30,6 +45,7 @@ def json_lines(*texts, **others):
         ("sentences", "one\ntwo. three.\n \nfour\n", [["one", "two. three."], ["four"]]),
         ("documents", "\ufeffone\n\ntwo\r\n  \nthree", [["one", "two", "three"]]),
         ("documents", "\n\n", []),
+        ("wikiextractor", ARTICLES, [["First <doc> here.", "Second."], ["B", "</doc>"]]),
         (
             "jsonl",
             json_lines("one\ntwo\n\n \nthree", "four\r\nfive\rsix", id=7) + "\n  \n",
