@@ -80,6 +80,7 @@ def from_module(module, function, *arguments):
         ("safetensors", "hf", read_safetensors),
         ("safetensors.numpy", "hf", write_hugging_face),
         ("tokenizers", "hf", write_hugging_face),
+        ("huggingface_hub", "hf", from_module("checkpoints.download", "download_from_hub", "a/b")),
         ("backports.zstd", "zstd", read_zstandard),
         ("wandb", "wandb", report_to_wandb),
         ("sentencex", "sentences", split_sentences),

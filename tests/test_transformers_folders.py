@@ -39,7 +39,7 @@ SHAPE = {
 }
 ENGLISH = ("30k-clean.model", "spiece.model", folders.ALBERT_CONFIG)
 CHINESE = ("vocab_chinese.txt", "vocab.txt", folders.BERT_CONFIG)
-SEQUENCE = "AlbertForSequenceClassification"
+SEQUENCE, WHOLE = "AlbertForSequenceClassification", "1GB"
 FIRST_MASKED = 2  # position of the word to mask
 
 
@@ -141,6 +141,7 @@ KINDS = {
     "added tokens": Kind(
         SEQUENCE, novel, NAMES, more={"added": ["Holmes", "Sherlock Holmes", "Watson"]}
     ),
+    "sharded": Kind(SEQUENCE, sentiments, NAMES, more={"shard_size": "20KB"}),
     "bfloat16": Kind(SEQUENCE, sentiments, NAMES, more={"dtype": "bfloat16"}),
     "tags": Kind("AlbertForTokenClassification", words, labels("O", "B-PER", "I-PER")),
     "questions": Kind("AlbertForQuestionAnswering", squad),
@@ -184,12 +185,14 @@ def written(transformers_python, shared, tmp_path_factory):
             "config": SHAPE | kind.config,
             "vocabulary": str(vocabulary),
             "added": [],
+            "shard_size": WHOLE,
             "dtype": "float32",
             "keeps_version_4": False,
             **kind.more,
         }
     answer(transformers_python, root, list(cases.values()))
     for name in KINDS:  # the folders are what their names say
+        assert (root / name / "model.safetensors.index.json").exists() == (name == "sharded")
         assert (root / name / "tokenizer.json").exists() != name.endswith("version 4")
     return {
         name: Folder(name, root / name, case["rows"], root / f"{name}-converted")

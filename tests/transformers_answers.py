@@ -6,7 +6,7 @@ Runs in a Python that has PyTorch and transformers, which need not be that of th
 
 Each case is a dict of `folder`, `class` (of the model), `rows` (the inputs) and, to create the
 folder first, `config`, `vocabulary` (a folder with a tokenizer of version 4), `added` (tokens),
-`dtype`, and `keeps_version_4`: whether to copy the tokenizer's files as they are.
+`shard_size`, `dtype`, and `keeps_version_4`: whether to copy the tokenizer's files as they are.
 Beside the folder, writes the answers in `<folder>-answers.json` and the probabilities or embeddings
 from which they follow in `<folder>-raw.npz`.
 """
@@ -48,7 +48,7 @@ def create(case):
     if case["class"] == "AlbertForSequenceClassification":
         standardize(model.eval(), tokenizer, case["rows"])
     model = model.to(getattr(torch, case["dtype"]))
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=case["shard_size"])
     if case["keeps_version_4"]:
         for path in Path(case["vocabulary"]).iterdir():
             shutil.copy(path, folder)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints.finding import ACCEPTED, find_checkpoint
+from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -53,12 +53,17 @@ def digest(path: str) -> str:
     Args:
         path: a path returned by `find_checkpoint`. Of a TensorFlow checkpoint only the index is
             read, because it contains a checksum of each tensor.
+
+    Raises:
+        FileNotFoundError, ValueError: a shard is missing, or the list of shards is damaged.
     """
     content = hashlib.sha256()
     is_prefix = files.exists(path + ".index")
-    with files.open_binary(path + ".index" if is_prefix else path) as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            content.update(block)
+    shards = _shards(path) if path.endswith(SHARDS) else []
+    for part in shards or [path + ".index" if is_prefix else path]:
+        with files.open_binary(part) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                content.update(block)
     return content.hexdigest()[:_DIGEST_LENGTH]
 
 
@@ -132,6 +137,8 @@ def open_weights(path: str) -> WeightFile:
     path = find_checkpoint(path)
     if files.exists(path + ".index"):
         return _open_tensorflow(path)
+    if path.endswith(SHARDS):
+        return _open_shards(path)
     if files.is_remote(path):
         return _open_local_copy(path)
     with files.open_binary(path) as stream:
@@ -203,6 +210,28 @@ def _open_safetensors(path: str) -> WeightFile:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
     return WeightFile(path, "safetensors", shapes, opened.get_tensor)
+
+
+def _shards(path: str) -> list[str]:
+    """Returns the paths of the files in Hugging Face's list of shards.
+
+    Raises:
+        ValueError: the list is damaged.
+    """
+    weight_map = files.read_json(path, {"weight_map": dict})["weight_map"]
+    folder = os.path.dirname(path)
+    return [os.path.join(folder, name) for name in sorted(set(map(str, weight_map.values())))]
+
+
+def _open_shards(path: str) -> WeightFile:
+    opened = [open_weights(shard) for shard in _shards(path)]
+    shards = {weight: shard for shard in opened for weight in shard.shapes}
+    return WeightFile(
+        path,
+        f"safetensors, {len(opened)} files",
+        {weight: shard.shapes[weight] for weight, shard in shards.items()},
+        lambda weight: shards[weight].read(weight),
+    )
 
 
 def _open_pytorch(path: str) -> WeightFile:

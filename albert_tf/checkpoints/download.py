@@ -1,4 +1,4 @@
-"""Downloads released models into the cache folder.
+"""Downloads released models into the cache folder, and others by `download_from_hub` alone.
 
     >>> path = download("albert_base_v2")  # doctest: +SKIP
     >>> model, tokenizer = albert_tf.from_pretrained("albert_base_v2")  # doctest: +SKIP
@@ -82,7 +82,7 @@ def _find_release(name: str) -> Release:
         hint = (
             did_you_mean(releases.canonical(name), names) or f"Expected one of {', '.join(names)}"
         )
-        on_hub = f". From the Hugging Face Hub: hf download {name}" if "/" in name else ""
+        on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
         raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
     return release
 
@@ -141,3 +141,30 @@ def _verify(release: Release, folder: str) -> None:
             f"such as {wrong[0]}"
         )
     logging.info("%s; all %d tensors match the release", release, len(tensors))
+
+
+# A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
+_FILES = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
+
+
+def download_from_hub(name: str, cache_dir: str | None = None) -> str:
+    """Downloads the files of a model from the Hugging Face Hub, and returns their folder.
+
+        download.download_from_hub("textattack/albert-base-v2-imdb")
+
+    Args:
+        name: the repository, as `organization/name`.
+        cache_dir: folder of the downloaded files; defaults to that of `huggingface_hub`.
+
+    Raises:
+        ValueError: `huggingface_hub` is not installed, or the name is not that of a repository.
+        OSError: the Hub cannot be reached, or has no such model.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ValueError(
+            "downloading from the Hugging Face Hub requires huggingface_hub: pip install "
+            "'albert-tf2[hf]'"
+        ) from None
+    return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))

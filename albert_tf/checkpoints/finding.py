@@ -26,14 +26,15 @@ SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
-_HUGGING_FACE_FILES = ("model.safetensors", "pytorch_model.bin")
+SHARDS = "model.safetensors.index.json"  # which file has which weight
+_HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
 ACCEPTED = (
-    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors, "
-    "pytorch_model.bin, a folder with one of them, an --export_dir, or the name of a downloaded "
-    "model (`albert download` lists them)"
+    "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
+    f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, an --export_dir, or "
+    "the name of a downloaded model (`albert download` lists them)"
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 import types
@@ -18,6 +19,7 @@ from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays
 
 ARRAYS = random_arrays({"bert/a/kernel": (5, 3), "bert/b/bias": (7,)})
+SHARD = "model-0000{}-of-00002.safetensors"
 
 
 def write_shards(folder):
@@ -31,6 +33,15 @@ def write_shards(folder):
     return prefix
 
 
+def write_hugging_face_shards(folder):
+    """Two files of Hugging Face and the list of what is in which."""
+    files = {name: SHARD.format(number) for number, name in enumerate(ARRAYS, 1)}
+    for name, file in files.items():
+        save_file({name: ARRAYS[name]}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return str(folder)
+
+
 def write_object_based(folder):
     first, second = (tf.Variable(value, name=name) for name, value in ARRAYS.items())
     return tf.train.Checkpoint(first=first, second=second).save(str(folder / "ckpt"))
@@ -41,7 +52,9 @@ def write_safetensors(folder):
     return f"file://{folder}"
 
 
-@pytest.mark.parametrize("write", [write_shards, write_object_based, write_safetensors])
+@pytest.mark.parametrize(
+    "write", [write_shards, write_hugging_face_shards, write_object_based, write_safetensors]
+)
 def test_every_container_has_the_arrays_by_name(write, tmp_path):
     weights = open_weights(write(tmp_path))
     shapes = {name: shape for name, shape in weights.shapes.items() if name != "save_counter"}
@@ -65,11 +78,23 @@ def test_a_digest_only_depends_on_the_content(tmp_path):
         folder.mkdir()
         arrays = {name: value + number // 2 for name, value in ARRAYS.items()}
         save_checkpoint(str(folder / "model.ckpt-3"), arrays)
-        save_file(arrays, folder / "model.safetensors")
-        files = ("model.ckpt-3", "model.safetensors")
+        write_hugging_face_shards(folder)
+        save_file({"bert/b/bias": arrays["bert/b/bias"]}, folder / SHARD.format(2))
+        files = ("model.ckpt-3", SHARD.format(2), "model.safetensors.index.json")
         digests.append([digest(find_checkpoint(str(folder / file))) for file in files])
     assert digests[0] == digests[1]
     assert not set(digests[0]) & set(digests[2])
+
+
+def test_a_list_of_shards_that_is_wrong_is_refused(tmp_path):
+    folder = write_hugging_face_shards(tmp_path)
+    (tmp_path / SHARD.format(2)).unlink()
+    for read in (open_weights, lambda path: digest(find_checkpoint(path))):
+        with pytest.raises(FileNotFoundError, match=r"model-00002-of-00002\.safetensors: no such"):
+            read(folder)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": ["x"]}))
+    with pytest.raises(ValueError, match=r"index\.json: 'weight_map' is \['x'\], expected dict"):
+        open_weights(folder)
 
 
 @pytest.mark.parametrize(

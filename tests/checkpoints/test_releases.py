@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import filecmp
+import fnmatch
 import os
 import re
 import shutil
 import struct
+import sys
 import tarfile
+import types
 import zipfile
 
 import numpy as np
@@ -18,7 +21,7 @@ import albert_tf
 from albert_tf.checkpoints import finding, loading, releases
 from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import convert_checkpoint
+from albert_tf.cli import convert_checkpoint, flags
 from albert_tf.cli import download as program
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
@@ -240,11 +243,7 @@ def test_an_archive_with_files_outside_of_its_folder_is_not_installed(
     ("name", "cache_dir", "said"),
     [
         ("albert-base-v3", None, r"not a released model. Did you mean 'albert_base_v2'"),
-        (
-            "textattack/albert-base-v2-imdb",
-            None,
-            r"not a released model.*hf download text",
-        ),
+        ("textattack/albert-base-v2-imdb", None, r"is not a released model.*--hub"),
         ("gpt", None, r"Expected one of albert_base_v1, .*google/albert_base/1"),
         (NAME, "gs://bucket/cache", "local folders only"),
     ],
@@ -252,6 +251,22 @@ def test_an_archive_with_files_outside_of_its_folder_is_not_installed(
 def test_what_cannot_be_downloaded_is_refused(name, cache_dir, said):
     with pytest.raises(ValueError, match=said):
         download(name, cache_dir=cache_dir)
+
+
+def test_a_model_comes_from_the_hugging_face_hub_on_request(monkeypatch):
+    def snapshot_download(repo_id, *, allow_patterns, cache_dir):
+        assert (repo_id, cache_dir) == ("albert/albert-base-v2", "here")
+        files = ("config.json", "model.safetensors", "spiece.model", "vocab.txt", "tf_model.h5")
+        matched = [name for name in files if any(fnmatch.fnmatch(name, p) for p in allow_patterns)]
+        assert matched == [*files[:-1]]  # not the same weights in other formats
+        return "/cache/snapshot"
+
+    library = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", library)
+    arguments = ["albert/albert-base-v2", "--hub", "--cache_dir=here"]
+    assert program.run(flags.parse(program.Settings, arguments)) == "/cache/snapshot"
+    with pytest.raises(ValueError, match="organization/name"):
+        program.run(program.Settings(hub=True))
 
 
 # Finding
