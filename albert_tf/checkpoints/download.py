@@ -25,7 +25,6 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.releases import Release
-from albert_tf.settings import did_you_mean
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
@@ -78,10 +77,8 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
 def _find_release(name: str) -> Release:
     release = releases.named(name)
     if release is None:
-        names = [known for row in releases.downloadable() for known in (row.name, *row.aliases)]
-        hint = (
-            did_you_mean(releases.canonical(name), names) or f"Expected one of {', '.join(names)}"
-        )
+        names = ", ".join(row.name for row in releases.downloadable())
+        hint = releases.suggestion(name) or f"Expected one of {names}"
         on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
         raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
     return release

@@ -15,7 +15,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import releases, run_record
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
@@ -84,7 +84,8 @@ def find_checkpoint(path: str) -> str:
         return prefix
     if prefix == path and files.exists(path):
         return path
-    raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
+    expected = "" if files.is_remote(path) else releases.suggestion(path)
+    raise FileNotFoundError(f"{path}: no such checkpoint. {expected or f'Expected: {ACCEPTED}'}")
 
 
 def _of_run(folder: str, candidates: list[str]) -> list[str]:

@@ -19,11 +19,13 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.data import records
+from albert_tf.settings import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"
 _HUGGING_FACE = "albert/"  # Google's organization on the Hugging Face Hub
 CACHE = "ALBERT_CACHE"  # environment variable: the folder with the downloaded models
+_LIKENESS = 0.8  # of a misspelled name; a path is not taken for one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +103,18 @@ def named(name: str) -> Release | None:
 def canonical(name: str) -> str:
     """Returns a name or an address as they are compared."""
     return name.removeprefix(_HUB).rstrip("/").removeprefix(_HUGGING_FACE).replace("-", "_")
+
+
+def suggestion(name: str) -> str:
+    """Returns a hint at the downloadable release whose name is similar; "" if none is.
+
+    >>> suggestion("albert_base_v3")
+    "Did you mean 'albert_base_v2'? Download it: albert download albert_base_v2"
+    """
+    names = [known for row in downloadable() for known in (row.name, *row.aliases)]
+    as_deep = [known for known in names if known.count("/") == canonical(name).count("/")]
+    similar = closest(canonical(name), as_deep, _LIKENESS)
+    return f"Did you mean {similar!r}? Download it: albert download {similar}" if similar else ""
 
 
 def checksum(values: np.ndarray) -> int:
