@@ -433,10 +433,6 @@ class FineTuningTask(Task, TextTask):
             return hashlib.sha256(repr(data).encode("utf-8")).hexdigest()
         return str(data.checksum())
 
-    def num_examples(self, train: Split) -> int:
-        """Returns the number of examples in an epoch; an example may have several features."""
-        return len(train.features)
-
     # Training.
 
     @abc.abstractmethod
@@ -701,8 +697,8 @@ class FineTuningTask(Task, TextTask):
         return bool(self.settings.freeze_encoder)
 
     def count_examples(self) -> int:
-        """Returns the number of training examples in an epoch."""
-        return self.num_examples(self.splits["train"])
+        """Returns the number of training examples in an epoch; each may have several features."""
+        return len(self.splits["train"].features)
 
     def schedule(self, settings: Any) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""

@@ -193,9 +193,9 @@ class QuestionAnswering(FineTuningTask):
         """Returns the SHA-256 of the file of questions."""
         return data.checksum
 
-    def num_examples(self, train: Split) -> int:
+    def count_examples(self) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""
-        return len(train.data.examples)
+        return len(self.splits["train"].data.examples)
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: to at least as many positions as the beam size.
