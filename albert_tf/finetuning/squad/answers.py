@@ -308,25 +308,6 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
             stream.write(json.dumps(content, indent=4) + "\n")
 
 
-def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> str:
-    """Returns the answer to one question as text for the terminal.
-
-    Args:
-        answers: the decoded answers.
-        qas_id: id of the question.
-        threshold: see `Answers.predictions`.
-
-    Returns:
-        The answer, the null odds in SQuAD 2.0, and the n-best list with probabilities, one per
-        line.
-    """
-    lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
-    if answers.null_odds is not None:
-        lines.append(f"null odds {answers.null_odds[qas_id]:.3f}, threshold {threshold or 0:.3f}")
-    lines += [f"{entry['probability']:.4f}  {entry['text']}" for entry in answers.nbest[qas_id]]
-    return "".join(line + "\n" for line in lines)
-
-
 # Computes the metrics of extractive question answering, as the official scripts do.
 #
 # * SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.

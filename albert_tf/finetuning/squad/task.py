@@ -35,7 +35,6 @@ from albert_tf.finetuning.squad.answers import (
     candidates_v1,
     candidates_v2,
     decode,
-    describe_answer,
     evaluate_cmrc,
     evaluate_v1,
     evaluate_v2,
@@ -104,8 +103,7 @@ class QuestionAnswering(FineTuningTask):
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
-        data: split → questions. The split "question" has a single question, whose answer is
-            printed.
+        data: split → questions.
         version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
 
     Attributes:
@@ -311,11 +309,8 @@ class QuestionAnswering(FineTuningTask):
     def write_predictions(
         self, folder: RunFolder, split: Split, outputs: Outputs, step: int
     ) -> str:
-        """Writes the prediction files, or returns the answer to a single question as text."""
+        """Writes the prediction files."""
         answers = self.answer(split, outputs)
-        if split.name == "question":
-            qas_id = split.data.examples[0].qas_id
-            return describe_answer(answers, qas_id, self.threshold(folder))
         if split.data.has_answers:
             predictions = self._evaluate(split.data, answers)[1]
         else:
