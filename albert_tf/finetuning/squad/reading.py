@@ -19,6 +19,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import (
     BadRowError,
@@ -132,7 +133,7 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     )
 
 
-def read_data(settings: Settings) -> dict[str, SquadData]:
+def read_data(settings: Settings, trained: RunFolder | None = None) -> dict[str, SquadData]:
     """Returns the questions of each split; "dev" and "test" are both `predict_file`.
 
     Raises:
