@@ -379,9 +379,11 @@ def train_and_export(kind, folder, vocabulary):
         | kind.settings
         | kind.write_data(data)
     )
-    make = registry.resolve(registry.get(kind.task).task).make
+    spec = registry.get(kind.task)
     new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
-    task = make(new, CONFIG, FullTokenizer(spm_model_file=vocabulary), None)
+    read = registry.resolve(spec.reader)(new, None)
+    tokenizer = FullTokenizer(spm_model_file=vocabulary)
+    task = registry.resolve(spec.task).make(new, CONFIG, tokenizer, None, read)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)
     examples = task.read("dev")

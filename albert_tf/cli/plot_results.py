@@ -14,6 +14,7 @@ programs do all this when they finish.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import os
 import warnings
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning.settings import SWEEP_TABLE
 from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
@@ -68,9 +70,11 @@ def plot_run(folder: str) -> list[str]:
     Raises:
         ValueError: a file of the run is damaged; the message names it.
     """
-    from albert_tf.finetuning import sweeps
-
-    folders = (folder, *sweeps.read_folders(folder))
+    folders = [folder]
+    table = os.path.join(folder, SWEEP_TABLE)
+    if files.exists(table):  # of a sweep, whose folder may have been moved with its runs
+        rows = csv.DictReader(files.read_text(table).splitlines(), delimiter="\t")
+        folders += [os.path.join(folder, os.path.basename(row["folder"])) for row in rows]
     drawn = (
         plot(each) for each in folders for plot in (plot_training_curve, plot_confusion_matrix)
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import registry, sweeps
+from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
@@ -65,14 +65,12 @@ class Inputs:
 
     Attributes:
         settings: the completed settings.
-        planned: the settings of each run; see `sweeps.plan_runs`.
         config: the model's config.
         tokenizer: the tokenizer.
         trained: folder of the model that the runs start with or use; None for random weights.
     """
 
     settings: Any
-    planned: list[Any]
     config: AlbertConfig
     tokenizer: Tokenizer
     trained: RunFolder | None
@@ -85,11 +83,11 @@ def read_inputs(settings: FineTuningSettings) -> Inputs:
         ValueError, OSError: a file is damaged, or config, vocabulary and `max_seq_length` do not
             match; the message says which.
     """
-    planned = sweeps.plan_runs(settings)
+    first = settings.runs()[0]
     config = AlbertConfig.from_json_file(settings.albert_config_file or "")
-    trained = planned[0].trained_in(RunFolder(planned[0].output_dir))
+    trained = first.trained_in(RunFolder(first.output_dir))
     tokenizer = read_tokenizer(settings, config, trained)
-    return Inputs(settings, planned, config, tokenizer, trained)
+    return Inputs(settings, config, tokenizer, trained)
 
 
 def read_tokenizer(

@@ -115,7 +115,8 @@ _SPANS = TaskSpec(
     "albert_tf.finetuning.squad:Settings",
     "albert_tf.finetuning.squad.task:QuestionAnswering",
     "albert_tf.model.heads:AlbertForSpans",
-    parse="albert_tf.finetuning.squad.reading:parse_question",
+    "albert_tf.finetuning.squad.reading:read_data",
+    "albert_tf.finetuning.squad.reading:parse_question",
     head_variable="cls/squad/output_weights",
 )
 _BUILT_IN = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +27,7 @@ from albert_tf.training.settings import ExportSettings, RunSettings, TrainingSet
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+SWEEP_TABLE = "sweep_results.tsv"
 HUB_VOCABULARY = "from_tf_hub"  # the value of --spm_model_file in Google's notebook
 
 
@@ -220,6 +222,41 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         data_dir = getattr(self, "data_dir", None)
         if data_dir is not None and self.splits:
             files.check_directory(data_dir, "--data_dir")
+
+    def runs(self) -> list[Self]:
+        """Returns the settings of each run: each learning rate with `num_runs` seeds.
+
+        A single run writes to the output directory itself. Each run of a sweep has a subfolder,
+        named after learning rate and seed, so that finished runs are not repeated when others are
+        added.
+
+        Raises:
+            ValueError: there is no learning rate or a duplicate one, or several runs and no dev
+                set.
+        """
+        rates = self.learning_rate
+        if not isinstance(rates, tuple):
+            rates = (rates,)
+        if not rates or len(set(rates)) < len(rates):
+            raise ValueError(
+                f"--learning_rate={','.join(f'{rate:g}' for rate in rates)}: expected one or more "
+                "different numbers"
+            )
+        if len(rates) == self.num_runs == 1:
+            return [dataclasses.replace(self, learning_rate=rates[0])]
+        if "dev" not in self.splits:
+            count = len(rates) * self.num_runs
+            raise ValueError(f"{count} runs are compared on the dev set: set --do_eval as well")
+        return [
+            dataclasses.replace(
+                self,
+                output_dir=os.path.join(self.output_dir, f"lr{rate:g}_seed{seed}"),
+                learning_rate=rate,
+                seed=seed,
+            )
+            for rate in rates
+            for seed in range(self.seed, self.seed + self.num_runs)
+        ]
 
     @property
     def splits(self) -> list[str]:

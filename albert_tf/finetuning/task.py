@@ -19,15 +19,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, digest_of_data
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import (
+    DATA_SUFFIX,
+    Evaluation,
+    RunFolder,
+    best_of,
+    digest_of_data,
+    heading,
+)
 from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
-from albert_tf.finetuning import batching, results
+from albert_tf.checkpoints.store import evaluation_of_best
+from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
@@ -42,6 +52,10 @@ if TYPE_CHECKING:
 
 GPU_MULTIPLE = 8  # for which tensor cores are fastest
 MAX_LENGTHS = 64  # of batches on CPUs, by default
+
+RESULTS_FILE = "eval_results.txt"
+TEST_RESULTS_FILE = "predict_results.txt"
+SEPARATOR = "=" * 50 + "\n"
 
 Outputs = Mapping[str, NDArray[Any]]
 
@@ -272,6 +286,42 @@ def mark(text: str, spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"text": text, "entities": [{k: span[v] for k, v in keys.items()} for span in found]}
 
 
+# How results are written.
+
+
+def as_json(value: Any) -> Any:
+    """Returns a value that may contain NumPy arrays and numbers as one that JSON can express.
+
+    A float has the fewest digits that round to the same float of its type.
+    """
+    if isinstance(value, Mapping):
+        return {name: as_json(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [as_json(part) for part in value]
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def format_metrics(metrics: Mapping[str, float]) -> str:
+    """Returns lines `key = value`, sorted by key; floats are printed as float32."""
+    lines = []
+    for key, value in sorted(metrics.items()):
+        lines.append(f"{key} = {str(np.float32(value)) if isinstance(value, float) else value}\n")
+    return "".join(lines)
+
+
+def format_copies(folder: RunFolder, evaluation: Evaluation) -> str:
+    """Returns a line for each file of a checkpoint that is copied to `model.ckpt-best`.
+
+    The text is empty for a checkpoint outside the output directory, which is not copied.
+    """
+    source = folder.file(f"model.ckpt-{evaluation.step}")
+    target = folder.best
+    suffixes = (DATA_SUFFIX, ".index") if evaluation.checkpoint else ()
+    return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
+
+
 class FineTuningTask(Task, TextTask):
     """The interface of a task. The implementations of non-abstract methods suit most tasks.
 
@@ -292,6 +342,7 @@ class FineTuningTask(Task, TextTask):
         measured_with: names of settings that change the metrics of a checkpoint, besides those that
             affect `settings.MODEL`: how outputs are converted to answers, and answers are measured.
         percentages: endings of the names of metrics in percent, for messages.
+        names_copies: whether `eval_results.txt` names the files that are copied.
         outputs: name of each output of `predictions` → padding value for outputs whose width
             differs between batches, as with questions that have different numbers of options.
         splits: name → examples and their features; see `use`.
@@ -302,6 +353,7 @@ class FineTuningTask(Task, TextTask):
     selection_metric: str
     measured_with: ClassVar[tuple[str, ...]] = ()
     percentages: tuple[str, ...] = ()
+    names_copies: ClassVar[bool] = True
     splits: Mapping[str, Split] = MappingProxyType({})
 
     def __init__(
@@ -375,10 +427,6 @@ class FineTuningTask(Task, TextTask):
         if isinstance(data, list):
             return hashlib.sha256(repr(data).encode("utf-8")).hexdigest()
         return str(data.checksum())
-
-    def num_examples(self, train: Split) -> int:
-        """Returns the number of examples in an epoch; an example may have several features."""
-        return len(train.features)
 
     # Training.
 
@@ -458,13 +506,36 @@ class FineTuningTask(Task, TextTask):
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Writes `eval_results.txt` after each evaluation, and returns its text.
 
+        As in Google's `run_race.py`, the file has a block for each checkpoint: the metrics, the
+        best value before this checkpoint, the files that were copied if it is better (unless
+        `names_copies` is false), and a line of "=".
+
         Args:
             folder: folder of the run.
             evaluations: evaluations of all checkpoints so far, sorted by step.
         """
-        return results.write_race_results(
-            folder, evaluations, self.selection_metric, self.settings.official_order
-        )
+        text = ""
+        best = None
+        for number, evaluation in enumerate(evaluations, 1):
+            text += format_metrics(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+            text += self.format_best(best)
+            if self.best_of(evaluations[:number]) is evaluation:
+                best = evaluation
+                text += format_copies(folder, evaluation) if self.names_copies else ""
+            text += SEPARATOR
+        with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
+            stream.write(heading(evaluations) + text)
+        return text
+
+    def best_value(self, evaluation: Evaluation | None) -> float:
+        """Returns the selection metric of the best checkpoint; -1 if there is none yet."""
+        if evaluation is None:
+            return -1
+        return float(np.float32(evaluation.metrics[self.selection_metric]))
+
+    def format_best(self, evaluation: Evaluation | None) -> str:
+        """Returns the line `best = value`; see `best_value`."""
+        return f"best = {self.best_value(evaluation)}\n"
 
     def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the text to print when all checkpoints of a folder have been evaluated.
@@ -472,8 +543,8 @@ class FineTuningTask(Task, TextTask):
         These are the metrics of the best checkpoint, or of the last one if there is no best.
         """
         best = self.best_of(evaluations) or evaluations[-1]
-        metrics = best.metrics | {"global_step": best.step}
-        return f"best checkpoint of {folder.path}\n{results.format_metrics(metrics)}"
+        metrics = best.metrics | {GLOBAL_STEP: best.step}
+        return f"best checkpoint of {folder.path}\n{format_metrics(metrics)}"
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
@@ -530,6 +601,9 @@ class FineTuningTask(Task, TextTask):
     ) -> str:
         """Writes `predict_results.txt` if the labels of a split of `Examples` are known.
 
+        As in Google's `run_race.py`, it has the metrics of the split, and the best value of the
+        selection metric on the dev set.
+
         Args:
             folder: folder of the run.
             split: the split.
@@ -542,15 +616,20 @@ class FineTuningTask(Task, TextTask):
         if not split.data.has_labels:
             return ""
         measured = self.measure(split, outputs, self.settings.predict_batch_size)
-        measured["global_step"] = step
-        return results.write_test_results(folder, measured, self.selection_metric)
+        text = "***** Predict results *****\n" + format_metrics(measured | {GLOBAL_STEP: step})
+        best = evaluation_of_best(folder)
+        if best is not None and self.selection_metric in best.metrics:
+            text += self.format_best(best)
+        with files.write_atomically(folder.file(TEST_RESULTS_FILE)) as stream:
+            stream.write(text)
+        return text
 
     def results(
         self, examples: Sequence[Any], features: Features, outputs: Outputs
     ) -> list[dict[str, Any]]:
         """Returns the `result` of each of N examples, given `predictions` of the shapes [N, …]."""
         rows = (dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True))
-        return [results.as_json(self.result(row)) for row in rows]
+        return [as_json(self.result(row)) for row in rows]
 
     # The folder of a run, and its export.
 
@@ -613,8 +692,8 @@ class FineTuningTask(Task, TextTask):
         return bool(self.settings.freeze_encoder)
 
     def count_examples(self) -> int:
-        """Returns the number of training examples in an epoch."""
-        return self.num_examples(self.splits["train"])
+        """Returns the number of training examples in an epoch; each may have several features."""
+        return len(self.splits["train"].features)
 
     def schedule(self, settings: Any) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""

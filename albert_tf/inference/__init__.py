@@ -22,7 +22,7 @@ from albert_tf.data.settings import (
     VocabularyFileSettings,
     VocabularySettings,
 )
-from albert_tf.finetuning import registry, squad
+from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
@@ -101,15 +101,8 @@ class TextInputSettings(SettingsGroup):
         "Second text, to predict a pair of texts; used only with text, and given as often.",
         is_repeated=True,
     )
-    question: str = redefined(
-        squad.Settings,
-        "question",
-        "",
-        "Question to answer from context, instead of those in input_file.",
-    )
-    context: str = redefined(
-        squad.Settings,
-        "context",
+    question: str = setting("", "Question to answer from context, instead of those in input_file.")
+    context: str = setting(
         "",
         "Text to answer question from, or the passage of a multiple-choice question; required by "
         "question.",

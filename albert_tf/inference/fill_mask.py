@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from albert_tf.checkpoints.saved_model import pool
 from albert_tf.finetuning.batching import Features, TokenSequences
-from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
+from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel, as_json
 from albert_tf.model.config import MEAN_LAST_4
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs

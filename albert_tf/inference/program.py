@@ -15,8 +15,7 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.results import as_json
-from albert_tf.finetuning.task import Result
+from albert_tf.finetuning.task import Result, as_json
 from albert_tf.inference import Settings
 from albert_tf.inference.fill_mask import similarities
 from albert_tf.inference.inputs import Block, ModelFolder

@@ -87,8 +87,6 @@ REFUSALS = [  # program, flags, and what the error names
     ("classifier", ("--export_dir=/dev/null/x",), "--export_dir: cannot write to"),
     ("race", ("--middle_only", "--high_only"), "--middle_only and --high_only"),
     ("squad_1", (*TRAIN, "--train_file="), "--do_train requires --train_file"),
-    ("squad_1", ("--question=Who?",), "--question and --context"),
-    ("squad_1", ("--question=Who?", "--context=Me.", "--predict_file="), "trained model"),
     ("squad_2", (*TRAIN, "--start_n_top=54"), "--start_n_top=54"),
 ]
 

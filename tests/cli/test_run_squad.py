@@ -37,21 +37,6 @@ def test_questions_above_the_threshold_of_the_evaluation_have_no_answer(finished
         assert result["null_odds"] == pytest.approx(odds[qas_id], abs=1e-5)
 
 
-def test_a_single_question_is_answered_on_the_terminal(finished):
-    program = finished("squad_2")
-    folder = program.out
-    answers = (folder / "predictions.json").read_bytes()
-    asked = [f"--question={QUESTIONS[0][2]}", f"--context={CONTEXTS[0]}"]
-    first, *lines = program.run(f"--output_dir={folder}", *asked).text.splitlines()
-    nbest = read_json(folder / "nbest_predictions.json")["r1"]
-    assert first == read_json(folder / "predictions.json")["r1"] or first == "(no answer)"
-    odds = read_json(folder / "null_odds.json")["r1"]
-    assert lines.pop(0).startswith(f"null odds {odds:.3f}, threshold")
-    assert [line[8:] for line in lines] == [entry["text"] for entry in nbest]
-    assert sum(float(line[:6]) for line in lines) == pytest.approx(1, abs=1e-3)
-    assert (folder / "predictions.json").read_bytes() == answers
-
-
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_the_exported_models_compute_the_same_outputs(finished):
     program = finished("squad_2")

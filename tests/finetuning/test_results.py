@@ -5,12 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
+from albert_tf import race
 from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
-from albert_tf.finetuning import results
-from albert_tf.finetuning.squad.answers import write_squad_results
+from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.finetuning.race.task import MultipleChoice
+from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.squad.task import QuestionAnswering
+from albert_tf.finetuning.task import Split
 
 METRIC = "eval_accuracy"
+SETTINGS = race.Settings(data_dir="data", output_dir="out")
 LINE = "=" * 50 + "\n"
 
 
@@ -36,7 +42,7 @@ def test_race_has_a_block_for_each_checkpoint(folder, tmp_path, precision):
         Evaluation(3, metrics, "b", "dev", precision=precision),
         Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev", precision=precision),
     ]
-    text = results.write_race_results(folder, found, METRIC)
+    text = MultipleChoice(SETTINGS, None, None).write_evaluations(folder, found)
     same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
     assert text == (
         f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n{copies(tmp_path, 0)}{LINE}"
@@ -53,7 +59,8 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
         Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
     ]
-    text = write_squad_results(folder, evaluations, "f1")
+    task = QuestionAnswering(SETTINGS, None, None, {}, version_2=False)
+    text = task.write_evaluations(folder, evaluations)
     third = 1 / 3
     assert text == (
         f"exact_match = 0.0\nf1 = {third}\nglobal_step = 0\n{copies(tmp_path, 0)}"
@@ -63,7 +70,7 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
     )
     in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
-    write_squad_results(folder, in_bfloat16, "f1")
+    task.write_evaluations(folder, in_bfloat16)
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
@@ -72,7 +79,8 @@ def test_classification_has_a_trial_file(folder, tmp_path):
         Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
         Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
     ]
-    results.write_classifier_results(folder, found, METRIC)
+    task = Classifier(SETTINGS, None, None, (TASKS["rte"], {}))
+    task.write_evaluations(folder, found)
     assert (tmp_path / "eval_results.txt").read_text() == (
         f"eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n{LINE}"
         "eval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
@@ -80,18 +88,26 @@ def test_classification_has_a_trial_file(folder, tmp_path):
     )
     assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
     undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
-    results.write_classifier_results(folder, [undefined], METRIC)
+    task.write_evaluations(folder, [undefined])
     assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
 
 
 def test_test_results_include_the_best_dev_value(folder, tmp_path):
-    metrics = {METRIC: 0.25, "global_step": 10}
+    class Fixed(MultipleChoice):
+        def measure(self, split, outputs, batch_size):
+            return {METRIC: 0.25}
+
+    task, data = Fixed(SETTINGS, None, None), Examples("test.jsonl", [None], has_labels=True)
+
+    def write():
+        return task.write_test_results(folder, Split("test", data, None), {}, step=10)
+
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
-    assert results.write_test_results(folder, metrics, METRIC) == header
+    assert write() == header
     store.save_checkpoint(folder.best, {"global_step": np.int64(10)})
     value = float(np.float32(0.7))
     evaluation = Evaluation(10, {METRIC: value}, containers.digest(folder.best), "dev")
     folder.add_evaluation(evaluation)
-    text = results.write_test_results(folder, metrics, METRIC)
+    text = write()
     assert text == header + "best = 0.699999988079071\n"
     assert (tmp_path / "predict_results.txt").read_text() == text

@@ -1,9 +1,14 @@
 """Rows of files, and how what is wrong in them is named."""
 
+import dataclasses
+
 import pytest
 
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.rows import BadRowError, ShortRowError, parse_rows
+from albert_tf.finetuning.classification.reading import Example
+from albert_tf.finetuning.race.reading import Question
+from albert_tf.finetuning.rows import BadRowError, Examples, ShortRowError, parse_rows
+from albert_tf.finetuning.token_classification.tags import Sentence
 
 
 @pytest.fixture
@@ -92,3 +97,21 @@ def test_the_first_bad_rows_are_named_after_the_good_ones():
     with pytest.raises(ValueError, match="line 9: crooked") as error:
         list(parse_rows("x.tsv", ((line, "bad") for line in left), parse))
     assert (len(str(error.value).splitlines()), next(left)) == (10, 18)
+
+
+EXAMPLES = [Example("7", "a", "b", "c", 1), Sentence(1, ("a", "b"), ("O", "B-X"))]
+EXAMPLES.append(Question("7", "a", "b", ("c", "d"), 1, "high"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_checksum_depends_on_all_that_an_example_says_but_its_line(example):
+    def checksum(*examples):
+        return Examples("data.tsv", list(examples)).checksum()
+
+    fields = {field.name for field in dataclasses.fields(example)}
+    changed = {name: dataclasses.replace(example, **{name: "other"}) for name in fields}
+    found = {name: checksum(other) for name, other in changed.items()}
+    assert found.pop("line", checksum(example)) == checksum(example)
+    assert len({*found.values(), checksum(example), checksum(example, example)}) == len(found) + 2
+    with pytest.raises(ValueError, match=r"data\.tsv: contains no example"):
+        checksum()

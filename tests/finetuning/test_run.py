@@ -12,8 +12,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import read_inputs, read_tokenizer
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batching import BatchRunner, TokenSequences
-from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.sweeps import TABLE_FILE
+from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training.hooks import Hook
@@ -282,7 +281,7 @@ def test_a_sweep_exports_the_best_of_its_runs_in_float32(fine_tune, tmp_path):
     export = tmp_path / "export"
     result = fine_tune(hooks=[OnStart(diverge)], **sweep, do_predict=True, export_dir=str(export))
     folders = [f"{tmp_path}/out/lr{rate}_seed7" for rate in ("0", "9", "0.3")]
-    table = (tmp_path / "out" / TABLE_FILE).read_text()
+    table = (tmp_path / "out" / SWEEP_TABLE).read_text()
     header, *rows = [line.split("\t") for line in table.splitlines()]
     assert [row[0] for row in rows] == folders
     assert [row[-1] for row in rows] == ["", "diverged", ""]

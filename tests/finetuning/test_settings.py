@@ -13,7 +13,6 @@ from albert_tf.finetuning import run_task
 from albert_tf.finetuning.settings import FineTuningSettings
 
 MRPC = {"task_name": "mrpc"}
-ASKED = {"question": "who?", "context": "Nobody."}
 
 
 @pytest.mark.parametrize(
@@ -24,8 +23,6 @@ ASKED = {"question": "who?", "context": "Nobody."}
         (classification, MRPC | {"do_train": True, "do_predict": True}, ["train", "test"]),
         (race, {}, ["train", "dev"]),
         (squad, {}, ["train", "dev"]),
-        (squad, ASKED, ["question"]),
-        (squad, ASKED | {"do_predict": True}, ["test", "question"]),
     ],
 )
 def test_phases_decide_which_splits_are_used(program, given, splits):

@@ -5,9 +5,9 @@ import statistics
 
 import pytest
 
-from albert_tf.finetuning import sweeps
+from albert_tf.finetuning import run
+from albert_tf.finetuning.run import Result
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.sweeps import Result
 
 METRIC = "eval_accuracy"
 RATES = (1e-5, 2e-5, 5e-5)
@@ -26,11 +26,11 @@ def result(name, rate, seed, value):
 
 @pytest.mark.parametrize("rates", [5e-5, (5e-5,)])
 def test_a_single_run_writes_to_the_output_directory_itself(rates):
-    assert sweeps.plan_runs(make_settings("out", rates)) == [make_settings("out", 5e-5)]
+    assert make_settings("out", rates).runs() == [make_settings("out", 5e-5)]
 
 
 def test_each_learning_rate_and_seed_has_its_own_folder():
-    runs = sweeps.plan_runs(make_settings("out", RATES, 2))
+    runs = make_settings("out", RATES, 2).runs()
     assert [(run.learning_rate, run.seed, run.output_dir) for run in runs] == [
         (rate, seed, f"out/lr{rate}_seed{seed}") for rate in RATES for seed in (7, 8)
     ]
@@ -46,7 +46,7 @@ def test_each_learning_rate_and_seed_has_its_own_folder():
 )
 def test_a_sweep_has_different_rates_and_a_dev_set(settings, problem):
     with pytest.raises(ValueError, match=problem):
-        sweeps.plan_runs(settings)
+        settings.runs()
 
 
 def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_rate(tmp_path):
@@ -54,7 +54,7 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
     found = [result(f"r{seed}", 1e-5, seed, value) for seed, value in enumerate(values)]
     found.append(result("r4", 2e-5, 0, 0.6875))
     found.append(Result(make_settings("bad", 1.0), remark="diverged"))
-    sweeps.write_comparison(str(tmp_path), found, METRIC)
+    run.write_comparison(str(tmp_path), found, METRIC)
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert [row["learning_rate"] for row in rows] == ["1e-05"] * 4 + ["2e-05", "1"]
@@ -79,6 +79,6 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
 
 def test_the_first_of_equal_runs_is_best_and_a_missing_best_is_reported():
     found = [result("r0", 1e-5, 7, 0.5), result("r1", 2e-5, 7, 0.5)]
-    assert sweeps.best_result(found, METRIC) is found[0]
+    assert run.best_result(found, METRIC) is found[0]
     with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):
-        sweeps.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)
+        run.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)

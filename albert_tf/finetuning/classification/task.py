@@ -29,7 +29,7 @@ from albert_tf.checkpoints.saved_model import (
     token_inputs,
     token_signatures,
 )
-from albert_tf.finetuning import metrics, results
+from albert_tf.finetuning import metrics
 from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
 from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification.reading import Example
@@ -46,6 +46,7 @@ from albert_tf.model.heads import (
 from albert_tf.model.tokenization import Tokenizer
 
 EXAMPLES_AT_ONCE = 1000
+BEST_TRIAL_FILE = "best_trial.txt"
 DEV_PREDICTIONS = "dev_predictions.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
 SCORE = "score"
@@ -75,6 +76,7 @@ class Classifier(FineTuningTask):
     """
 
     measured_with = ("task_name", "eval_batch_size")  # Google's program averages over batches
+    names_copies = False
     outputs = OUTPUTS
 
     def __init__(
@@ -214,10 +216,16 @@ class Classifier(FineTuningTask):
         return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
 
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Writes `eval_results.txt` and `best_trial.txt` like Google's program."""
-        return results.write_classifier_results(
-            folder, evaluations, self.selection_metric, self.settings.official_order
-        )
+        """Writes `eval_results.txt` and `best_trial.txt` like Google's program.
+
+        The latter has the content `<last step>:<best step>:<best value>`, with -1 if there is none.
+        """
+        text = super().write_evaluations(folder, evaluations)
+        best = self.best_of(evaluations)
+        steps = (evaluations[-1].step, -1 if best is None else best.step)
+        with files.write_atomically(folder.file(BEST_TRIAL_FILE)) as stream:
+            stream.write(f"{steps[0]}:{steps[1]}:{self.best_value(best)}")
+        return text
 
     def write_dev_predictions(
         self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
@@ -395,6 +403,9 @@ def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, 
         The labels of the task, and the label and the prediction of each example. Both are empty if
         there is no such file, or if its examples do not have one label each: in regression,
         multi-label tasks and token classification.
+
+    Raises:
+        ValueError: a row is damaged; the message names the line.
     """
     path = folder.file(DEV_PREDICTIONS)
     if not files.exists(path):
@@ -403,7 +414,13 @@ def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, 
     labels = header[len(DEV_COLUMNS) :]
     if tuple(header[: len(DEV_COLUMNS)]) != DEV_COLUMNS or labels == [SCORE]:
         return [], []
-    return labels, [(label, prediction) for _, _, label, prediction, *_ in rows]
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
+            raise ValueError(
+                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
+                f"labels in columns 3 and 4; got {files.quote_all(row)}"
+            )
+    return labels, [(row[2], row[3]) for row in rows]
 
 
 def _as_list(labels: Sequence[str]) -> str:

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
-from albert_tf.finetuning import metrics, results
+from albert_tf.finetuning import metrics
 from albert_tf.finetuning.batching import Features, TokenSequences, log_full_sequences
 from albert_tf.finetuning.race.reading import (
     Question,
     num_choices,
 )
 from albert_tf.finetuning.rows import Examples
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split
+from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, as_json
 from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.model.ops import MASKED_SCORE
 from albert_tf.model.tokenization import Tokenizer, split_pairs
@@ -175,7 +175,7 @@ class MultipleChoice(FineTuningTask):
             {
                 "prediction": int(row.argmax()),
                 "answer": question.options[row.argmax()],
-                "probabilities": results.as_json(row[: len(question.options)]),
+                "probabilities": as_json(row[: len(question.options)]),
             }
             for question, row in zip(examples, outputs["probabilities"], strict=True)
         ]

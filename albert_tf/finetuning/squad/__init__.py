@@ -1,4 +1,4 @@
-r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD; answers questions.
+r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD.
 
     python run_squad.py --init_checkpoint=albert_base_v2 --output_dir=squad_model \
         --train_file=train-v1.1.json --predict_file=dev-v1.1.json --do_train --do_predict
@@ -6,8 +6,8 @@ r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD; 
 The flags are those of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best,
 eval_results.txt, predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots
 are written to --output_dir. If --predict_file has no answers, the best checkpoint predicts them;
---question and --context ask a single question. With --num_runs or several learning rates, each run
-has a subfolder, next to sweep_results.txt. Run the same command again to resume a run.
+`albert predict` asks a single question. With --num_runs or several learning rates, each run has a
+subfolder, next to sweep_results.txt. Run the same command again to resume a run.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
 
     GROUP = "data"
     ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
-    PHASES = (*FineTuningSettings.PHASES, "question", "context")
 
     train_file: str | None = setting(
         None, "JSON file with the questions to train on; required by do_train."
@@ -141,14 +140,6 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
         "question has an answer.",
         group="evaluation",
     )
-    question: str = setting(
-        "",
-        "Question to answer from context, instead of those of a file.",
-        group="prediction and export",
-    )
-    context: str = setting(
-        "", "Text to answer question from; required by question.", group="prediction and export"
-    )
     num_workers: int | None = redefined(
         data.Settings,
         "num_workers",
@@ -187,11 +178,6 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
         """How contexts are split into windows."""
         return WindowSettings(self.max_seq_length, self.doc_stride, self.max_query_length)
 
-    @property
-    def splits(self) -> list[str]:
-        """The splits to use: those of all tasks, and "question" for a single question."""
-        return super().splits + (["question"] if self.question or self.context else [])
-
     def check_paths(self) -> None:
         """Checks all paths, including the question files."""
         super().check_paths()
@@ -206,15 +192,13 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     """Trains, evaluates, answers questions and exports, as `run_squad.py` does.
 
     Args:
-        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict`,
-            `question` and `export_dir` is set, it trains on `train_file` and evaluates on
-            `predict_file`. Config and vocabulary can be omitted if they are beside
-            `init_checkpoint`.
+        settings: the flags of that program. If none of `do_train`, `do_eval`, `do_predict` and
+            `export_dir` is set, it trains on `train_file` and evaluates on `predict_file`. Config
+            and vocabulary can be omitted if they are beside `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
 
     Returns:
-        The folder, step and metrics of the best checkpoint on `predict_file`; its text includes the
-        answer to `question`.
+        The folder, step and metrics of the best checkpoint on `predict_file`.
 
     Raises:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says

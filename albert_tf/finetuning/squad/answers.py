@@ -33,9 +33,6 @@ from numpy.typing import NDArray
 from official.nlp.tools import squad_evaluate_v2_0 as script_v2
 
 from albert_tf import files
-from albert_tf.checkpoints.families import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, best_of, heading
-from albert_tf.finetuning import results
 from albert_tf.finetuning.squad import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.reading import SquadExample
@@ -311,25 +308,6 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
             stream.write(json.dumps(content, indent=4) + "\n")
 
 
-def describe_answer(answers: Answers, qas_id: str, threshold: float | None) -> str:
-    """Returns the answer to one question as text for the terminal.
-
-    Args:
-        answers: the decoded answers.
-        qas_id: id of the question.
-        threshold: see `Answers.predictions`.
-
-    Returns:
-        The answer, the null odds in SQuAD 2.0, and the n-best list with probabilities, one per
-        line.
-    """
-    lines = [answers.predictions(threshold)[qas_id] or "(no answer)"]
-    if answers.null_odds is not None:
-        lines.append(f"null odds {answers.null_odds[qas_id]:.3f}, threshold {threshold or 0:.3f}")
-    lines += [f"{entry['probability']:.4f}  {entry['text']}" for entry in answers.nbest[qas_id]]
-    return "".join(line + "\n" for line in lines)
-
-
 # Computes the metrics of extractive question answering, as the official scripts do.
 #
 # * SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.
@@ -549,37 +527,6 @@ def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:
     return {"exact_match": exact, "f1": f1, "average": (exact + f1) * 0.5}
 
 
-def write_squad_results(
-    folder: RunFolder, evaluations: Sequence[Evaluation], metric: str, official_order: bool = False
-) -> str:
-    """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
-
-    The file has a block for each checkpoint: the metrics, the files that were copied if it is the
-    best checkpoint so far, the best value up to this checkpoint, and a line of "=". At the end are
-    the metrics and the step of the best checkpoint.
-
-    Args:
-        folder: folder of the run, which exists.
-        evaluations: the evaluations, sorted by step.
-        metric: the selection metric.
-        official_order: as in `best_of`.
-    """
-    text = ""
-    best = None
-    for number, evaluation in enumerate(evaluations, 1):
-        text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
-        if best_of(evaluations[:number], metric, official_order) is evaluation:
-            best = evaluation
-            text += results.format_copies(folder, evaluation)
-        text += f"best {metric} = {-1 if best is None else best.metrics[metric]}\n"
-        text += results.SEPARATOR + "\n"
-    if best is not None:
-        text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
-    with files.write_atomically(folder.file(results.RESULTS_FILE)) as stream:
-        stream.write(heading(evaluations) + text)
-    return text
-
-
-def format_exactly(metrics: results.Metrics) -> str:
+def format_exactly(metrics: Mapping[str, float]) -> str:
     """Returns lines `key = value`, sorted by key, with all digits, like Google's SQuAD programs."""
     return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

@@ -19,6 +19,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.rows import (
     BadRowError,
@@ -132,21 +133,7 @@ def read_squad(path: str, is_training: bool) -> SquadData:
     )
 
 
-def one_question(question: str, context: str) -> SquadData:
-    """Returns data with a single question from the command line; its id is "question".
-
-    Raises:
-        ValueError: the question or the context is empty, or not valid Unicode.
-    """
-    for name, text in (("question", question), ("context", context)):
-        if not text.strip():
-            raise ValueError(f"--{name} is empty: --question and --context require each other")
-        rows.check_text(text, f"--{name}")
-    example = SquadExample("question", question, context)
-    return SquadData("--question", "", (example,), False, False, False)
-
-
-def read_data(settings: Settings) -> dict[str, SquadData]:
+def read_data(settings: Settings, trained: RunFolder | None = None) -> dict[str, SquadData]:
     """Returns the questions of each split; "dev" and "test" are both `predict_file`.
 
     Raises:
@@ -167,8 +154,6 @@ def read_data(settings: Settings) -> dict[str, SquadData]:
         if settings.mixed_segmentation is not None:
             questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)
         data["dev"] = data["test"] = questions
-    if "question" in settings.splits:
-        data["question"] = one_question(settings.question, settings.context)
     return data
 
 

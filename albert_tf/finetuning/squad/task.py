@@ -19,8 +19,10 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.checkpoints import containers, finding, run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.families import GLOBAL_STEP
+from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
 from albert_tf.checkpoints.saved_model import Export, Signature, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning import registry
@@ -33,13 +35,11 @@ from albert_tf.finetuning.squad.answers import (
     candidates_v1,
     candidates_v2,
     decode,
-    describe_answer,
     evaluate_cmrc,
     evaluate_v1,
     evaluate_v2,
     format_exactly,
     write_answers,
-    write_squad_results,
 )
 from albert_tf.finetuning.squad.features import (
     NoFeaturesError,
@@ -51,7 +51,17 @@ from albert_tf.finetuning.squad.reading import (
     SquadExample,
     shuffled,
 )
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
+from albert_tf.finetuning.task import (
+    RESULTS_FILE,
+    SEPARATOR,
+    Batch,
+    FineTuningTask,
+    Outputs,
+    Split,
+    TrainedModel,
+    format_copies,
+    mark,
+)
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import (
     AlbertForAnswerableSpans,
@@ -93,8 +103,7 @@ class QuestionAnswering(FineTuningTask):
         settings: the settings of the program.
         config: the model's config.
         tokenizer: the tokenizer.
-        data: split → questions. The split "question" has a single question, whose answer is
-            printed.
+        data: split → questions.
         version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
 
     Attributes:
@@ -182,9 +191,9 @@ class QuestionAnswering(FineTuningTask):
         """Returns the SHA-256 of the file of questions."""
         return data.checksum
 
-    def num_examples(self, train: Split) -> int:
+    def count_examples(self) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""
-        return len(train.data.examples)
+        return len(self.splits["train"].data.examples)
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: to at least as many positions as the beam size.
@@ -271,10 +280,26 @@ class QuestionAnswering(FineTuningTask):
         return self._evaluate(split.data, self.answer(split, outputs))[0]
 
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text."""
-        return write_squad_results(
-            folder, evaluations, self.selection_metric, self.settings.official_order
-        )
+        """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
+
+        The file has a block for each checkpoint: the metrics, the files that were copied if it is
+        the best checkpoint so far, the best value up to this checkpoint, and a line of "=". At the
+        end are the metrics and the step of the best checkpoint.
+        """
+        text = ""
+        best = None
+        for number, evaluation in enumerate(evaluations, 1):
+            text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
+            if self.best_of(evaluations[:number]) is evaluation:
+                best = evaluation
+                text += format_copies(folder, evaluation)
+            value = -1 if best is None else best.metrics[self.selection_metric]
+            text += f"best {self.selection_metric} = {value}\n" + SEPARATOR
+        if best is not None:
+            text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
+        with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
+            stream.write(heading(evaluations) + text)
+        return text
 
     def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
         """Returns the metrics of the best checkpoint as text."""
@@ -284,11 +309,8 @@ class QuestionAnswering(FineTuningTask):
     def write_predictions(
         self, folder: RunFolder, split: Split, outputs: Outputs, step: int
     ) -> str:
-        """Writes the prediction files, or returns the answer to a single question as text."""
+        """Writes the prediction files."""
         answers = self.answer(split, outputs)
-        if split.name == "question":
-            qas_id = split.data.examples[0].qas_id
-            return describe_answer(answers, qas_id, self.threshold(folder))
         if split.data.has_answers:
             predictions = self._evaluate(split.data, answers)[1]
         else:

@@ -21,10 +21,17 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import results
 from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.rows import Examples
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel, mark
+from albert_tf.finetuning.task import (
+    Batch,
+    FineTuningTask,
+    Outputs,
+    Split,
+    TrainedModel,
+    as_json,
+    mark,
+)
 from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.finetuning.token_classification.tags import (
     Sentence,
@@ -269,7 +276,7 @@ class TokenClassifier(FineTuningTask):
         """Returns the tokens of each text with their labels, and the spans that these mark."""
         windows = cast(Windows, features)
         labels = self.predicted_labels(Split("test", self._sentences(examples), windows), outputs)
-        scores = iter(results.as_json(windows.at_tokens(outputs["scores"])))
+        scores = iter(as_json(windows.at_tokens(outputs["scores"])))
         return [
             {
                 "tokens": [word for word, _ in self._words(text)],

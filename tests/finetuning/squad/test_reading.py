@@ -8,7 +8,7 @@ import os
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.reading import SquadExample, one_question, read_data, read_squad
+from albert_tf.finetuning.squad.reading import SquadExample, read_data, read_squad
 
 CONTEXT = "A small boat waits at the landing."
 
@@ -130,16 +130,6 @@ def test_duplicate_ids_are_refused_in_prediction(write):
     with pytest.raises(ValueError, match=r"1 question \(q1\) have duplicate ids"):
         read_squad(path, is_training=False)
     assert len(read_squad(path, is_training=True).examples) == 3
-
-
-def test_a_question_from_the_command_line_is_like_a_file_with_one():
-    data = one_question("Who?", "Nobody knows.")
-    (example,) = data.examples
-    assert (example.question, example.context) == ("Who?", "Nobody knows.")
-    assert not data.has_answers
-    for question_text, context, name in (("", "x", "question"), ("x", " \n", "context")):
-        with pytest.raises(ValueError, match=f"--{name} is empty"):
-            one_question(question_text, context)
 
 
 # The splits of the program
