@@ -203,8 +203,20 @@ def load_checkpoint(
         _warn_of_config(model, expected, f"{release} (--albert_config_file={release.config})")
     elif not init_from_group0:
         _warn_of_config(model, _config_beside(path), "the config beside the checkpoint")
+    _warn_of_objective(model, report.prefix)
     _assign(model, values)
     return report
+
+
+def _warn_of_objective(model: Any, prefix: str) -> None:
+    """Warns if the sentence head was trained with another objective, whose head may fit as well."""
+    record = finding.records_of(finding.folder_of(prefix)).record
+    theirs = record.settings.get(run_record.OBJECTIVE)
+    ours = getattr(model, run_record.OBJECTIVE, theirs)
+    if theirs and theirs != ours:
+        logging.warning(
+            "%s was trained with sentence_objective=%s, and this model has %s", prefix, theirs, ours
+        )
 
 
 def _warn_of_config(model: Any, expected: AlbertConfig | None, source: str) -> None:

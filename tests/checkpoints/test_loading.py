@@ -15,6 +15,8 @@ from safetensors.numpy import save_file
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.families import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
@@ -292,3 +294,13 @@ def test_the_report_has_the_number_of_weights_by_part_and_the_first_names(tmp_pa
     parts = "embeddings 7, encoder 16, pooler 2, masked-LM head 4, sentence head 2, other heads 1"
     assert f"\n  weights: {parts}\n" in text
     assert "missing    cls/predictions/output_bias" in text
+
+
+def test_a_sentence_head_of_another_objective_is_said(tmp_path, caplog):
+    prefix = write(tmp_path, random_weights(SHARED))
+    for objective, is_said in (("sop", False), ("nsp", True)):
+        RunFolder(str(tmp_path)).write_record(RunRecord(settings={"sentence_objective": objective}))
+        load_checkpoint(AlbertForPretraining(SHARED), prefix)
+        assert ("trained with sentence_objective=nsp, and this model has sop" in caplog.text) == (
+            is_said
+        )

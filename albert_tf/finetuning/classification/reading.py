@@ -152,6 +152,7 @@ class _Parser:
         columns: the columns as indices, or as keys of JSON objects.
         width: the number of columns in the header, if rows may not have more.
         num_rows: the number of rows before this one, including the header.
+        num_skipped: the number of rows that Google's programs skip.
     """
 
     task: ClassificationTask
@@ -160,6 +161,7 @@ class _Parser:
     columns: Columns
     width: int | None
     num_rows: int
+    num_skipped: int = 0
 
     def parse(self, row: Row, line: int) -> list[Example]:
         """Returns the examples in the next row."""
@@ -178,8 +180,11 @@ class _Parser:
         except ShortRowError:
             if not self.task.skips_short_rows or self.split == "test":
                 raise
+            self.num_skipped += 1
             return []
-        return [x for x in examples if x.label is None or x.label not in self.task.unlabeled]
+        labeled = [x for x in examples if x.label is None or x.label not in self.task.unlabeled]
+        self.num_skipped += len(examples) - len(labeled)
+        return labeled
 
     def _expand(self, row: Row) -> Sequence[Row]:
         """Returns the rows that a row of the file stands for."""
@@ -241,6 +246,20 @@ def _is_header(row: Row, source: Source) -> bool:
     asked = [name for x in dataclasses.astuple(source.columns) for name in _as_tuple(x)]
     names = {name.lower() for name in asked if isinstance(name, str)}
     return bool(rows.find_header(row, names | ALL_NAMES))
+
+
+def _refuse_example(header: Row, column: Any, task: ClassificationTask) -> None:
+    """Raises BadRowError if the header has a label of the task in the column of the labels."""
+    if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
+        return
+    try:
+        parse_label(rows.cell(header, column), task)
+    except BadRowError:
+        return
+    raise BadRowError(
+        "expected a header, but this looks like an example, which would be left out. Add a header "
+        "line before it"
+    )
 
 
 def _find_columns(source: Source, row: Row, is_header: bool, is_test: bool) -> Columns:
@@ -361,6 +380,8 @@ def read_examples(
             raise row
         is_header = _is_header(row, source)
         columns = _find_columns(source, row, is_header, split == "test")
+        if is_header:
+            _refuse_example(row, columns.label, task)
     except BadRowError as error:
         raise ValueError(f"{path}, line {line}: {error}") from None
     if source.is_custom:
@@ -370,6 +391,12 @@ def read_examples(
     parser = _Parser(task, split, source, columns, width, num_rows=int(is_header))
     remaining = numbered if is_header else itertools.chain([first], numbered)
     examples = [x for _, found in rows.parse_rows(path, remaining, parser.parse) for x in found]
+    if parser.num_skipped:
+        logging.warning(
+            "%s: %d rows are skipped, as in Google's program: too few columns, or no label",
+            path,
+            parser.num_skipped,
+        )
     return Examples(path, examples, all(example.label is not None for example in examples))
 
 

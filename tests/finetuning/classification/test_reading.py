@@ -123,6 +123,7 @@ REFUSED = [
         ]
     ),
     ("RTE/dev.tsv", [HEADER, GOOD, "x", "y"], r"line 3: [^\n]*\n[^\n]*line 4: "),
+    ("RTE/dev.tsv", [GOOD, GOOD], "line 1: expected a header"),
     ("RTE/dev.tsv", [""], "empty"),
     ("RTE/test.tsv", [TEST_HEADER, "0\tone\ttwo", "1\tone"], "line 3: "),
     ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
@@ -157,10 +158,13 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("file", "lines", "expected"), ACCEPTED)
-def test_test_files_may_lack_what_is_needed_to_train_and_qqp_too(write, file, lines, expected):
+def test_test_files_may_lack_what_is_needed_to_train_and_qqp_too(
+    write, file, lines, expected, caplog
+):
     task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
     data = read_examples(TASKS[task], write(file, *lines), split)
     assert {example.guid: example.label for example in data.examples} == expected
+    assert ("train.tsv: 1 rows are skipped" in caplog.text) == (task == "qqp")
     assert data.has_labels == (None not in expected.values())
 
 
