@@ -249,11 +249,13 @@ def toy_tokenizer(toy_spm_model):
 def predict():
     """A function that runs run_predict.py with flags and returns the objects that it prints."""
     from albert_tf import inference
-    from albert_tf.cli import run_predict
     from albert_tf.cli.flags import parse
 
     def run(*arguments):
-        return list(map(json.loads, run_predict.run(parse(inference.Settings, arguments))))
+        return [
+            json.loads(json.dumps(result))
+            for result in inference.run(parse(inference.Settings, arguments))
+        ]
 
     return run
 

@@ -11,6 +11,8 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import io
+import json
 import logging as python_logging
 import os
 import re
@@ -72,8 +74,8 @@ PROGRAMS = {
         "fine-tune on tokens, as for NER",
         is_plotted=True,
     ),
-    "download": Program("albert_tf.cli.download", "download a released model"),
-    "run-predict": Program("albert_tf.cli.run_predict", "predict with a trained model"),
+    "download": Program("albert_tf.checkpoints.download", "download a released model"),
+    "run-predict": Program("albert_tf.inference", "predict with a trained model"),
     "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
     "convert": Program("albert_tf.cli.convert_checkpoint", "convert a model's format"),
     "describe": Program("albert_tf.cli.describe", "parameters, FLOPs and memory of a model"),
@@ -230,12 +232,16 @@ def _run(run: Callable[[Any], Any], is_plotted: bool, settings: Any) -> None:
 
 
 def _print(result: Any) -> None:
-    """Prints a result, or the items of an iterator as soon as they are there.
+    """Prints a result, or the items of an iterator as soon as they are there; dicts as JSON.
 
     Printing ends quietly if the reader closes the output, as `head` does.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     for item in result if isinstance(result, Iterator) else [result]:
         text = "" if item is None else str(item)
+        if isinstance(item, dict):
+            text = json.dumps(item, ensure_ascii=False)
         try:
             if text:
                 print(text, flush=True)

@@ -1,9 +1,19 @@
-"""Predicts labels, tags, answers, embeddings and masked words from raw text.
+r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked words from text.
 
->>> from albert_tf import inference
->>> settings = inference.Settings(model_dir="lcqmc_model", text="你多大了", text_b="你几岁")
->>> next(inference.run(settings))  # doctest: +SKIP
-{'label': '1', 'probabilities': {'0': 0.03, '1': 0.97}}
+    albert predict --model_dir=lcqmc_model --text=你多大了 --text_b=你几岁
+    albert predict --model_dir=squad_model --question="Who was Ekeus?" \
+        --context="Official Ekeus heads for Baghdad."
+    albert predict --model_dir=albert_tiny_zh --task=fill_mask --text="北京是[MASK]国的首都"
+    albert predict --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
+    albert predict --model_dir=albert_base --similarity --text="A boat." --text_b="A ship."
+    head texts.txt | albert predict --model_dir=sst_model --input_file=-
+    albert predict --model_dir=sst_model --web
+
+--model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
+folder that `from_pretrained` reads; the task, labels, config and vocabulary are found there. Prints
+a JSON object for each input to standard output, and logs to standard error. --text, or --text and
+--text_b, may be given several times. In the results, "line" is the line number in --input_file,
+from 1. --web serves a demo page at http://127.0.0.1:8000.
 """
 
 from __future__ import annotations
@@ -12,7 +22,7 @@ import dataclasses
 import importlib.util
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from albert_tf import files
 from albert_tf.data.settings import (
@@ -31,10 +41,7 @@ from albert_tf.model.config import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
-if TYPE_CHECKING:
-    from albert_tf.inference.inputs import ModelFolder
-
-__all__ = ["Settings", "run", "serve"]
+__all__ = ["Settings", "run"]
 
 AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
@@ -314,46 +321,32 @@ def _listed(texts: str | tuple[str, ...] | None) -> tuple[str, ...]:
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:
-    """Yields a JSON object for each input, in input order, as `albert predict` prints them.
+    """Yields a JSON object for each input, in input order, or serves the web page until Ctrl-C.
+
+    >>> settings = Settings(model_dir="lcqmc_model", text="你多大了", text_b="你几岁")
+    >>> next(run(settings))  # doctest: +SKIP
+    {'label': '1', 'probabilities': {'0': 0.03, '1': 0.97}}
 
     Args:
         settings: the settings, which correspond to the flags of that program.
 
     Raises:
         ValueError, OSError: settings, model or input are invalid or inconsistent; the message says
-            which.
+            which. With `web`, the extra `web` is not installed, or the port is already in use.
     """
     from albert_tf.inference import inputs  # imports this file
 
-    model_folder = _prepare(settings)
+    settings.check_paths()
+    if settings.task_module:
+        registry.import_tasks(settings.task_module)
+    model_folder = inputs.open_model(settings)
+    if settings.web:
+        from albert_tf.inference import program  # imports TensorFlow
+
+        program.serve(settings, model_folder)
+        return iter(())
     task = model_folder.find_task(settings.wanted_task)
     blocks = inputs.read_inputs(settings, task)
     from albert_tf.inference import program  # imports TensorFlow
 
     return program.run(settings, model_folder, task, blocks)
-
-
-def serve(settings: Settings) -> None:
-    """Serves the web page of `albert predict --web` until Ctrl-C.
-
-    Args:
-        settings: the settings, which correspond to the flags of that program.
-
-    Raises:
-        ValueError, OSError: the model cannot be used, the extra `web` is not installed, or the
-            port is already in use.
-    """
-    model_folder = _prepare(settings)
-    from albert_tf.inference import program  # imports TensorFlow
-
-    program.serve(settings, model_folder)
-
-
-def _prepare(settings: Settings) -> ModelFolder:
-    """Checks the paths, registers the tasks of the user, and opens the folder of the model."""
-    from albert_tf.inference.inputs import open_model  # imports this file
-
-    settings.check_paths()
-    if settings.task_module:
-        registry.import_tasks(settings.task_module)
-    return open_model(settings)

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import albert_tf
+from albert_tf.checkpoints import download as program
 from albert_tf.checkpoints import finding, loading, releases
 from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint, flags
-from albert_tf.cli import download as program
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder
