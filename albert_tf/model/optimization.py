@@ -96,8 +96,9 @@ class Optimizer(tf_keras.optimizers.Optimizer):
     """Base class of the optimizers: a Keras optimizer with what the training loop needs.
 
     A new optimizer is a row in `config.OPTIMIZERS` and a subclass with the decorator
-    `named(<its name>)`, which implements `updated`. Its constructor takes the learning rate and the
-    weight decay; other arguments have defaults. `TrainStep` and `Trainer` use
+    `named(<its name>)`, which implements `updated` and, if its slots do not have the shape of the
+    weights, `slot_shape`. Its constructor takes the learning rate and the weight decay; other
+    arguments have defaults. `TrainStep` and `Trainer` use
 
         build(variables)                     creates the slots
         slot_variables(variables)            the slots under their names in checkpoints
@@ -153,6 +154,10 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             is_applied: bool scalar; False in a skipped step, which changes nothing.
         """
 
+    def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int]:
+        """Returns the shape of a slot: by default that of the variable."""
+        return variable.shape
+
     def decay_rate(self, variable: tf.Variable) -> float:
         """Returns the weight decay of a variable, 0 if it is excluded."""
         return self.weight_decay if self._use_weight_decay(variable) else 0.0
@@ -165,7 +170,8 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
         for slot in self.slots:
             for variable, slots in zip(var_list, self._slot_variables, strict=True):
-                slots[slot] = self.add_variable_from_reference(variable, slot)
+                shape = self.slot_shape(slot, variable)
+                slots[slot] = self.add_variable_from_reference(variable, slot, shape)
         self._built = True
 
     def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
