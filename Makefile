@@ -57,7 +57,7 @@ $(ALL_READY): $(READY)
 	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
 	@touch $(ALL_READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (four minutes)
+demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (three minutes)
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped
