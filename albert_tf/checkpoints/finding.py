@@ -15,7 +15,7 @@ from typing import Any
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
 from albert_tf.model import huggingface_tokenizer
@@ -84,8 +84,7 @@ def find_checkpoint(path: str) -> str:
         return prefix
     if prefix == path and files.exists(path):
         return path
-    expected = "" if files.is_remote(path) else releases.suggestion(path)
-    raise FileNotFoundError(f"{path}: no such checkpoint. {expected or f'Expected: {ACCEPTED}'}")
+    raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
 
 
 def _of_run(folder: str, candidates: list[str]) -> list[str]:
@@ -250,7 +249,7 @@ def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
-    present = ", ".join(files.list_directory(folder)) or "nothing"
+    present = files.quote_all(files.list_directory(folder))
     return FileNotFoundError(
         f"{folder}: no {what} found. Looked for {', '.join(patterns)} here and in {ASSETS}/; found "
         f"{present}. Add the file or specify it: {way_out}"

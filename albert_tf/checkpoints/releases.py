@@ -153,14 +153,17 @@ def find_model(path: str) -> str:
         path: a path, or a name as in `named`. A file or folder of that name takes precedence.
 
     Raises:
-        FileNotFoundError: the model is not in the cache. The message has the command to download
-            it.
+        FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
+            message has the command to download it.
     """
     release = named(path)
     is_address = release is not None and files.is_remote(path)
     if not is_address:
         files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
-    if release is None or (not is_address and any(map(files.exists, (path, path + ".index")))):
+    exists = not is_address and any(map(files.exists, (path, path + ".index")))
+    if release is None and not exists and (hint := suggestion(path)):
+        raise FileNotFoundError(f"{path}: no such file or folder. {hint}")
+    if release is None or exists:
         return path
     folder = os.path.join(cache_directory(), release.name)
     if not files.is_directory(folder):

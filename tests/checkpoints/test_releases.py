@@ -330,6 +330,11 @@ def test_a_model_that_is_not_there_names_the_command(cache, name, release):
             use(name)
 
 
+def test_a_name_that_is_almost_that_of_a_release_leads_to_it():
+    with pytest.raises(FileNotFoundError, match=r"Did you mean 'albert_base_v2'\? Download it: "):
+        releases.find_model("albert_base_v3")
+
+
 def test_another_path_is_not_taken_for_a_name():
     for path in ("out/albert_base_v3", "model.ckpt-7", "albert_model.ckpt"):
         assert releases.find_model(path) == path
