@@ -68,10 +68,10 @@ def digest(path: str) -> str:
 
 
 def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
-    """Opens a TensorFlow checkpoint after checking that all shards exist.
+    """Opens a TensorFlow checkpoint.
 
     Raises:
-        FileNotFoundError: the checkpoint or a shard does not exist.
+        FileNotFoundError: the checkpoint does not exist.
         ValueError: the index cannot be read.
     """
     return open_reader(find_checkpoint(prefix))
@@ -89,7 +89,7 @@ def _naming_damage(what: str) -> Iterator[None]:
 
 
 def open_reader(prefix: str) -> tf.train.CheckpointReader:
-    r"""Opens a TensorFlow checkpoint whose shards all exist.
+    r"""Opens the TensorFlow checkpoint of a prefix.
 
     TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If a folder
     has these characters in its name, or is remote, the checkpoint is read from a copy, which exists

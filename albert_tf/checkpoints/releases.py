@@ -157,13 +157,16 @@ def find_model(path: str) -> str:
             message has the command to download it.
     """
     release = named(path)
-    is_address = release is not None and files.is_remote(path)
-    if not is_address:
+    is_remote = files.is_remote(path)
+    if release is None or not is_remote:  # and not the address of a release
         files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
-    exists = not is_address and any(map(files.exists, (path, path + ".index")))
-    if release is None and not exists and (hint := suggestion(path)):
-        raise FileNotFoundError(f"{path}: no such file or folder. {hint}")
-    if release is None or exists:
+    if is_remote and release is None:
+        return path
+    if not is_remote and any(map(files.exists, (path, path + ".index"))):
+        return path
+    if release is None:
+        if hint := suggestion(path):
+            raise FileNotFoundError(f"{path}: no such file or folder. {hint}")
         return path
     folder = os.path.join(cache_directory(), release.name)
     if not files.is_directory(folder):

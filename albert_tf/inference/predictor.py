@@ -122,7 +122,6 @@ def _runtime() -> Any:
 
     Released in another thread than it was made in, it would leave that thread an alternate signal
     stack without memory: the next signal, such as that of Ctrl-C, would end the process.
-
     """
     # The package would fork the process to report each import and conversion to Google Analytics.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
