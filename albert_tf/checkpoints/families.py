@@ -184,7 +184,8 @@ def fit(
     Args:
         entries: as in `Recognized`.
         wanted: the model's variables, name → shape.
-        init_from_group0: whether to initialize all hidden groups from group 0.
+        init_from_group0: whether to initialize all hidden groups from group 0, so that the entries
+            of others are left out.
 
     Returns:
         name → entry, including names that the model does not have.
@@ -195,6 +196,7 @@ def fit(
         if WORDS in merged and merged[WORDS].shape == wanted.get(WORDS):
             result = merged
     if init_from_group0:
+        result = {name: x for name, x in result.items() if not re.search("/group_[1-9]", name)}
         first = {name: re.sub(r"/group_\d+/", "/group_0/", name) for name in wanted}
         result |= {name: result[source] for name, source in first.items() if source in result}
     return result
@@ -225,16 +227,21 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
 
 
 def differences(
-    recognized: Recognized, entries: Mapping[str, Entry], config: AlbertConfig
+    recognized: Recognized, entries: Mapping[str, Entry], config: Any
 ) -> list[str]:
-    """Returns the contradictions between a checkpoint and a model's config, one per line.
+    """Returns why a checkpoint cannot be that of a model with a config, one reason per line.
 
     Args:
         recognized: the checkpoint.
         entries: its entries, adapted to the model by `fit`.
-        config: the model's config.
+        config: the model's config, which is not compared unless it is an `AlbertConfig`.
     """
-    lines = []
+    if recognized.refusal:
+        return [recognized.refusal]
+    if not isinstance(config, AlbertConfig):
+        return []
+    obstacle = group_obstacle(config) if recognized.family == "hugging_face" else ""
+    lines = [obstacle] if obstacle else []
     layout = "albert_zh" if WORDS_2 in entries else "google"
     if layout != config.layout:
         lines.append(f"layout is {layout!r} in the checkpoint, {config.layout!r} in the config")
@@ -243,7 +250,9 @@ def differences(
     for key, size in sizes(entries).items():
         if size != expected.get(key, size):
             lines.append(f"{key} is {size} in the checkpoint, {expected[key]} in the config")
-    return lines + [_HINT] * bool(lines and recognized.family == "albert_zh")
+    if lines and recognized.family == "albert_zh":
+        lines.append(_HINT)
+    return lines
 
 
 def check_google_layout(config: AlbertConfig) -> None:
