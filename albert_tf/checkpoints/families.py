@@ -99,28 +99,23 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     bookkeeping = sorted(name for name in shapes if is_bookkeeping(name))
     weights = {unwrap(name): name for name in shapes if not is_bookkeeping(name)}
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
-    family = _family(plain)
+    signs = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
+    family = next(signs, UNKNOWN)
     entries = {} if family == UNKNOWN else _entries(family, plain)
     used = {source for entry in entries.values() for source in entry.sources}
     unmapped = {name: raw for name, raw in weights.items() if raw not in used}
-    scopes = {_first_part(scope) for scope in _encoder_scopes(family)}
-    unknown = [raw for name, raw in unmapped.items() if _first_part(name) in scopes]
+    encoder = _encoder_roots(family)
+    unknown = [raw for name, raw in unmapped.items() if _root(name) in encoder]
     return Recognized(family, entries, sorted(unmapped.values()), sorted(unknown), bookkeeping)
 
 
-def _family(plain: Mapping[str, Entry]) -> str:
-    found = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
-    family = next(found, UNKNOWN)
-    return UNKNOWN if family == "albert_zh" and WORDS_2 not in plain else family
-
-
-def _encoder_scopes(family: str) -> list[str]:
-    """Returns the scopes of the encoder in a family that has other names than Google's."""
+def _encoder_roots(family: str) -> set[str]:
+    """Returns the roots of the encoder's names in a family that has other names than Google's."""
     names = FAMILY_NAMES.get(family, {}).items()
-    return [scope for google, scope in names if google.startswith(("bert/", "{block}"))]
+    return {_root(name) for google, name in names if google.startswith(("bert/", "{block}"))}
 
 
-def _first_part(name: str) -> str:
+def _root(name: str) -> str:
     """Returns a name up to its first "/" or "."."""
     return re.split(r"[/.]", name, maxsplit=1)[0]
 
@@ -226,9 +221,7 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
     return found
 
 
-def differences(
-    recognized: Recognized, entries: Mapping[str, Entry], config: Any
-) -> list[str]:
+def differences(recognized: Recognized, entries: Mapping[str, Entry], config: Any) -> list[str]:
     """Returns why a checkpoint cannot be that of a model with a config, one reason per line.
 
     Args:
@@ -303,7 +296,7 @@ POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
 # Google's scope → scope in another family; `{block}` is replaced by BLOCK.
-ALBERT_ZH = {
+ALBERT_ZH = {  # other scopes are Google's
     "{block}/attention_1/self/query": "bert/encoder/layer_shared/attention/self/query",
     "{block}/attention_1/self/key": "bert/encoder/layer_shared/attention/self/key",
     "{block}/attention_1/self/value": "bert/encoder/layer_shared/attention/self/value",
@@ -312,22 +305,6 @@ ALBERT_ZH = {
     "{block}/ffn_1/intermediate/dense": "bert/encoder/layer_shared/intermediate/dense",
     "{block}/ffn_1/intermediate/output/dense": "bert/encoder/layer_shared/output/dense",
     "{block}/LayerNorm_1": "bert/encoder/layer_shared/output/LayerNorm",
-    **{
-        scope: scope
-        for scope in (
-            WORDS,
-            "bert/embeddings/token_type_embeddings",
-            "bert/embeddings/position_embeddings",
-            "bert/embeddings/LayerNorm",
-            "bert/pooler/dense",
-            "cls/predictions/transform/dense",
-            "cls/predictions/transform/LayerNorm",
-            MASKED_LM_BIAS,
-            "cls/seq_relationship/output_",
-            "cls/squad/output_",
-            "output_",
-        )
-    },
 }
 _LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{n}"
 HUGGING_FACE = {
@@ -444,7 +421,7 @@ def is_encoder(name: str) -> bool:
 
 
 def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
-    """Returns Google's name → the family's name for all weights of a family.
+    """Returns Google's name → the family's name for the weights of the family's table.
 
     Args:
         family: a key of `FAMILY_NAMES`.

@@ -186,7 +186,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     except FileNotFoundError as error:
         return str(error)
     try:
-        reader = containers.open_reader(prefix)
+        reader = containers.open_checkpoint(prefix)
         stored = reader.get_variable_to_shape_map()
         for name in stored if shapes is None else ():
             containers.read_tensor(reader, name, prefix)
