@@ -205,7 +205,9 @@ def test_a_model_of_another_config_is_refused_with_the_value(stored, config, sai
 def test_other_families_are_refused_even_with_allow_partial(tmp_path):
     name = "bert/encoder/transformer/group_0_2/layer_2/layer_normalization_5/gamma"
     prefix = write(tmp_path, {name: np.zeros((2, 3, 4), np.float32)})
-    with pytest.raises(ValueError, match=f"nothing that fits the model: .* found 1 others, such as {name}$"):
+    with pytest.raises(
+        ValueError, match=f"nothing that fits the model: .* found 1 others, such as {name}$"
+    ):
         load_checkpoint(AlbertForPretraining(SHARED), prefix, allow_partial=True)
 
 
