@@ -54,12 +54,11 @@ TASK = "task"
 LABELS = "label list"
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # what tokenization depends on
 ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
-# What the weights of step 0 depend on. Everything else may change before the first step, for
-# example after it ran out of memory.
+# What the weights of step 0 depend on. Everything else may change before the first step, such as
+# the batch size, after it ran out of memory.
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
 _DIGEST_LENGTH = 16
-_HEADINGS = ("before", "now")  # of a table of changes
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
@@ -291,21 +290,12 @@ def check_training(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
-    if before == RunRecord():
-        text = "%s: nothing records what it was trained with, so the settings cannot be compared"
-        logging.info(text, output_dir)
-        return {}
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
-    changes = _changes(before, now, names)
     if step == 0:
-        later = {name: pair for name, pair in changes.items() if name not in _AFFECTS_STEP_0}
-        if later:
-            text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, output_dir, table(_HEADINGS, later))
-        changes = {name: pair for name, pair in changes.items() if name in _AFFECTS_STEP_0}
+        names &= _AFFECTS_STEP_0
     return _decide(
         f"{output_dir} contains a run with other settings",
-        changes,
+        _changes(before, now, names),
         "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
         "new settings.",
         settings,
@@ -373,10 +363,10 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
 
 def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
-    shown = f"{what}:\n{table(_HEADINGS, changes)}" if changes else ""
-    if changes and not settings.allow_changed_settings:
-        raise ValueError(f"{shown}\n{advice}")
     if changes:
+        shown = f"{what}:\n{table(('before', 'now'), changes)}"
+        if not settings.allow_changed_settings:
+            raise ValueError(f"{shown}\n{advice}")
         logging.warning("%s\nAccepted by --allow_changed_settings.", shown)
     return changes
 
