@@ -153,7 +153,7 @@ def _flattened(name: str, entry: Entry) -> Entry:
 
 
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Converts entries of albert_zh to those of a Google model with E = H.
+    """Converts the entries of albert_zh's encoder to those of a Google model with E = H.
 
     The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied into a single
     table [V, H]. The model's outputs do not change, because segment and position embeddings already
@@ -161,13 +161,12 @@ def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """
     names = {other: google for google, other in name_map("albert_zh").items()}
     result = {names.get(name, name): entry for name, entry in entries.items()}
-    if {WORDS, WORDS_2} <= set(entries):
-        words, projection = entries[WORDS], result.pop(WORDS_2)
-        result[WORDS] = Entry(
-            words.shape[:1] + projection.shape[1:],
-            words.sources + projection.sources,
-            lambda a, b: np.matmul(a.astype(np.float64), b.astype(np.float64)),
-        )
+    words, projection = entries[WORDS], result.pop(WORDS_2)
+    result[WORDS] = Entry(
+        words.shape[:1] + projection.shape[1:],
+        words.sources + projection.sources,
+        lambda a, b: np.matmul(a.astype(np.float64), b.astype(np.float64)),
+    )
     return result
 
 
@@ -186,9 +185,9 @@ def fit(
         name → entry, including names that the model does not have.
     """
     result = dict(entries)
-    if WORDS_2 in entries and WORDS_2 not in wanted:
+    if {WORDS, WORDS_2} <= entries.keys() and WORDS_2 not in wanted:
         merged = to_google_layout(entries)
-        if WORDS in merged and merged[WORDS].shape == wanted.get(WORDS):
+        if merged[WORDS].shape == wanted.get(WORDS):
             result = merged
     if init_from_group0:
         result = {name: x for name, x in result.items() if not re.search("/group_[1-9]", name)}
