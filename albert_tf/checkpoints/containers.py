@@ -67,16 +67,6 @@ def digest(path: str) -> str:
     return content.hexdigest()[:_DIGEST_LENGTH]
 
 
-def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
-    """Opens a TensorFlow checkpoint.
-
-    Raises:
-        FileNotFoundError: the checkpoint does not exist.
-        ValueError: the index cannot be read.
-    """
-    return open_reader(find_checkpoint(prefix))
-
-
 @contextlib.contextmanager
 def _naming_damage(what: str) -> Iterator[None]:
     """Converts the errors of TensorFlow's reader for damaged files, which may claim any size."""
@@ -88,7 +78,7 @@ def _naming_damage(what: str) -> Iterator[None]:
         raise ValueError(f"{what} ({error})") from None
 
 
-def open_reader(prefix: str) -> tf.train.CheckpointReader:
+def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
     r"""Opens the TensorFlow checkpoint of a prefix.
 
     TensorFlow treats the prefix as a glob pattern without a way to escape "[" and "\". If a folder

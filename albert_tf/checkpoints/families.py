@@ -99,28 +99,23 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     bookkeeping = sorted(name for name in shapes if is_bookkeeping(name))
     weights = {unwrap(name): name for name in shapes if not is_bookkeeping(name)}
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
-    family = _family(plain)
+    signs = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
+    family = next(signs, UNKNOWN)
     entries = {} if family == UNKNOWN else _entries(family, plain)
     used = {source for entry in entries.values() for source in entry.sources}
     unmapped = {name: raw for name, raw in weights.items() if raw not in used}
-    scopes = {_first_part(scope) for scope in _encoder_scopes(family)}
-    unknown = [raw for name, raw in unmapped.items() if _first_part(name) in scopes]
+    encoder = _encoder_roots(family)
+    unknown = [raw for name, raw in unmapped.items() if _root(name) in encoder]
     return Recognized(family, entries, sorted(unmapped.values()), sorted(unknown), bookkeeping)
 
 
-def _family(plain: Mapping[str, Entry]) -> str:
-    found = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
-    family = next(found, UNKNOWN)
-    return UNKNOWN if family == "albert_zh" and WORDS_2 not in plain else family
-
-
-def _encoder_scopes(family: str) -> list[str]:
-    """Returns the scopes of the encoder in a family that has other names than Google's."""
+def _encoder_roots(family: str) -> set[str]:
+    """Returns the roots of the encoder's names in a family that has other names than Google's."""
     names = FAMILY_NAMES.get(family, {}).items()
-    return [scope for google, scope in names if google.startswith(("bert/", "{block}"))]
+    return {_root(name) for google, name in names if google.startswith(("bert/", "{block}"))}
 
 
-def _first_part(name: str) -> str:
+def _root(name: str) -> str:
     """Returns a name up to its first "/" or "."."""
     return re.split(r"[/.]", name, maxsplit=1)[0]
 
@@ -158,7 +153,7 @@ def _flattened(name: str, entry: Entry) -> Entry:
 
 
 def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Converts entries of albert_zh to those of a Google model with E = H.
+    """Converts the entries of albert_zh's encoder to those of a Google model with E = H.
 
     The two factors of albert_zh's word embeddings, [V, E] and [E, H], are multiplied into a single
     table [V, H]. The model's outputs do not change, because segment and position embeddings already
@@ -166,13 +161,12 @@ def to_google_layout(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """
     names = {other: google for google, other in name_map("albert_zh").items()}
     result = {names.get(name, name): entry for name, entry in entries.items()}
-    if {WORDS, WORDS_2} <= set(entries):
-        words, projection = entries[WORDS], result.pop(WORDS_2)
-        result[WORDS] = Entry(
-            words.shape[:1] + projection.shape[1:],
-            words.sources + projection.sources,
-            lambda a, b: np.matmul(a.astype(np.float64), b.astype(np.float64)),
-        )
+    words, projection = entries[WORDS], result.pop(WORDS_2)
+    result[WORDS] = Entry(
+        words.shape[:1] + projection.shape[1:],
+        words.sources + projection.sources,
+        lambda a, b: np.matmul(a.astype(np.float64), b.astype(np.float64)),
+    )
     return result
 
 
@@ -184,17 +178,19 @@ def fit(
     Args:
         entries: as in `Recognized`.
         wanted: the model's variables, name → shape.
-        init_from_group0: whether to initialize all hidden groups from group 0.
+        init_from_group0: whether to initialize all hidden groups from group 0, so that the entries
+            of others are left out.
 
     Returns:
         name → entry, including names that the model does not have.
     """
     result = dict(entries)
-    if WORDS_2 in entries and WORDS_2 not in wanted:
+    if {WORDS, WORDS_2} <= entries.keys() and WORDS_2 not in wanted:
         merged = to_google_layout(entries)
-        if WORDS in merged and merged[WORDS].shape == wanted.get(WORDS):
+        if merged[WORDS].shape == wanted.get(WORDS):
             result = merged
     if init_from_group0:
+        result = {name: x for name, x in result.items() if not re.search("/group_[1-9]", name)}
         first = {name: re.sub(r"/group_\d+/", "/group_0/", name) for name in wanted}
         result |= {name: result[source] for name, source in first.items() if source in result}
     return result
@@ -224,17 +220,20 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
     return found
 
 
-def differences(
-    recognized: Recognized, entries: Mapping[str, Entry], config: AlbertConfig
-) -> list[str]:
-    """Returns the contradictions between a checkpoint and a model's config, one per line.
+def differences(recognized: Recognized, entries: Mapping[str, Entry], config: Any) -> list[str]:
+    """Returns why a checkpoint cannot be that of a model with a config, one reason per line.
 
     Args:
         recognized: the checkpoint.
         entries: its entries, adapted to the model by `fit`.
-        config: the model's config.
+        config: the model's config, which is not compared unless it is an `AlbertConfig`.
     """
-    lines = []
+    if recognized.refusal:
+        return [recognized.refusal]
+    if not isinstance(config, AlbertConfig):
+        return []
+    obstacle = group_obstacle(config) if recognized.family == "hugging_face" else ""
+    lines = [obstacle] if obstacle else []
     layout = "albert_zh" if WORDS_2 in entries else "google"
     if layout != config.layout:
         lines.append(f"layout is {layout!r} in the checkpoint, {config.layout!r} in the config")
@@ -243,7 +242,9 @@ def differences(
     for key, size in sizes(entries).items():
         if size != expected.get(key, size):
             lines.append(f"{key} is {size} in the checkpoint, {expected[key]} in the config")
-    return lines + [_HINT] * bool(lines and recognized.family == "albert_zh")
+    if lines and recognized.family == "albert_zh":
+        lines.append(_HINT)
+    return lines
 
 
 def check_google_layout(config: AlbertConfig) -> None:
@@ -294,7 +295,7 @@ POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
 # Google's scope → scope in another family; `{block}` is replaced by BLOCK.
-ALBERT_ZH = {
+ALBERT_ZH = {  # other scopes are Google's
     "{block}/attention_1/self/query": "bert/encoder/layer_shared/attention/self/query",
     "{block}/attention_1/self/key": "bert/encoder/layer_shared/attention/self/key",
     "{block}/attention_1/self/value": "bert/encoder/layer_shared/attention/self/value",
@@ -303,22 +304,6 @@ ALBERT_ZH = {
     "{block}/ffn_1/intermediate/dense": "bert/encoder/layer_shared/intermediate/dense",
     "{block}/ffn_1/intermediate/output/dense": "bert/encoder/layer_shared/output/dense",
     "{block}/LayerNorm_1": "bert/encoder/layer_shared/output/LayerNorm",
-    **{
-        scope: scope
-        for scope in (
-            WORDS,
-            "bert/embeddings/token_type_embeddings",
-            "bert/embeddings/position_embeddings",
-            "bert/embeddings/LayerNorm",
-            "bert/pooler/dense",
-            "cls/predictions/transform/dense",
-            "cls/predictions/transform/LayerNorm",
-            MASKED_LM_BIAS,
-            "cls/seq_relationship/output_",
-            "cls/squad/output_",
-            "output_",
-        )
-    },
 }
 _LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{n}"
 HUGGING_FACE = {
@@ -435,7 +420,7 @@ def is_encoder(name: str) -> bool:
 
 
 def name_map(family: str, num_groups: int = 1, num_inner: int = 1) -> dict[str, str]:
-    """Returns Google's name → the family's name for all weights of a family.
+    """Returns Google's name → the family's name for the weights of the family's table.
 
     Args:
         family: a key of `FAMILY_NAMES`.

@@ -12,12 +12,10 @@ import os
 import re
 from typing import Any
 
-from absl import logging
-
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.releases import find_model
-from albert_tf.checkpoints.run_folder import BEST, NUMBERED, RunFolder
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
@@ -64,21 +62,18 @@ def find_checkpoint(path: str) -> str:
     """
     path = find_model(path)
     if files.is_directory(path):
-        folder = path
         path = newest_export(path)
-        if path != folder:
-            logging.info("%s contains exported models: using %s", folder, path)
-        prefixes = _candidates(path)
-        prefixes = _of_run(path, prefixes) or prefixes
-        if not prefixes:
+        trained = RunFolder(path).trained
+        names = [os.path.basename(trained)] if trained else _candidates(path)
+        if not names:
             raise FileNotFoundError(
                 f"{path}: this folder contains no checkpoint. Expected: {ACCEPTED}"
             )
-        if len(prefixes) > 1:
+        if len(names) > 1:
             raise ValueError(
-                f"{path} contains several checkpoints, choose one: {', '.join(sorted(prefixes))}"
+                f"{path} contains several checkpoints, choose one: {', '.join(sorted(names))}"
             )
-        path = os.path.join(path, prefixes[0])
+        path = os.path.join(path, names[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     if files.exists(prefix + ".index"):
         return prefix
@@ -87,17 +82,8 @@ def find_checkpoint(path: str) -> str:
     raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
 
 
-def _of_run(folder: str, candidates: list[str]) -> list[str]:
-    """Returns the best checkpoint of a run, or else the newest one; [] if there is none."""
-    matches = (NUMBERED.fullmatch(name) for name in candidates)
-    numbered = sorted((int(match[1]), match[0]) for match in matches if match)
-    names = [name for _, name in numbered] + [BEST] * (BEST in candidates)
-    if len(names) > 1:
-        logging.info("%s contains several checkpoints: using %s", folder, names[-1])
-    return names[-1:]
-
-
 def _candidates(folder: str) -> list[str]:
+    """Returns the names of the checkpoints in a folder, of each model in one format only."""
     names = [name for name in files.list_directory(folder) if not name.startswith(".")]
     prefixes = [name[: -len(".index")] for name in names if name.endswith(".index")]
     if SAVED_MODEL in names:

@@ -258,9 +258,11 @@ def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: task and head differ in their number of labels.
     """
-    name = task.get("name")
+    name = task.get("name") or CLASSIFICATION
+    classes = {name: architecture for architecture, name in _TASKS.items()}
+    values: dict[str, Any] = {"architectures": [classes.get(name, _SEQUENCE)]}
     if name == MULTIPLE_CHOICE:
-        return {"architectures": ["AlbertForMultipleChoice"]}
+        return values
     labels = list(task.get("labels", ()))
     if labels and len(labels) != size:
         raise ValueError(
@@ -268,14 +270,9 @@ def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
             f"{', '.join(labels[:10])}"
         )
     labels = labels or _default_labels(size)
-    values = {
-        "architectures": [_SEQUENCE],
+    values |= {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
-    if name == TOKEN_CLASSIFICATION:
-        return values | {"architectures": ["AlbertForTokenClassification"]}
-    if not name and labels:
-        name = CLASSIFICATION
-    kind = next((kind for kind, task_name in _PROBLEM_TYPES.items() if task_name == name), None)
-    return values | ({"problem_type": kind} if kind else {})
+    problem_types = {name: kind for kind, name in _PROBLEM_TYPES.items()}
+    return values | ({"problem_type": problem_types[name]} if name in problem_types else {})

@@ -9,10 +9,9 @@ read them: they have Google's variable names, the optimizer's moments as `<varia
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,41 +58,88 @@ def read_step(prefix: str) -> int:
     return int(read_tensor(reader, GLOBAL_STEP, prefix))
 
 
-@dataclasses.dataclass(frozen=True)
 class LoadReport:
-    """The result of loading a checkpoint, or of comparing it with a model.
+    """The comparison of a checkpoint with a model.
 
     Weights have the names of the model's variables.
 
+    Args:
+        weights: the open checkpoint.
+        model: the model; None for one that has the weights of the checkpoint.
+        init_from_group0: as in `load_checkpoint`.
+
     Attributes:
         prefix: the checkpoint.
-        loaded: variables that are loaded from the checkpoint.
+        title: family of the checkpoint and file format.
+        entries: weight of the checkpoint → how it is computed from the arrays in the file.
+        loaded: variables that the checkpoint has with the shape of the model.
         missing: variables of the model that the checkpoint lacks.
         misshapen: variable → (shape in the checkpoint, shape in the model).
         unused: weights of the checkpoint that the model does not have.
         unknown: those of them, with their names in the file, that belong to the encoder of its
             family, and that no model here computes.
-        title: family of the checkpoint and file format.
         found: all weights of the checkpoint, without optimizer moments and counters.
         bookkeeping: number of optimizer moments and counters.
-        sizes: sizes inferred from shapes, with the keys of `AlbertConfig`.
-        notes: reasons why the checkpoint does not fit, and other differences.
+        notes: what keeps a checkpoint of this family from fitting the model's config.
         fits: whether the checkpoint has all weights of the model's encoder, and no others. The
             pooler does not count if only one of them has it.
     """
 
-    prefix: str
-    loaded: list[str]
-    missing: list[str]
-    misshapen: dict[str, tuple[list[int], list[int]]]
-    unused: list[str]
-    unknown: list[str]
-    title: str
-    found: list[str]
-    bookkeeping: int
-    sizes: dict[str, int]
-    notes: list[str]
-    fits: bool
+    def __init__(
+        self, weights: WeightFile, model: Any = None, init_from_group0: bool = False
+    ) -> None:
+        recognized = families.recognize(weights.shapes)
+        wanted = {name: entry.shape for name, entry in recognized.entries.items()}
+        if model is not None:
+            wanted = {name: tuple(x.shape) for name, x in by_name(model.variables).items()}
+        self._weights = weights
+        self.prefix = weights.path
+        self.title = f"{families.TITLES[recognized.family]} ({weights.container})"
+        self.entries = families.fit(recognized.entries, wanted, init_from_group0)
+        self._drop_identity_projection(wanted)
+        surplus = sorted(self.entries.keys() - wanted.keys())
+        self.missing = sorted(wanted.keys() - self.entries.keys())
+        self.misshapen = {
+            name: (list(self.entries[name].shape), list(wanted[name]))
+            for name in sorted(self.entries.keys() & wanted.keys())
+            if self.entries[name].shape != wanted[name]
+        }
+        self.loaded = sorted(self.entries.keys() & wanted.keys() - self.misshapen.keys())
+        self.unused = surplus + recognized.unmapped
+        self.unknown = recognized.unknown
+        self.found = [*self.entries, *recognized.unmapped]
+        self.bookkeeping = len(recognized.bookkeeping)
+        config = getattr(model, "config", None)
+        self.notes = families.differences(recognized, self.entries, config)
+        # New adapters change nothing, but a model is wrong without those that it was trained with.
+        encoder = [name for name in self.missing if is_encoder(name)]
+        encoder += [
+            n for n in (*self.misshapen, *surplus) if is_encoder(n) or n.startswith(ADAPTERS)
+        ]
+        both = all(any(n.startswith(POOLER) for n in names) for names in (self.entries, wanted))
+        self._decisive = [name for name in encoder if both or not name.startswith(POOLER)]
+        self.fits = not (self.notes or self.unknown or self._decisive)
+
+    def _drop_identity_projection(self, wanted: Mapping[str, Any]) -> None:
+        """Removes a projection that the model lacks (E = H) if it is the identity."""
+        names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
+        if not set(names) & wanted.keys() and set(names) <= self.entries.keys():
+            kernel, bias = self.read(names).values()
+            if np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any():
+                for name in names:
+                    del self.entries[name]
+
+    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """Returns name → weight of the checkpoint, float32.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        entries = {name: self.entries[name] for name in names}
+        return {
+            name: np.asarray(entry.compute(*map(self._weights.read, entry.sources)), np.float32)
+            for name, entry in entries.items()
+        }
 
     @property
     def heading(self) -> str:
@@ -104,15 +150,15 @@ class LoadReport:
         """Returns the number of weights in each part of the model, and the names not loaded."""
         counts = collections.Counter(map(part_of, self.found))
         parts = ", ".join(f"{part} {counts[part]}" for part in PARTS if part in counts)
-        shapes = self.misshapen.items()
+        sizes = ", ".join(f"{k} {size}" for k, size in families.sizes(self.entries).items())
         return "\n".join(
             [
                 f"{self.heading}, {self.bookkeeping} moments, counters and copies",
-                "  " + (", ".join(f"{k} {size}" for k, size in self.sizes.items()) or "no sizes"),
+                f"  {sizes or 'no sizes'}",
                 *([f"  weights: {parts}"] if parts else []),
                 *(f"  note: {note}" for note in self.notes),
                 *_first(f"  missing    {name}" for name in self.missing),
-                *_first(f"  misshapen  {n}: {theirs}, here {ours}" for n, (theirs, ours) in shapes),
+                *_first(f"  misshapen  {text}" for text in self.other_shapes),
                 *_first(f"  unused     {name}" for name in self.unused),
             ]
         )
@@ -129,20 +175,16 @@ class LoadReport:
         A weight of the encoder comes before one of a head, which may be new.
         """
         if self.unknown:
-            more = f" (and {len(self.unknown) - 1} more)" if len(self.unknown) > 1 else ""
             return (
-                f"no model here has its weight {self.unknown[0]}{more}. Merge a LoRA into the "
+                f"no model here has its weight {_and_more(self.unknown)}. Merge a LoRA into the "
                 "weights before saving; relative positions are not supported"
             )
-        misfits = [
-            *self.other_shapes,
-            *(f"{name} is missing" for name in self.missing),
-            *(f"{name} is not in the model" for name in self.unused),
-        ]
-        of_encoder = [text for text in misfits if is_encoder(text) or text.startswith(ADAPTERS)]
-        found = of_encoder or misfits
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return "; ".join(self.notes) or "".join(found[:1]) + more
+        if self.notes:
+            return "; ".join(self.notes)
+        misfits = dict(zip(self.misshapen, self.other_shapes, strict=True))
+        misfits |= {name: f"{name} is missing" for name in self.missing}
+        misfits |= {name: f"{name} is not in the model" for name in self.unused}
+        return _and_more([misfits[name] for name in self._decisive] or list(misfits.values()))
 
 
 def _first(lines: Iterable[str]) -> list[str]:
@@ -150,6 +192,11 @@ def _first(lines: Iterable[str]) -> list[str]:
     every = list(lines)
     more = len(every) - _MAX_LISTED_NAMES
     return every if more <= 1 else [*every[:_MAX_LISTED_NAMES], f"  … and {more} more"]
+
+
+def _and_more(texts: Sequence[str]) -> str:
+    """Returns the first text, and the number of the others."""
+    return texts[0] + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else "")
 
 
 def load_checkpoint(
@@ -181,10 +228,9 @@ def load_checkpoint(
             checkpoint is damaged or of an unsupported family, or has other weights in its encoder,
             such as relative positions or an unmerged LoRA. The model is unchanged.
     """
-    weights = open_weights(path)
-    report, entries = _compare(model, weights, init_from_group0)
+    report = inspect_checkpoint(path, model, init_from_group0)
     if not report.loaded:
-        raise ValueError(f"{report}\nNothing in this checkpoint fits the model.")
+        raise ValueError(f"{report.prefix} has nothing that fits the model: {report.reason}")
     if not (report.fits or allow_partial):
         is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
         copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
@@ -195,9 +241,9 @@ def load_checkpoint(
             f"pass --allow_partial_init to keep the random initialization of the others"
             f"{copies * is_other_sharing}."
         )
-    values = _read_all(weights, {name: entries[name] for name in report.loaded})
+    values = report.read(report.loaded)
     release = releases.containing(values)
-    _log(report, release, _uses_pooler(model))
+    _log(report, release, _new(report, model))
     if release is not None and release.config:
         expected = AlbertConfig.from_json_file(release.config)
         _warn_of_config(model, expected, f"{release} (--albert_config_file={release.config})")
@@ -238,39 +284,43 @@ def _warn_of_config(model: Any, expected: AlbertConfig | None, source: str) -> N
             )
 
 
-def _uses_pooler(model: Any) -> bool:
-    """Returns whether an output of a model depends on the encoder's pooler."""
-    return getattr(model, "uses_pooler", True)
+def _config_beside(path: str) -> AlbertConfig | None:
+    """Returns the config beside a checkpoint; None if there is none, or several, or a bad one."""
+    try:
+        return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
+    except (OSError, ValueError):
+        return None
 
 
-def _log(report: LoadReport, release: releases.Release | None, uses_pooler: bool) -> None:
+def _new(report: LoadReport, model: Any) -> list[str]:
+    """Returns the variables that keep their values, but a pooler that no output depends on."""
+    unneeded = () if getattr(model, "uses_pooler", True) else (POOLER,)
+    new = [*report.missing, *report.misshapen]
+    return sorted(name for name in new if not name.startswith(unneeded))
+
+
+def _log(report: LoadReport, release: releases.Release | None, new: Sequence[str]) -> None:
     """Logs what was loaded in one line, with a table if something is unusual.
 
     The line names the release of these weights. It says which heads are new and which are loaded,
-    so that these are not mixed up; a pooler is new if an output depends on it.
+    so that these are not mixed up.
     """
     if not report.fits:
         logging.warning("Loading a part of the encoder because of allow_partial:\n%s", report)
-    else:
-        logging.debug("%s", report)
-        for note in (*report.notes, *report.other_shapes):
-            logging.warning("%s: %s", report.prefix, note)
-    new = sorted([*report.missing, *report.misshapen])
+        new = []  # the table has them
+    for text in report.other_shapes if report.fits else ():
+        logging.warning("%s: %s", report.prefix, text)
+    random = [name for name in new if not name.startswith(ADAPTERS)]  # adapters change nothing yet
     loaded_heads = [name for name in report.loaded if not is_encoder(name)]
-    new_adapters = [name for name in new if name.startswith(ADAPTERS)]
-    new_heads = [name for name in new if not is_encoder(name) and name not in new_adapters]
-    new_pooler = [name for name in new if name.startswith(POOLER) and uses_pooler]
-    parts = {
-        f"They are those of {release}": release,
-        f"{len(report.unused)} not in the model are ignored": report.unused,
-        f"Heads loaded from the checkpoint: {', '.join(loaded_heads)}": loaded_heads,
-        f"New heads with random weights: {', '.join(new_heads)}": new_heads,
-        f"New pooler with random weights: {', '.join(new_pooler)}": new_pooler,
-        f"New adapters, which change nothing yet: {len(new_adapters)} variables": new_adapters,
-    }
-    first = f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"
-    log = logging.warning if new_heads or new_pooler else logging.info
-    log("%s", ". ".join([first, *(text for text, applies in parts.items() if applies)]))
+    parts = [f"{report.prefix}: {report.title}, {len(report.loaded)} variables loaded"]
+    if release:
+        parts.append(f"They are those of {release}")
+    if loaded_heads:
+        parts.append(f"Heads loaded from the checkpoint: {', '.join(loaded_heads)}")
+    if random:
+        parts.append(f"New, with random weights: {', '.join(random)}")
+    log = logging.warning if random else logging.info
+    log("%s", ". ".join(parts))
 
 
 def load_weights(model: Any, prefix: str) -> None:
@@ -281,11 +331,8 @@ def load_weights(model: Any, prefix: str) -> None:
         ValueError: a weight is missing or has another shape, or the checkpoint's encoder has
             others. The model is unchanged.
     """
-    weights = open_weights(prefix)
-    report, entries = _compare(model, weights)
-    unneeded = () if _uses_pooler(model) else (POOLER,)
-    missing = [name for name in report.missing if not name.startswith(unneeded)]
-    if missing or not report.fits or report.misshapen:
+    report = inspect_checkpoint(prefix, model)
+    if not report.fits or _new(report, model):
         logging.debug("%s", report)
         raise ValueError(
             f"{report.prefix} does not contain the weights of this task and model: "
@@ -293,17 +340,17 @@ def load_weights(model: Any, prefix: str) -> None:
             "(--verbosity=1 lists all weights)."
         )
     _warn_of_config(model, _config_beside(prefix), "the config beside the checkpoint")
-    _assign(model, _read_all(weights, entries))
+    _assign(model, report.read(report.loaded))
 
 
-def inspect_checkpoint(path: str, model: Any = None) -> LoadReport:
+def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
     """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
         ValueError: the checkpoint is damaged. Weights that do not fit are only reported.
     """
-    return _compare(model, open_weights(path))[0]
+    return LoadReport(open_weights(path), model, init_from_group0)
 
 
 def read_weights(
@@ -316,100 +363,15 @@ def read_weights(
         model: the model whose layout the weights are converted to, if several are possible.
         init_from_group0: as in `load_checkpoint`.
     """
-    weights = open_weights(path)
-    entries = _compare(model, weights, init_from_group0)[1]
-    return _read_all(weights, entries)
-
-
-def _read_all(weights: WeightFile, entries: Mapping[str, families.Entry]) -> dict[str, np.ndarray]:
-    return {
-        name: np.asarray(entry.compute(*map(weights.read, entry.sources)), np.float32)
-        for name, entry in entries.items()
-    }
+    report = inspect_checkpoint(path, model, init_from_group0)
+    return report.read(report.entries)
 
 
 def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
     """Assigns the variables once all values were read, because the file may be damaged."""
-    for name, variable in by_name(model.variables).items():
-        if name in values:
-            variable.assign(values[name])
-
-
-def _compare(
-    model: Any, weights: WeightFile, init_from_group0: bool = False
-) -> tuple[LoadReport, dict[str, families.Entry]]:
-    """Returns a report of the weights that fit a model, and the entries that compute them."""
-    recognized = families.recognize(weights.shapes)
-    variables = [] if model is None else model.variables
-    wanted = {name: tuple(variable.shape) for name, variable in by_name(variables).items()}
-    entries = families.fit(recognized.entries, wanted, init_from_group0)
-    if model is not None:
-        _drop_identity_projection(weights, entries, wanted)
-    obstacle, notes = _remarks(recognized, entries, getattr(model, "config", None))
-    common = sorted(entries.keys() & wanted.keys())
-    loaded = [name for name in common if entries[name].shape == wanted[name]]
-    misshapen = {
-        name: (list(entries[name].shape), list(wanted[name]))
-        for name in common
-        if entries[name].shape != wanted[name]
-    }
-    missing = sorted(wanted.keys() - entries.keys())
-    unused = [] if model is None else sorted(entries.keys() - wanted.keys())
-    # With `init_from_group0` the other groups are not needed. Otherwise unused weights of the
-    # encoder mean that the checkpoint belongs to another model.
-    surplus = [n for n in unused if not (init_from_group0 and re.search("/group_[1-9]", n))]
-    is_shared = all(any(n.startswith(POOLER) for n in names) for names in (entries, wanted))
-    optional = () if is_shared else (POOLER,)
-    differing = [n for n in (*missing, *misshapen, *surplus) if not n.startswith(optional)]
-    misfits = bool(recognized.unknown) or any(map(is_encoder, differing))
-    # New adapters change nothing, but a model is wrong without those that it was trained with.
-    misfits |= any(name.startswith(ADAPTERS) for name in (*misshapen, *surplus))
-    report = LoadReport(
-        prefix=weights.path,
-        loaded=loaded,
-        missing=missing,
-        misshapen=misshapen,
-        unused=unused + recognized.unmapped,
-        unknown=recognized.unknown,
-        title=f"{families.TITLES[recognized.family]} ({weights.container})",
-        found=[*entries, *recognized.unmapped],
-        bookkeeping=len(recognized.bookkeeping),
-        sizes=families.sizes(entries),
-        notes=[obstacle, *notes] if obstacle else notes,
-        fits=not (obstacle or misfits),
-    )
-    return report, entries
-
-
-def _remarks(
-    recognized: families.Recognized, entries: dict[str, families.Entry], config: Any
-) -> tuple[str, list[str]]:
-    """Returns why a checkpoint fits no such model, "" if it may, and what differs from a config."""
-    if recognized.refusal or not isinstance(config, AlbertConfig):
-        return recognized.refusal, []
-    is_theirs = recognized.family == "hugging_face"
-    obstacle = families.group_obstacle(config) if is_theirs else ""
-    return obstacle, families.differences(recognized, entries, config)
-
-
-def _config_beside(path: str) -> AlbertConfig | None:
-    """Returns the config beside a checkpoint; None if there is none, or several, or a bad one."""
-    try:
-        return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
-    except (OSError, ValueError):
-        return None
-
-
-def _drop_identity_projection(
-    weights: WeightFile, entries: dict[str, families.Entry], wanted: dict[str, Any]
-) -> None:
-    """Removes a projection that the model lacks (E = H) if it is the identity."""
-    names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
-    if not set(names) & set(wanted) and set(names) <= set(entries):
-        kernel, bias = _read_all(weights, {name: entries[name] for name in names}).values()
-        if np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any():
-            for name in names:
-                del entries[name]
+    variables = by_name(model.variables)
+    for name, value in values.items():
+        variables[name].assign(value)
 
 
 class ModelSource:

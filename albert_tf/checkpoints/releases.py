@@ -73,11 +73,6 @@ def table() -> tuple[Release, ...]:
     return tuple(releases)
 
 
-def known_releases() -> tuple[Release, ...]:
-    """Returns the releases whose checksums are known."""
-    return tuple(release for release in table() if release.tensors)
-
-
 def downloadable() -> tuple[Release, ...]:
     """Returns the releases that have an archive."""
     return tuple(release for release in table() if release.url)
@@ -135,8 +130,8 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
         tensors: variable name → value, such as those of the encoder.
     """
     here = checksums(tensors).items()
-    matching = (release for release in known_releases() if here <= release.tensors.items())
-    return next(matching, None) if here else None
+    matching = (release for release in table() if here and here <= release.tensors.items())
+    return next(matching, None)
 
 
 def cache_directory() -> str:

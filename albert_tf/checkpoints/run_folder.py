@@ -185,16 +185,15 @@ class RunFolder:
     @property
     def trained(self) -> str | None:
         """Prefix of `model.ckpt-best`, or else of the newest checkpoint; None if there is none."""
-        numbered = None if self.has_best else list(self.checkpoints().values())
-        return self.best if numbered is None else (numbered[-1] if numbered else None)
+        if self.has_best:
+            return self.best
+        return next(reversed(self.checkpoints().values()), None)
 
     @property
     def step(self) -> int | None:
         """The step that training is resumed from; None if there is no checkpoint."""
-        steps = list(self.resumable())
-        if not steps and self.has_best:
-            return 1  # any step after 0: the model has been trained
-        return steps[-1] if steps else None
+        trained = 1 if self.has_best else None  # any step after 0: the model has been trained
+        return max(self.resumable(), default=trained)
 
     # Evaluations and metrics.
 

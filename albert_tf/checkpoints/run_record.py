@@ -54,15 +54,10 @@ TASK = "task"
 LABELS = "label list"
 OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # what tokenization depends on
 ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
-# What the weights of step 0 depend on. Everything else may change before the first step, for
-# example after it ran out of memory.
+# What the weights of step 0 depend on. Everything else may change before the first step, such as
+# the batch size, after it ran out of memory.
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
-# Entry → type of those of its values that are used as such, if they are there.
-_OPTIONAL: Mapping[str, Mapping[str, type]] = {
-    "start": {"directory": str},
-    "task": {"name": str, "labels": list},
-}
 _DIGEST_LENGTH = 16
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
@@ -133,17 +128,19 @@ class RunRecord:
         """
         kinds = {field.name: dict for field in dataclasses.fields(cls)}
         values = files.parse_json(text, place, kinds)
-        for entry, fields in _OPTIONAL.items():
-            there = {name: kind for name, kind in fields.items() if name in values[entry]}
-            files.check_fields(values[entry], f"{place}: {entry}", there)
+        start, task = (
+            {"directory": ""} | values["start"],
+            {"name": "", "labels": []} | values["task"],
+        )
+        files.check_fields(start, f"{place}: start", {"directory": str})
+        files.check_fields(task, f"{place}: task", {"name": str, "labels": list})
+        if not all(isinstance(label, str) for label in task["labels"]):
+            raise ValueError(f"{place}: expected texts as labels, got {task['labels']!r:.100}")
         kept = {}
-        for name, value in values["files"].items():
-            file = {"path": ""} | (value if isinstance(value, dict) else {"digest": value})
+        for name, file in values["files"].items():
+            files.check_fields({"file": file}, f"{place}: {name}", {"file": dict})
             files.check_fields(file, f"{place}: {name}", {"digest": str, "path": str})
             kept[name] = FileRecord(file["digest"], file["path"])
-        labels = values["task"].get("labels", [])
-        if not all(isinstance(label, str) for label in labels):
-            raise ValueError(f"{place}: expected labels as a list of texts, got {labels!r:.100}")
         return cls(**{name: values[name] for name in kinds} | {"files": kept})
 
     def to_json(self) -> str:
@@ -293,21 +290,12 @@ def check_training(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
-    if before == RunRecord():
-        text = "%s: nothing records what it was trained with, so the settings cannot be compared"
-        logging.info(text, output_dir)
-        return {}
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
-    changes = _changes(before, now, names)
     if step == 0:
-        later = {name: pair for name, pair in changes.items() if name not in _AFFECTS_STEP_0}
-        if later:
-            text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, output_dir, _table(later))
-        changes = {name: pair for name, pair in changes.items() if name in _AFFECTS_STEP_0}
+        names &= _AFFECTS_STEP_0
     return _decide(
         f"{output_dir} contains a run with other settings",
-        changes,
+        _changes(before, now, names),
         "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
         "new settings.",
         settings,
@@ -367,47 +355,35 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
     """Returns the differences between two records in the names that both have."""
     ours, theirs = now.texts(names), before.texts(names)
     return {
-        name: (_shown(before, name, theirs), _shown(now, name, ours))
+        name: (str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name])))
         for name in sorted(ours.keys() & theirs.keys())
         if ours[name] != theirs[name]
     }
 
 
-def _shown(record: RunRecord, name: str, texts: Mapping[str, str]) -> str:
-    return str(record.files.get(name, texts[name]))
-
-
 def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
-    if changes and not settings.allow_changed_settings:
-        raise ValueError(f"{what}:\n{_table(changes)}\n{advice}")
     if changes:
-        logging.warning("%s:\n%s\nAccepted by --allow_changed_settings.", what, _table(changes))
+        shown = f"{what}:\n{table(('before', 'now'), changes)}"
+        if not settings.allow_changed_settings:
+            raise ValueError(f"{shown}\n{advice}")
+        logging.warning("%s\nAccepted by --allow_changed_settings.", shown)
     return changes
 
 
-def differences_table(columns: Mapping[str, Mapping[str, str]]) -> str:
-    """Returns a table of the names whose texts differ; "" if there are none.
+def table(headings: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
+    """Returns a table with a row of texts for each name.
 
     Args:
-        columns: heading → name → text, such as the records of two runs or of all workers.
+        headings: headings of the texts, such as "before" and "now".
+        rows: name → its text in each column.
     """
-    names = sorted(set().union(*columns.values()))
-    rows = [[name, *(column.get(name, "-") for column in columns.values())] for name in names]
-    rows = [row for row in rows if len(set(row[1:])) > 1]
-    if not rows:
-        return ""
-    lines = _columns([["", *columns], *rows])
+    lines = _columns([["", *headings], *([name, *texts] for name, texts in rows.items())])
     if max(map(len, lines)) > _TABLE_WIDTH:
         lines = []
-        for name, *texts in rows:
-            lines += [f"  {name}:", *_columns(zip(columns, texts, strict=True), indent=4)]
+        for name, texts in rows.items():
+            lines += [f"  {name}:", *_columns(zip(headings, texts, strict=True), indent=4)]
     return "\n".join(lines)
-
-
-def _table(changes: Changes) -> str:
-    before, now = ({name: pair[i] for name, pair in changes.items()} for i in (0, 1))
-    return differences_table({"before": before, "now": now})
 
 
 def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -186,7 +186,7 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     except FileNotFoundError as error:
         return str(error)
     try:
-        reader = containers.open_reader(prefix)
+        reader = containers.open_checkpoint(prefix)
         stored = reader.get_variable_to_shape_map()
         for name in stored if shapes is None else ():
             containers.read_tensor(reader, name, prefix)
@@ -214,20 +214,19 @@ def newest_usable(folder: RunFolder) -> str | None:
         ValueError: there are checkpoints, but all of them are damaged.
         OSError: a checkpoint cannot be opened.
     """
-    damages: dict[str, str] = {}
-    for prefix in reversed(folder.resumable().values()):
-        damages[prefix] = find_damage(prefix)
-        if not damages[prefix]:
-            break
-    return next(iter(_set_aside_damaged(damages, has_others=False)), None)
+    newest_first = reversed(folder.resumable().values())
+    return next(iter(set_aside_damaged(newest_first, has_others=False, needs_all=False)), None)
 
 
-def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
+def set_aside_damaged(
+    prefixes: Iterable[str], has_others: bool, needs_all: bool = True
+) -> list[str]:
     """Reads checkpoints completely, and sets damaged ones aside with a warning.
 
     Args:
         prefixes: checkpoints in one directory.
         has_others: whether the directory has other, readable checkpoints.
+        needs_all: whether to read all of them, and not only up to the first one without damage.
 
     Returns:
         The prefixes of checkpoints that are not damaged.
@@ -236,10 +235,11 @@ def set_aside_damaged(prefixes: Iterable[str], has_others: bool) -> list[str]:
         ValueError: all of them are damaged, and there are no others. Nothing has been renamed.
         OSError: a checkpoint cannot be opened.
     """
-    return _set_aside_damaged({prefix: find_damage(prefix) for prefix in prefixes}, has_others)
-
-
-def _set_aside_damaged(damages: Mapping[str, str], has_others: bool) -> list[str]:
+    damages: dict[str, str] = {}
+    for prefix in prefixes:
+        damages[prefix] = find_damage(prefix)
+        if not (damages[prefix] or needs_all):
+            break
     usable = [prefix for prefix, damage in damages.items() if not damage]
     if damages and not usable and not has_others:
         listed = "\n".join(f"  {damage}" for damage in damages.values())

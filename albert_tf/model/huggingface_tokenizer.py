@@ -360,7 +360,7 @@ def _build(path: str, config: Mapping[str, Any]) -> Any:
         try:
             tokenizer, added = build(vocabulary, config)
             _add_tokens(tokenizer, added, config)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: not the options of {vocabulary}: {error}") from None
         return tokenizer
     raise FileNotFoundError(
@@ -425,22 +425,22 @@ def _add_tokens(tokenizer: Any, added: list[Values], config: Mapping[str, Any]) 
     """
     from tokenizers import AddedToken, processors
 
-    recorded = sorted(config.get("added_tokens_decoder", {}).items(), key=lambda item: int(item[0]))
     listed = config.get("extra_special_tokens") or config.get("additional_special_tokens")
-    others: list[Any] = listed if isinstance(listed, list) else []
-    others = [*others, *map(config.get, _NAMED_TOKENS)]
-    special = [
-        token if isinstance(token, dict) else {"content": token} for token in others if token
-    ]
-    tokens = [*([] if isinstance(listed, list) else added), *(fields for _, fields in recorded)]
-    tokens += [{"normalized": False, **fields, "special": True} for fields in special]
-    fields = ("single_word", "lstrip", "rstrip", "normalized", "special")
-    known: set[str] = set()
+    special = list(map(config.get, _NAMED_TOKENS))
+    if isinstance(listed, list):
+        added, special = [], listed + special
+    recorded = config.get("added_tokens_decoder", {})
+    tokens = [*added, *(recorded[number] for number in sorted(recorded, key=int))]
+    for token in filter(None, special):
+        fields = token if isinstance(token, dict) else {"content": token}
+        tokens.append({"normalized": False, **fields, "special": True})
+    unique: dict[str, Values] = {}
     for token in tokens:
-        if token["content"] not in known:
-            known.add(token["content"])
-            options = {name: token[name] for name in fields if name in token}
-            tokenizer.add_tokens([AddedToken(token["content"], **options)])
+        unique.setdefault(token["content"], token)
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    for content, token in unique.items():
+        options = {name: token[name] for name in names if name in token}
+        tokenizer.add_tokens([AddedToken(content, **options)])
     cls, sep, _ = SPECIAL_TOKENS
     ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
     if None not in dict(ids).values():  # otherwise they are found missing

@@ -22,7 +22,7 @@ import tf_keras
 from absl import logging
 from official.common import distribute_utils
 
-from albert_tf.checkpoints.run_record import differences_table
+from albert_tf.checkpoints.run_record import table
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import DeviceSettings
@@ -349,15 +349,12 @@ def check_same(strategy: tf.distribute.Strategy, texts: Mapping[str, str]) -> No
     first = strategy.experimental_local_results(gathered)[0]
     everyone = [json.loads(text) for text in bytes(first.numpy().tolist()).splitlines()]
     names = sorted(set().union(*everyone))
-    differing = [name for name in names if len({each.get(name) for each in everyone}) > 1]
+    rows = {name: [each.get(name, "-") for each in everyone] for name in names}
+    differing = {name: row for name, row in rows.items() if len(set(row)) > 1}
     if differing:
-        columns = {
-            f"replica {number}": {name: each.get(name, "-") for name in differing}
-            for number, each in enumerate(everyone, 1)
-        }
-        raise ValueError(
-            f"the workers would not run the same training:\n{differences_table(columns)}"
-        )
+        headings = [f"replica {number}" for number, _ in enumerate(everyone, 1)]
+        shown = table(headings, differing)
+        raise ValueError(f"the workers would not run the same training:\n{shown}")
 
 
 @contextlib.contextmanager

@@ -34,23 +34,19 @@ def test_the_only_checkpoint_of_a_folder_is_found_despite_the_text_file(tmp_path
     assert find_checkpoint(f"file://{tmp_path}") == f"file://{prefix}"
 
 
-def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path, caplog):
-    caplog.set_level("INFO", logger="absl")
+def test_the_best_or_else_the_newest_checkpoint_of_a_run_is_used(tmp_path):
     assert make(tmp_path, "model.ckpt-10", "model.ckpt-7") == find_checkpoint(str(tmp_path))
-    assert caplog.messages[-1].endswith("several checkpoints: using model.ckpt-10")
     assert make(tmp_path, "model.ckpt-best") == find_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize("inside", ["", "saved_model"])
-def test_the_newest_export_is_used(tmp_path, caplog, inside):
-    caplog.set_level("INFO", logger="absl")
+def test_the_newest_export_is_used(tmp_path, inside):
     for name in ("99", "100", "tensors"):
         make(tmp_path / inside / name / "variables", "variables")
         make(tmp_path / inside / name, "saved_model.pb")
     (tmp_path / inside / "101").mkdir()  # not an export
     newest = f"{tmp_path / inside}/100"
     assert find_checkpoint(str(tmp_path)) == f"{newest}/variables/variables"
-    assert caplog.messages == [f"{tmp_path} contains exported models: using {newest}"]
     assert finding.folder_of(str(tmp_path)) == newest
     checkpoint = make(tmp_path, "model.ckpt-7")
     assert find_checkpoint(str(tmp_path)) == checkpoint

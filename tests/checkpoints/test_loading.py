@@ -144,7 +144,7 @@ def test_a_missing_pooler_is_new_where_an_output_depends_on_it(make, is_used, tm
         report = load_checkpoint(model, prefix)
     assert report.fits
     assert report.missing == ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
-    said = "New pooler with random weights: bert/pooler/dense/bias, bert/pooler/dense/kernel"
+    said = "New, with random weights: bert/pooler/dense/bias, bert/pooler/dense/kernel"
     assert len(caplog.messages) == is_used
     assert (said in caplog.text) == is_used
     assert_same(without(values_of(model), "bert/pooler/"), without(weights, "bert/pooler/"))
@@ -205,7 +205,9 @@ def test_a_model_of_another_config_is_refused_with_the_value(stored, config, sai
 def test_other_families_are_refused_even_with_allow_partial(tmp_path):
     name = "bert/encoder/transformer/group_0_2/layer_2/layer_normalization_5/gamma"
     prefix = write(tmp_path, {name: np.zeros((2, 3, 4), np.float32)})
-    with pytest.raises(ValueError, match=f"found 1 others, such as {name}\n"):
+    with pytest.raises(
+        ValueError, match=f"nothing that fits the model: .* found 1 others, such as {name}$"
+    ):
         load_checkpoint(AlbertForPretraining(SHARED), prefix, allow_partial=True)
 
 
@@ -238,7 +240,7 @@ def test_an_unshared_model_can_start_from_group_0(tmp_path, tiny_batch):
         )
     shared = AlbertForPretraining(SHARED)
     report = load_checkpoint(shared, prefix, init_from_group0=True)
-    assert QUERY.format(1) in report.unused
+    assert (report.fits, report.unused) == (True, [])  # other groups are not needed
     expected = shared(tiny_batch)["masked_lm_logits"]
     np.testing.assert_array_equal(unshared(tiny_batch)["masked_lm_logits"], expected)
 

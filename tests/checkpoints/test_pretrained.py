@@ -80,7 +80,7 @@ def test_a_head_is_that_of_the_checkpoint_or_new_with_a_warning(folder, caplog):
     with caplog.at_level(logging.WARNING, logger="absl"):
         albert_tf.from_pretrained(str(folder), task="classification", num_labels=3)
     (line,) = caplog.messages  # and no table, as nothing is unusual
-    assert line.endswith("New heads with random weights: output_bias, output_weights")
+    assert line.endswith("New, with random weights: output_bias, output_weights")
     head = random_arrays({"output_weights": (3, 12), "output_bias": (3,)})
     save_checkpoint(str(folder / "albert_model.ckpt"), random_weights(CONFIG) | head)
     model, _ = albert_tf.from_pretrained(str(folder), task="classification")

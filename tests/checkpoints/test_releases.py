@@ -53,7 +53,7 @@ def test_the_table_has_the_sizes_of_the_configs_and_each_name_once():
 
 
 def test_the_table_has_the_checksums_of_the_released_index_files(shared):
-    known = releases.known_releases()
+    known = [release for release in releases.table() if release.tensors]
     assert len(known) == 9
     for release in known:
         folders = (shared / "released" / name for name in (release.name, *release.aliases))

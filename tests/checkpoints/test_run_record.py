@@ -43,7 +43,7 @@ def damaged(**entries):
         (KNOWN.to_json()[:100], "run.json: not JSON"),
         ('{"program": "another", "settings": {}}', "run.json: 'start' is missing, expected dict"),
         (damaged(settings=5), "run.json: 'settings' is 5, expected dict"),
-        (damaged(task={"labels": [1]}), "run.json: expected labels as a list of texts, got [1]"),
+        (damaged(task={"labels": [1]}), "run.json: expected texts as labels, got [1]"),
         (damaged(files={"x": {"digest": "", "path": 1}}), "run.json: x: 'path' is 1, expected str"),
     ],
 )
@@ -88,20 +88,14 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
             wrong.values_for(pretraining.Settings, {name})
 
 
-def test_a_table_has_the_names_that_differ_in_any_column():
-    columns = {
-        "worker 0": {"seed": "1", "rate": "0.1", "data": "a"},
-        "worker 1": {"seed": "1", "rate": "0.25", "data": "a"},
-        "worker 2": {"seed": "1", "rate": "0.1"},
-    }
-    assert run_record.differences_table(columns).splitlines() == [
+def test_a_wide_table_has_a_line_for_each_text():
+    rows = {"data": ["a", "a", "-"], "rate": ["0.1", "0.25", "0.1"]}
+    assert run_record.table(["worker 0", "worker 1", "worker 2"], rows).splitlines() == [
         "        worker 0  worker 1  worker 2",
         "  data  a         a         -",
         "  rate  0.1       0.25      0.1",
     ]
-    assert run_record.differences_table({"a": {"x": "1"}, "b": {"x": "1"}}) == ""
-    wide = {"before": {"x": "1" * 60}, "now": {"x": "2" * 60}}
-    assert run_record.differences_table(wide).splitlines() == [
+    assert run_record.table(["before", "now"], {"x": ["1" * 60, "2" * 60]}).splitlines() == [
         "  x:",
         f"    before  {'1' * 60}",
         f"    now     {'2' * 60}",
