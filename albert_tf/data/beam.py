@@ -71,13 +71,10 @@ def _encode(
 ) -> Iterator[tuple[int, Piece | Counts]]:
     """Yields the records of a chunk by output, and then its counts."""
     counts: collections.Counter[str] = collections.Counter()
-    size = 0
     encode = _make_encoder(settings, num_outputs)
     for number, batch in enumerate(encode(chunk)):
         counts.update(batch.counts)
-        size += sum(map(len, batch.records))
         yield from _pieces(chunk, number, batch, num_outputs)
-    counts["record_bytes"] = size
     yield COUNTS, (counts, {chunk.position: chunk.checksum})
 
 
@@ -222,11 +219,10 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     beam = _import_beam()
     runner = _make_runner(settings.runner)
     options = _pipeline_options(settings)
-    outputs = Outputs.parse(settings.output_file)
-    job = create.prepare(settings, outputs)
+    job = create.prepare(settings)
     if job.is_finished:
         return job.metadata
     with beam.Pipeline(runner, options) as pipeline:
         _build(pipeline, job, settings)
-    files.remove_half_written(outputs.all_files)  # left by killed workers
-    return records.load_metadata(outputs.metadata_file)
+    files.remove_half_written(job.outputs.all_files)  # left by killed workers
+    return records.load_metadata(job.outputs.metadata_file)

@@ -56,16 +56,15 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         OSError: a file cannot be written, for example because the disk is full. Finished work stays
             in the work directory, and the next run continues from it.
     """
-    outputs = Outputs.parse(settings.output_file)
+    job = prepare(settings)
+    outputs, metadata = job.outputs, job.metadata
+    if job.is_finished:
+        return metadata
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(
             f"--work_dir={work_dir}: expected a local directory. Pass one if the outputs are remote"
         )
-    job = prepare(settings, outputs)
-    metadata = job.metadata
-    if job.is_finished:
-        return metadata
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": list(outputs.paths)}
     with open_work_directory(work_dir, run):
         chunks = _encode_text(work_dir, job, settings)
@@ -99,12 +98,13 @@ class Job:
     is_finished: bool = False
 
 
-def prepare(settings: Settings, outputs: Outputs) -> Job:
+def prepare(settings: Settings) -> Job:
     """Validates the settings and files before the work begins.
 
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
+    outputs = Outputs.parse(settings.output_file)
     sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
     _check_paths(settings, sources, outputs)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
@@ -233,14 +233,9 @@ def _make_chunk_work(
     encode = make_chunk_encoder(settings, num_outputs)
 
     def spill(chunk: corpus.Chunk, checksum: str) -> FinishedChunk:
-        spilled = encoding.Spill(_chunk_stem(directory, chunk.position, checksum), num_outputs)
-        counts: collections.Counter[str] = collections.Counter()
-        for batch in encode(chunk):
-            spilled.add(batch.records, batch.slots)
-            counts.update(batch.counts)
-        spilled.flush()
-        counts["record_bytes"] = spilled.written
-        blocks = list(map(os.path.basename, spilled.blocks))
+        stem = _chunk_stem(directory, chunk.position, checksum)
+        paths, counts = encoding.spill(encode(chunk), stem, num_outputs)
+        blocks = list(map(os.path.basename, paths))
         finished = FinishedChunk(chunk.position, checksum, blocks, counts)
         if blocks:
             finish_chunk(directory, finished)
@@ -412,21 +407,20 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[None]:
         )
     with _locked(path):
         _resume_or_start(path, run)
-        is_done = False
         try:
             yield
-            is_done = True
+            _clear(path)
         finally:
-            if is_done or not _has_finished_chunks(path):
+            if _has_finished_chunks(path):
+                logging.warning(
+                    "%s: finished work is kept; run the same command again to resume", path
+                )
+            else:
                 _clear(path)
                 with contextlib.suppress(OSError):
                     os.remove(os.path.join(path, _LOCK))
                 with contextlib.suppress(OSError):  # it still contains the user's files
                     os.rmdir(path)
-            else:
-                logging.warning(
-                    "%s: finished work is kept; run the same command again to resume", path
-                )
 
 
 def _resume_or_start(directory: str, run: Mapping[str, Any]) -> None:
