@@ -85,6 +85,7 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
     ),
 }
 
+_ALL_PROGRAMS, _COMPATIBILITY, _IGNORED = "all programs", "compatibility", "accepted and ignored"
 # The headings of `--help` in order.
 GROUPS = (
     "flags",
@@ -100,9 +101,10 @@ GROUPS = (
     "devices",
     "output and resources",
     "web page",
-    "compatibility",
+    _ALL_PROGRAMS,
+    _COMPATIBILITY,
+    _IGNORED,
 )
-_COMPATIBILITY = GROUPS[-1]
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
@@ -316,12 +318,10 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
         group: [_describe_flag(field) for field in fields if field.group == group]
         for group in GROUPS
     }
-    sections["all programs"] = [_COMMON_HELP]
-    sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(
-        settings_class
-    )
-    ignored = ", ".join(f"--{name}" for name in _rows(IGNORED, settings_class))
-    sections["accepted and ignored"] = [_indented(ignored, "  ")] if ignored else []
+    sections[_ALL_PROGRAMS] = [_COMMON_HELP]
+    sections[_COMPATIBILITY] += _describe_other_spellings(settings_class)
+    if ignored := _rows(IGNORED, settings_class):
+        sections[_IGNORED] = [_indented(", ".join(f"--{name}" for name in ignored), "  ")]
     parts += [f"{heading}:\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
     return "\n\n".join(parts)
 
