@@ -218,16 +218,13 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
         ValueError: a metadata file was not written by the data program.
     """
     result: dict[str, RecordFileInfo] = {}
-    by_folder: dict[str, dict[str, str]] = {}
-    for path in record_files:
-        folder, name = os.path.split(path)
-        by_folder.setdefault(folder, {})[name] = path
-    for folder, wanted in by_folder.items():
+    wanted = {os.path.split(path): path for path in record_files}
+    for folder in dict.fromkeys(folder for folder, _ in wanted):
         for metadata_file in _find_metadata(folder):
             metadata = load_metadata(metadata_file)
             described = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
             for entry in metadata["files"]:
-                path = wanted.get(entry["name"], "")
+                path = wanted.get((folder, entry["name"]), "")
                 if path and files.file_size(path) == entry["bytes"]:
                     result[path] = RecordFileInfo(
                         instances=entry["instances"],
