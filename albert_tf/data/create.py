@@ -34,13 +34,7 @@ from albert_tf.data import corpus, encoding, records, workers
 from albert_tf.data.corpus import Position, Source, find_sources
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import FEATURES, Outputs, decode_example, read_records
-from albert_tf.data.settings import (
-    EncodingSettings,
-    InstanceSettings,
-    MaskingSettings,
-    Settings,
-    TextSettings,
-)
+from albert_tf.data.settings import EncodingSettings, InstanceSettings, Settings, TextSettings
 from albert_tf.version import __version__
 
 
@@ -123,7 +117,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
     # All settings that determine the content of the outputs.
     names = [
         field.name
-        for group in (MaskingSettings, InstanceSettings, TextSettings)
+        for group in (InstanceSettings, TextSettings)
         for field in dataclasses.fields(group)
         if field.name != "random_next_sentence"  # recorded as the sentence objective
     ]
