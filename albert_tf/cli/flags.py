@@ -54,8 +54,8 @@ class OtherDefaults:
         values: name of the field → default.
     """
 
-    spellings: tuple[str, ...]
-    values: dict[str, Any]
+    spellings: tuple[str, ...] = ()
+    values: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 # The defaults of albert_zh's programs: settings class of the corresponding program → defaults.
@@ -262,9 +262,9 @@ def _albert_zh_defaults(
     settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns albert_zh's defaults of flags not given, if one has albert_zh's spelling."""
-    table = ALBERT_ZH_DEFAULTS.get(settings_class)
-    spelling = next((s for s in table.spellings if _is_spelled(values, s)), "") if table else ""
-    if table is None or not spelling:
+    table = ALBERT_ZH_DEFAULTS.get(settings_class, OtherDefaults())
+    spelling = next((s for s in table.spellings if _is_spelled(values, s)), None)
+    if spelling is None:
         return {}
     defaults = {name: value for name, value in table.values.items() if name not in given}
     if "train_step" in given:  # num_train_epochs would override it

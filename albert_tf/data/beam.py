@@ -129,17 +129,11 @@ def _finish(
     """
     entries = dict(written)
     counts, checksums = entries.pop(COUNTS, _add_counts([]))
-    if not counts["instances"]:
-        raise ValueError("--input_file: no text in these files yields a token")
+    made = create.describe_text(counts, (checksums[position] for position in sorted(checksums)))
     for output in range(len(outputs.paths)):
         if output not in entries:
             entries[output] = _write_output(output, [], outputs, random_seed)
-    checksum = corpus.text_checksum(checksums[position] for position in sorted(checksums))
-    made = {
-        "text_checksum": checksum,
-        "counts": dict(counts),
-        "files": [entries[output] for output in sorted(entries)],
-    }
+    made["files"] = [entries[output] for output in sorted(entries)]
     records.write_metadata(outputs.metadata_file, metadata | made)
 
 

@@ -22,7 +22,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import filelock
@@ -65,10 +65,7 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         counts: collections.Counter[str] = collections.Counter()
         for chunk in chunks:
             counts.update(chunk.counts)
-        if not counts["instances"]:
-            raise ValueError("--input_file: no text in these files yields a token")
-        metadata["text_checksum"] = corpus.text_checksum(chunk.checksum for chunk in chunks)
-        metadata["counts"] = dict(counts)
+        metadata |= describe_text(counts, (chunk.checksum for chunk in chunks))
         blocks = [os.path.join(work_dir, name) for chunk in chunks for name in chunk.blocks]
         metadata["files"] = _write_outputs(blocks, counts, outputs, settings)
         records.write_metadata(outputs.metadata_file, metadata)
@@ -134,6 +131,21 @@ def _describe(settings: Settings) -> dict[str, Any]:
         },
         "mask_id": tokenizer.mask_id,
     }
+
+
+def describe_text(counts: Mapping[str, int], checksums: Iterable[str]) -> dict[str, Any]:
+    """Returns the part of the metadata that the text determines.
+
+    Args:
+        counts: counts of all chunks.
+        checksums: checksums of all chunks, in order.
+
+    Raises:
+        ValueError: the text yields no instances.
+    """
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in these files yields a token")
+    return {"text_checksum": corpus.text_checksum(checksums), "counts": dict(counts)}
 
 
 def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) -> None:
