@@ -402,12 +402,9 @@ def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
     adjacent: list[NDArray[np.uint8]] = []
     for name in sorted(features):  # deterministic serialization sorts the keys
         values = features[name]
-        if np.issubdtype(values.dtype, np.floating):
-            header_of = functools.partial(_entry_header, name, _FLOAT_LIST)
-            packed: NDArray[np.uint8] | list[bytes] = _packed_floats(values)
-        else:
-            header_of = functools.partial(_entry_header, name, _INT64_LIST)
-            packed = _packed_varints(values)
+        is_float = np.issubdtype(values.dtype, np.floating)
+        packed = _packed_floats(values) if is_float else _packed_varints(values)
+        header_of = functools.partial(_entry_header, name, _FLOAT_LIST if is_float else _INT64_LIST)
         if isinstance(packed, list):
             columns += [*_joined(adjacent), map(header_of, map(len, packed)), packed]
             adjacent = []
