@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import data, files, pretraining, settings
+from albert_tf.data import settings as data_settings
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model import config
@@ -60,10 +61,7 @@ class OtherDefaults:
 
 # The defaults of albert_zh's programs: settings class of the corresponding program → defaults.
 ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
-    data.Settings: OtherDefaults(
-        ("non_chinese",),
-        {"max_seq_length": 128, "do_whole_word_mask": False, "dupe_factor": 10},
-    ),
+    data.Settings: OtherDefaults(("non_chinese",), data_settings.ALBERT_ZH_DEFAULTS),
     pretraining.Settings: OtherDefaults(
         ("bert_config_file",),
         {
