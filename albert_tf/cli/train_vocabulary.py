@@ -74,9 +74,7 @@ class Settings(TextSettings):
         REQUIRED,
         "Path of the vocabulary to write, without the ending (.model and .vocab, or .txt).",
     )
-    type: str = setting(
-        "sentencepiece", "Kind of vocabulary to train.", choices=("sentencepiece", "wordpiece")
-    )
+    type: str = setting("sentencepiece", "Kind of vocabulary to train.", choices=OUTPUT_ENDINGS)
     vocab_size: int = setting(
         30_000, "Number of pieces in the vocabulary, including special symbols.", minimum=1
     )
