@@ -36,7 +36,6 @@ from albert_tf.inference.inputs import ModelFolder
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.model import ops
 from albert_tf.model.config import MEAN, POOLED
-from albert_tf.model.tokenization import Tokenizer
 
 # Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
 #
@@ -263,8 +262,6 @@ class Predictor:
         self._load = functools.partial(load_trained, model_folder, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
-            self.model: Any
-            self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", model_folder.checkpoint, name, self.engine)
         of = registry.resolve(spec.settings)
