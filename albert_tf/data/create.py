@@ -238,20 +238,18 @@ def _make_chunk_work(
     """
     encode = make_chunk_encoder(settings, num_outputs)
 
-    def spill(chunk: corpus.Chunk, checksum: str) -> FinishedChunk:
-        stem = _chunk_stem(directory, chunk.position, checksum)
-        paths, counts = encoding.spill(encode(chunk), stem, num_outputs)
-        blocks = list(map(os.path.basename, paths))
-        finished = FinishedChunk(chunk.position, checksum, blocks, counts)
-        if blocks:
-            finish_chunk(directory, finished)
-        return finished
-
     def work(part: corpus.ReadJob | corpus.Chunk) -> Iterator[tuple[FinishedChunk, int]]:
         for chunk in [part] if isinstance(part, corpus.Chunk) else _read(part, settings):
             checksum = chunk.checksum
             finished = find_chunk(directory, chunk.position, checksum)
-            yield finished or spill(chunk, checksum), chunk.read_bytes
+            if finished is None:
+                stem = _chunk_stem(directory, chunk.position, checksum)
+                paths, counts = encoding.spill(encode(chunk), stem, num_outputs)
+                blocks = list(map(os.path.basename, paths))
+                finished = FinishedChunk(chunk.position, checksum, blocks, counts)
+                if blocks:
+                    finish_chunk(directory, finished)
+            yield finished, chunk.read_bytes
 
     return work
 
