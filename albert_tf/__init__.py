@@ -18,69 +18,39 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.version import __version__
+from albert_tf.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.download import download
-    from albert_tf.checkpoints.loading import load_checkpoint
-    from albert_tf.finetuning import classification, race, squad, token_classification
-    from albert_tf.inference.predictor import export_saved_model, load_predictor
-    from albert_tf.inference.pretrained import (
-        PretrainedCheckpoint,
-        from_pretrained,
-        save_pretrained,
-    )
-    from albert_tf.model.config import AlbertConfig
-    from albert_tf.model.graph_tokenizer import TokenizerLayer
-    from albert_tf.model.heads import (
-        AlbertForAnswerableSpans,
-        AlbertForClassification,
-        AlbertForMultipleChoice,
-        AlbertForSpans,
-        AlbertForTokenClassification,
-    )
-    from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
-    from albert_tf.model.optimization import (
-        AdamW,
-        Lamb,
-        WarmUpPolynomialDecay,
-        fine_tuning_optimizer,
-    )
-    from albert_tf.model.tokenization import FullTokenizer
+    from albert_tf.checkpoints.download import download as download
+    from albert_tf.checkpoints.loading import load_checkpoint as load_checkpoint
+    from albert_tf.finetuning import classification as classification
+    from albert_tf.finetuning import race as race
+    from albert_tf.finetuning import squad as squad
+    from albert_tf.finetuning import token_classification as token_classification
+    from albert_tf.inference.predictor import export_saved_model as export_saved_model
+    from albert_tf.inference.predictor import load_predictor as load_predictor
+    from albert_tf.inference.pretrained import PretrainedCheckpoint as PretrainedCheckpoint
+    from albert_tf.inference.pretrained import from_pretrained as from_pretrained
+    from albert_tf.inference.pretrained import save_pretrained as save_pretrained
+    from albert_tf.model.config import AlbertConfig as AlbertConfig
+    from albert_tf.model.graph_tokenizer import TokenizerLayer as TokenizerLayer
+    from albert_tf.model.heads import AlbertForAnswerableSpans as AlbertForAnswerableSpans
+    from albert_tf.model.heads import AlbertForClassification as AlbertForClassification
+    from albert_tf.model.heads import AlbertForMultipleChoice as AlbertForMultipleChoice
+    from albert_tf.model.heads import AlbertForSpans as AlbertForSpans
+    from albert_tf.model.heads import AlbertForTokenClassification as AlbertForTokenClassification
+    from albert_tf.model.modeling import AlbertEncoder as AlbertEncoder
+    from albert_tf.model.modeling import AlbertForPretraining as AlbertForPretraining
+    from albert_tf.model.optimization import AdamW as AdamW
+    from albert_tf.model.optimization import Lamb as Lamb
+    from albert_tf.model.optimization import WarmUpPolynomialDecay as WarmUpPolynomialDecay
+    from albert_tf.model.optimization import fine_tuning_optimizer as fine_tuning_optimizer
+    from albert_tf.model.tokenization import FullTokenizer as FullTokenizer
 
 # TensorFlow reads this when it is imported. By default, it leaves oneDNN off on x86 processors
 # without AVX-512 VNNI, where matmuls take up to twice as long without it.
 if "tensorflow" not in sys.modules and platform.machine() in ("x86_64", "AMD64"):
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-
-__all__ = [
-    "AdamW",
-    "AlbertConfig",
-    "AlbertEncoder",
-    "AlbertForAnswerableSpans",
-    "AlbertForClassification",
-    "AlbertForMultipleChoice",
-    "AlbertForPretraining",
-    "AlbertForSpans",
-    "AlbertForTokenClassification",
-    "FullTokenizer",
-    "Lamb",
-    "PretrainedCheckpoint",
-    "TokenizerLayer",
-    "WarmUpPolynomialDecay",
-    "__version__",
-    "classification",
-    "download",
-    "export_saved_model",
-    "fine_tuning_optimizer",
-    "from_pretrained",
-    "load_checkpoint",
-    "load_predictor",
-    "race",
-    "save_pretrained",
-    "squad",
-    "token_classification",
-]
 
 _TASKS = ("classification", "race", "squad", "token_classification")
 _MODULES = {
@@ -106,6 +76,7 @@ _MODULES = {
     "load_predictor": "inference.predictor",
     "save_pretrained": "inference.pretrained",
 }
+__all__ = ["__version__", *_TASKS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,10 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
+from albert_tf.checkpoints import huggingface, loading, releases, run_record
+from albert_tf.checkpoints.families import GLOBAL_STEP, by_name, is_encoder, part_of
+from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.finetuning import registry
@@ -44,7 +47,6 @@ from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.loading import ModelSource
     from albert_tf.model.modeling import AlbertForPretraining
 
 MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `families.PARTS`
@@ -91,19 +93,23 @@ class Settings(VocabularyFileSettings):
     )
 
 
-def target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
-    """Returns the config of the output for an input with the config `config`.
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What is written.
 
-    Raises:
-        ValueError: the model cannot be converted with these settings.
+    Attributes:
+        folder: the folder.
+        model: a model of the output's config.
+        tensors: variable → weights, float32; those of a head of fine-tuning are not the model's.
+        tokenizer: the tokenizer; None if the input has none.
+        record: what is known of the training.
     """
-    if settings.merge_embeddings and config.layout == "albert_zh":
-        if config.ln_type != "postln":
-            raise ValueError("--merge_embeddings: Google's layout does not support pre-LN models")
-        config = dataclasses.replace(config, layout="google", embedding_size=config.hidden_size)
-    if settings.num_hidden_groups:
-        config = dataclasses.replace(config, num_hidden_groups=settings.num_hidden_groups)
-    return config
+
+    folder: str
+    model: AlbertForPretraining
+    tensors: dict[str, np.ndarray]
+    tokenizer: Tokenizer | None
+    record: RunRecord
 
 
 def convert(settings: Settings) -> bool:
@@ -117,9 +123,7 @@ def convert(settings: Settings) -> bool:
             which.
     """
     _check_output(settings)
-    from albert_tf.checkpoints import loading, releases
-
-    source = loading.ModelSource(
+    source = ModelSource(
         settings.input,
         settings.albert_config_file,
         settings.vocab_file,
@@ -176,6 +180,49 @@ def _check_output(settings: Settings) -> None:
     files.ensure_directory(os.path.dirname(files.real_path(path)), "--output")
 
 
+def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
+    """Writes the output under a temporary name, and renames it."""
+    from albert_tf.model.modeling import AlbertForPretraining
+
+    if settings.output_format == "tf_hub" and "pooler" not in source.parts:
+        raise ValueError(
+            f"{settings.input} has no pooler, and --output_format=tf_hub returns its output"
+        )
+    config = _target_config(model.config, settings)
+    if config != model.config:
+        model = AlbertForPretraining(config, model.sentence_objective)
+    names = by_name(model.variables)
+    tensors = loading.read_weights(settings.input, model, bool(settings.num_hidden_groups))
+    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
+    tokenizer = _find_tokenizer(settings, source)
+    record = _record(settings, source, tokenizer)
+    with files.publish_directory(files.real_path(settings.output or ""), "--output") as folder:
+        if record != RunRecord():
+            RunFolder(folder).write_record(record)
+        write = _WRITERS[settings.output_format]
+        write(Output(folder, model, tensors, tokenizer, record))
+        if settings.output_format not in WITH_OWN_CONFIG:
+            config.to_json_file(os.path.join(folder, CONFIG_FILE))
+            for path in list_files(source.vocabulary_file) if tokenizer else ():
+                files.copy(path, os.path.join(folder, os.path.basename(path)))
+    print(f"wrote {settings.output} ({settings.output_format})")
+
+
+def _target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
+    """Returns the config of the output for an input with the config `config`.
+
+    Raises:
+        ValueError: the model cannot be converted with these settings.
+    """
+    if settings.merge_embeddings and config.layout == "albert_zh":
+        if config.ln_type != "postln":
+            raise ValueError("--merge_embeddings: Google's layout does not support pre-LN models")
+        config = dataclasses.replace(config, layout="google", embedding_size=config.hidden_size)
+    if settings.num_hidden_groups:
+        config = dataclasses.replace(config, num_hidden_groups=settings.num_hidden_groups)
+    return config
+
+
 def _find_tokenizer(settings: Settings, source: ModelSource) -> Tokenizer | None:
     """Returns the tokenizer of the input; None, with a warning, if it has no vocabulary.
 
@@ -191,45 +238,12 @@ def _find_tokenizer(settings: Settings, source: ModelSource) -> Tokenizer | None
         return None
 
 
-def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
-    """Writes the output under a temporary name, and renames it."""
-    from albert_tf.checkpoints import loading
-    from albert_tf.checkpoints.families import by_name, is_encoder
-    from albert_tf.model.modeling import AlbertForPretraining
-
-    if settings.output_format == "tf_hub" and "pooler" not in source.parts:
-        raise ValueError(
-            f"{settings.input} has no pooler, and --output_format=tf_hub returns its output"
-        )
-    config = target_config(model.config, settings)
-    target = model
-    if config != model.config:
-        target = AlbertForPretraining(config, model.sentence_objective)
-    names = by_name(target.variables)
-    tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
-    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
-    tokenizer = _find_tokenizer(settings, source)
-    record = _record(settings, source, tokenizer)
-    output = files.real_path(settings.output or "")
-    with files.publish_directory(output, "--output") as temporary:
-        if record != RunRecord():
-            RunFolder(temporary).write_record(record)
-        _WRITERS[settings.output_format](temporary, tensors, target, tokenizer)
-        if settings.output_format not in WITH_OWN_CONFIG:
-            config.to_json_file(os.path.join(temporary, CONFIG_FILE))
-            for path in list_files(source.vocabulary_file) if tokenizer else ():
-                files.copy(path, os.path.join(temporary, os.path.basename(path)))
-    print(f"wrote {settings.output} ({settings.output_format})")
-
-
 def _record(settings: Settings, source: ModelSource, tokenizer: Tokenizer | None) -> RunRecord:
     """Returns what is known of the input's training: vocabulary, sentence objective and task.
 
     The task is that of a head, which some formats do not have. Without a record, the vocabulary is
     the one that is written.
     """
-    from albert_tf.checkpoints import run_record
-
     before = source.run.record
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
     of_head = registry.get(before.task_name).head_settings if before.task_name else ()
@@ -242,28 +256,15 @@ def _record(settings: Settings, source: ModelSource, tokenizer: Tokenizer | None
     return dataclasses.replace(record, task=before.task if has_head else {})
 
 
-def _write_tensorflow(
-    folder: str,
-    tensors: dict[str, np.ndarray],
-    model: AlbertForPretraining,
-    tokenizer: Tokenizer | None,
-) -> None:
-    from albert_tf.checkpoints import run_folder, store
-    from albert_tf.checkpoints.families import GLOBAL_STEP
+def _write_tensorflow(output: Output) -> None:
+    from albert_tf.checkpoints import store
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(folder, run_folder.BEST), tensors | step)
+    store.save_checkpoint(os.path.join(output.folder, BEST), output.tensors | step)
 
 
-def _write_hugging_face(
-    folder: str,
-    tensors: dict[str, np.ndarray],
-    model: AlbertForPretraining,
-    tokenizer: Tokenizer | None,
-) -> None:
-    from albert_tf.checkpoints import huggingface
-
-    record = RunFolder(folder).record
+def _write_hugging_face(output: Output) -> None:
+    model, record = output.model, output.record
     if record.settings.get("use_pooled_output") is False:
         raise ValueError(
             "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
@@ -275,65 +276,37 @@ def _write_hugging_face(
             "with sentence_objective=%s",
             model.sentence_objective,
         )
-    huggingface.save_hugging_face(folder, tensors, model.config, tokenizer, record.task)
+    huggingface.save_hugging_face(
+        output.folder, output.tensors, model.config, output.tokenizer, record.task
+    )
 
 
-def _write_tf_hub(
-    folder: str,
-    tensors: dict[str, np.ndarray],
-    model: AlbertForPretraining,
-    tokenizer: Tokenizer | None,
-) -> None:
+def _write_tf_hub(output: Output) -> None:
     from albert_tf.checkpoints import saved_model
 
-    parts = _assign(model, tensors, "a TF-Hub module")
+    parts = _assign(output, "a TF-Hub module")
+    model, tokenizer = output.model, output.tokenizer
     if not (tokenizer is None or isinstance(tokenizer, FullTokenizer)):
         logging.warning(
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
         tokenizer = None
-    has_masked_lm, has_sentence_head = MASKED_LM in parts, SENTENCE in parts
     saved_model.save_hub_module(
-        folder, model, model.config, has_masked_lm, has_sentence_head, tokenizer
+        output.folder, model, model.config, MASKED_LM in parts, SENTENCE in parts, tokenizer
     )
 
 
-def _assign(model: AlbertForPretraining, tensors: dict[str, np.ndarray], target: str) -> set[str]:
-    """Assigns weights to a model, zeros where there are none, and returns the parts with weights.
-
-    Args:
-        model: the model to write.
-        tensors: variable → value. A warning names each that the model does not have.
-        target: the form in which the model is written, for the warnings.
-
-    Returns:
-        Keys of `families.PARTS`.
-    """
-    from albert_tf.checkpoints.families import by_name, part_of
-
-    variables = by_name(model.variables)
-    for name in sorted(tensors.keys() - variables.keys()):
-        logging.warning("%s is not part of %s and is left out", name, target)
-    for name, variable in variables.items():
-        variable.assign(tensors.get(name, np.zeros(variable.shape)))
-    return set(map(part_of, tensors))
-
-
-def _write_saved_model(
-    folder: str,
-    tensors: dict[str, np.ndarray],
-    model: AlbertForPretraining,
-    tokenizer: Tokenizer | None,
-) -> None:
+def _write_saved_model(output: Output) -> None:
     from albert_tf.checkpoints import saved_model
     from albert_tf.inference import pretrained
 
-    parts = _assign(model, tensors, "a pre-trained SavedModel")
+    parts = _assign(output, "a pre-trained SavedModel")
+    model = output.model
     if "pooler" not in parts:
         pretrained.leave_out_pooler(model)
     exported = saved_model.embeddings_export(
         model.encoder,
-        tokenizer,
+        output.tokenizer,
         model.config.max_position_embeddings,
         saved_model.poolings_of(parts),
     )
@@ -342,14 +315,32 @@ def _write_saved_model(
         variables += model.masked_lm.variables
     if SENTENCE in parts and model.sentence_head is not None:
         variables += model.sentence_head.variables
-    saved_model.save(folder, saved_model.hold(variables), exported.signatures)
+    saved_model.save(output.folder, saved_model.hold(variables), exported.signatures)
+
+
+def _assign(output: Output, target: str) -> set[str]:
+    """Assigns the weights to the model, zeros where there are none; returns the parts with weights.
+
+    Args:
+        output: what is written. A warning names each weight that its model does not have.
+        target: the form in which the model is written, for the warnings.
+
+    Returns:
+        Keys of `families.PARTS`.
+    """
+    variables = by_name(output.model.variables)
+    for name in sorted(output.tensors.keys() - variables.keys()):
+        logging.warning("%s is not part of %s and is left out", name, target)
+    for name, variable in variables.items():
+        variable.assign(output.tensors.get(name, np.zeros(variable.shape)))
+    return set(map(part_of, output.tensors))
 
 
 _WRITERS = {
-    "saved_model": _write_saved_model,
     "tensorflow": _write_tensorflow,
     "huggingface": _write_hugging_face,
     "tf_hub": _write_tf_hub,
+    "saved_model": _write_saved_model,
 }
 
 

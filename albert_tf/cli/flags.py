@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import data, files, pretraining, settings
+from albert_tf.data import settings as data_settings
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model import config
@@ -54,16 +55,13 @@ class OtherDefaults:
         values: name of the field → default.
     """
 
-    spellings: tuple[str, ...]
-    values: dict[str, Any]
+    spellings: tuple[str, ...] = ()
+    values: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 # The defaults of albert_zh's programs: settings class of the corresponding program → defaults.
 ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
-    data.Settings: OtherDefaults(
-        ("non_chinese",),
-        {"max_seq_length": 128, "do_whole_word_mask": False, "dupe_factor": 10},
-    ),
+    data.Settings: OtherDefaults(("non_chinese",), data_settings.ALBERT_ZH_DEFAULTS),
     pretraining.Settings: OtherDefaults(
         ("bert_config_file",),
         {
@@ -85,6 +83,7 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
     ),
 }
 
+_ALL_PROGRAMS, _COMPATIBILITY, _IGNORED = "all programs", "compatibility", "accepted and ignored"
 # The headings of `--help` in order.
 GROUPS = (
     "flags",
@@ -100,9 +99,10 @@ GROUPS = (
     "devices",
     "output and resources",
     "web page",
-    "compatibility",
+    _ALL_PROGRAMS,
+    _COMPATIBILITY,
+    _IGNORED,
 )
-_COMPATIBILITY = GROUPS[-1]
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every program has
 _COMMON_HELP = """\
   --flagfile=FILE
@@ -260,9 +260,9 @@ def _albert_zh_defaults(
     settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, Any]
 ) -> dict[str, Any]:
     """Returns albert_zh's defaults of flags not given, if one has albert_zh's spelling."""
-    table = ALBERT_ZH_DEFAULTS.get(settings_class)
-    spelling = next((s for s in table.spellings if _is_spelled(values, s)), "") if table else ""
-    if table is None or not spelling:
+    table = ALBERT_ZH_DEFAULTS.get(settings_class, OtherDefaults())
+    spelling = next((s for s in table.spellings if _is_spelled(values, s)), None)
+    if spelling is None:
         return {}
     defaults = {name: value for name, value in table.values.items() if name not in given}
     if "train_step" in given:  # num_train_epochs would override it
@@ -316,12 +316,10 @@ def help_text(settings_class: type[SettingsGroup], description: str, is_full: bo
         group: [_describe_flag(field) for field in fields if field.group == group]
         for group in GROUPS
     }
-    sections["all programs"] = [_COMMON_HELP]
-    sections[_COMPATIBILITY] = sections.pop(_COMPATIBILITY) + _describe_other_spellings(
-        settings_class
-    )
-    ignored = ", ".join(f"--{name}" for name in _rows(IGNORED, settings_class))
-    sections["accepted and ignored"] = [_indented(ignored, "  ")] if ignored else []
+    sections[_ALL_PROGRAMS] = [_COMMON_HELP]
+    sections[_COMPATIBILITY] += _describe_other_spellings(settings_class)
+    if ignored := _rows(IGNORED, settings_class):
+        sections[_IGNORED] = [_indented(", ".join(f"--{name}" for name in ignored), "  ")]
     parts += [f"{heading}:\n" + "\n".join(lines) for heading, lines in sections.items() if lines]
     return "\n\n".join(parts)
 

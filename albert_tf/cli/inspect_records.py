@@ -22,7 +22,7 @@ from albert_tf.data.records import FoundRecords, decode_example
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
-from albert_tf.model.tokenization import SPIECE_UNDERLINE, Tokenizer
+from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
 from albert_tf.settings import redefined, setting
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
@@ -58,33 +58,32 @@ def segment_ends(features: Features) -> tuple[int, int]:
     return length - int(features["segment_ids"].sum()), length
 
 
-def predictions(features: Features) -> list[tuple[int, int]]:
-    """Returns the position and the id of each token to predict."""
+def spell(ids: NDArray[Any], tokenizer: Tokenizer | None) -> list[str]:
+    """Returns the tokens with these ids, or the ids as text without a tokenizer."""
+    return [tokenizer.pieces[number] if tokenizer else str(number) for number in ids.tolist()]
+
+
+def predictions(features: Features, tokenizer: Tokenizer | None) -> list[tuple[int, str, str]]:
+    """Returns the position of each token to predict, what stands in its place, and the token."""
     used = features["masked_lm_weights"] > 0
     positions = features["masked_lm_positions"][used]
-    ids = features["masked_lm_ids"][used]
-    return list(zip(positions.tolist(), ids.tolist(), strict=True))
+    found = spell(features["input_ids"][positions], tokenizer)
+    labels = spell(features["masked_lm_ids"][used], tokenizer)
+    return list(zip(positions.tolist(), found, labels, strict=True))
 
 
-def _piece(token_id: int, tokenizer: Tokenizer | None) -> str:
-    return tokenizer.pieces[token_id] if tokenizer else str(token_id)
-
-
-def _replacement(token_id: int, label: int, tokenizer: Tokenizer | None) -> str:
+def replacement(found: str, label: str) -> str:
     """Returns what stands in the place of a token to predict: "[MASK]", "kept" or "another"."""
-    found, piece = _piece(token_id, tokenizer), _piece(label, tokenizer)
-    if found == "[MASK]":
+    if found == MASK_TOKEN:
         return found
-    return "kept" if piece in (found, f"##{found}") else "another"  # albert_zh predicts ##字 for 字
+    return "kept" if label in (found, f"##{found}") else "another"  # albert_zh predicts ##字 for 字
 
 
-def _in_brackets(token_id: int, label: int, tokenizer: Tokenizer | None) -> str:
+def in_brackets(found: str, label: str) -> str:
     """Returns a token to predict in brackets; see LEGEND."""
-    found, piece = _piece(token_id, tokenizer), _piece(label, tokenizer)
-    ends = {"[MASK]": "", "kept": "=", "another": f">{found.removeprefix(SPIECE_UNDERLINE)}"}
-    start = next((sign for sign in ("##", SPIECE_UNDERLINE) if piece.startswith(sign)), "")
-    end = ends[_replacement(token_id, label, tokenizer)]
-    return f"{start}[{piece.removeprefix(start)}{end}]"
+    ends = {MASK_TOKEN: "", "kept": "=", "another": f">{found.removeprefix(SPIECE_UNDERLINE)}"}
+    start = next((sign for sign in ("##", SPIECE_UNDERLINE) if label.startswith(sign)), "")
+    return f"{start}[{label.removeprefix(start)}{ends[replacement(found, label)]}]"
 
 
 def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceObjective) -> str:
@@ -95,18 +94,15 @@ def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceO
         tokenizer: the tokenizer; None to render ids.
         objective: the sentence objective, which names the label.
     """
-    labels = dict(predictions(features))
     end_a, end_b = segment_ends(features)
-    pieces = [
-        _in_brackets(token_id, labels[position], tokenizer)
-        if position in labels
-        else _piece(token_id, tokenizer)
-        for position, token_id in enumerate(features["input_ids"][:end_b].tolist())
-    ]
+    pieces = spell(features["input_ids"][:end_b], tokenizer)
+    predicted = predictions(features, tokenizer)
+    for position, found, label in predicted:
+        pieces[position] = in_brackets(found, label)
     join = tokenizer.detokenize if tokenizer else " ".join
     meaning = objective.describe(int(features["next_sentence_labels"][0]))
     return (
-        f"{end_b} tokens, {len(labels)} to predict, label {meaning}\n"
+        f"{end_b} tokens, {len(predicted)} to predict, label {meaning}\n"
         f"  A {join(pieces[:end_a])}\n  B {join(pieces[end_a:])}"
     )
 
@@ -129,13 +125,11 @@ class Statistics:
 
     def add(self, features: Features, tokenizer: Tokenizer | None) -> None:
         """Counts one record."""
-        predicted = predictions(features)
+        predicted = predictions(features, tokenizer)
         self.lengths.append(segment_ends(features)[1])
         self.predicted.append(len(predicted))
         self.labels[int(features["next_sentence_labels"][0])] += 1
-        for position, label in predicted:
-            token_id = int(features["input_ids"][position])
-            self.replacements[_replacement(token_id, label, tokenizer)] += 1
+        self.replacements.update(replacement(found, label) for _, found, label in predicted)
 
     def summary(self, objective: SentenceObjective) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""

@@ -18,22 +18,19 @@ import csv
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from absl import logging
-from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import SELECTION_METRIC
 from albert_tf.finetuning.settings import SWEEP_TABLE
 from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
-
-TRAINING_CURVE = "training_curve.png"
-CONFUSION_MATRIX = "confusion_matrix.png"
 
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 
@@ -75,16 +72,30 @@ def plot_run(folder: str) -> list[str]:
     if files.exists(table):  # of a sweep, whose folder may have been moved with its runs
         rows = csv.DictReader(files.read_text(table).splitlines(), delimiter="\t")
         folders += [os.path.join(folder, os.path.basename(row["folder"])) for row in rows]
-    drawn = (
-        plot(each) for each in folders for plot in (plot_training_curve, plot_confusion_matrix)
-    )
-    return [path for path in drawn if path]
+    paths: list[str] = []
+    for run_folder in map(RunFolder, folders):
+        for name, draw in _PLOTS.items():
+            if figure := draw(run_folder):
+                paths.append(os.path.join(run_folder.path, name))
+                _save(figure, paths[-1])
+    return paths
 
 
-# The training curves
+def _new_figure(width: float, height: float) -> Any:
+    """Returns a figure that does not use pyplot's global state."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def plot_training_curve(folder: str) -> str:
+def _save(figure: Any, path: str) -> None:
+    with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
+        # On a busy machine, placing the legend takes a second, which matplotlib warns of.
+        warnings.filterwarnings("ignore", "Creating legend")
+        figure.savefig(stream, format="png", dpi=120)
+
+
+def draw_training_curve(run: RunFolder) -> Any:
     """Draws the losses and the main metrics over the steps.
 
     The main metrics are the selection metric that the run recorded and, for pre-training, masked-LM
@@ -92,12 +103,10 @@ def plot_training_curve(folder: str) -> str:
     the last data count.
 
     Returns:
-        The path of the plot; "" if nothing was trained or evaluated.
+        The figure; None if nothing was trained or evaluated.
     """
-    from albert_tf.checkpoints.run_record import SELECTION_METRIC
     from albert_tf.checkpoints.store import evaluation_of_best
 
-    run = RunFolder(folder)
     training = run.metrics()
     measured = run.evaluations()
     evaluations = [
@@ -107,15 +116,13 @@ def plot_training_curve(folder: str) -> str:
         and entry.precision in (None, measured[-1].precision)
     ]
     if not training and not evaluations:
-        return ""
+        return None
     best = evaluation_of_best(run)
     reported = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
-    of_pretraining = ["masked_lm_loss", "masked_lm_accuracy", *of_pairs]
-    names = [name for name in of_pretraining if name in reported]
     metric = run.record.task.get(SELECTION_METRIC)
-    if metric in reported and metric not in names:
-        names.insert(0, metric)
+    main = [metric, "masked_lm_loss", "masked_lm_accuracy", *of_pairs]
+    names = [name for name in dict.fromkeys(main) if name in reported]
     columns = min(1 + len(names), 2)
     rows = -(-(1 + len(names)) // columns)
     figure = _new_figure(5.5 * columns, 4 * rows)
@@ -127,9 +134,7 @@ def plot_training_curve(folder: str) -> str:
         _draw_panel(axes, name, _points(training, name), _points(evaluations, name), best_step)
     for axes in panels[1 + len(names) :]:
         axes.remove()
-    path = os.path.join(folder, TRAINING_CURVE)
-    _save(figure, path)
-    return path
+    return figure
 
 
 Points = tuple[list[float], list[float]]
@@ -156,37 +161,21 @@ def _draw_panel(
         axes.legend(fontsize="small")
 
 
-# The confusion matrix
-
-
-def plot_confusion_matrix(folder: str) -> str:
-    """Draws the confusion matrix of a classifier.
+def draw_confusion_matrix(run: RunFolder) -> Any:
+    """Draws the confusion matrix of a classifier, with a row for each true label.
 
     Returns:
-        The path of the plot; "" if the run is not a classifier's.
+        The figure; None if the run is not a classifier's.
     """
     from albert_tf.finetuning.classification import task
 
-    labels, rows = task.read_dev_predictions(RunFolder(folder))
-    if not rows:
-        return ""
+    labels, pairs = task.read_dev_predictions(run)
+    if not pairs:
+        return None
     ids = {label: number for number, label in enumerate(labels)}
     matrix = np.zeros((len(labels), len(labels)), np.int64)
-    for label, prediction in rows:
+    for label, prediction in pairs:
         matrix[ids[label], ids[prediction]] += 1
-    path = os.path.join(folder, CONFUSION_MATRIX)
-    draw_confusion_matrix(path, matrix, labels)
-    return path
-
-
-def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence[str]) -> None:
-    """Draws a confusion matrix.
-
-    Args:
-        path: path of the plot, PNG.
-        matrix: counts, [K, K], with a row per true label and a column per predicted label.
-        labels: names of the K labels.
-    """
     size = min(4 + 0.35 * len(labels), 12)
     figure = _new_figure(size + 1, size)
     axes = figure.subplots()
@@ -194,8 +183,7 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the true label")
     hits = int(np.trace(matrix))
-    total = int(matrix.sum())
-    title = f"{hits} of {total} correct ({100 * hits / max(total, 1):.1f} %)"
+    title = f"{hits} of {len(pairs)} correct ({100 * hits / len(pairs):.1f} %)"
     axes.set(xlabel="predicted label", ylabel="true label", title=title)
     if len(labels) <= MOST_NAMES:
         names = list(map(_drawable_name, labels))
@@ -206,7 +194,7 @@ def draw_confusion_matrix(path: str, matrix: NDArray[np.int64], labels: Sequence
         for (row, column), count in np.ndenumerate(matrix):
             color = "white" if shares[row, column] > 0.5 else "black"
             axes.text(column, row, str(count), color=color, **style)
-    _save(figure, path)
+    return figure
 
 
 def _drawable_name(name: str) -> str:
@@ -214,21 +202,10 @@ def _drawable_name(name: str) -> str:
     return (name if len(name) <= 24 else name[:23] + "…").replace("$", r"\$")
 
 
-# Figures
-
-
-def _new_figure(width: float, height: float) -> Any:
-    """Returns a figure that does not use pyplot's global state."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Any, path: str) -> None:
-    with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
-        # On a busy machine, placing the legend takes a second, which matplotlib warns of.
-        warnings.filterwarnings("ignore", "Creating legend")
-        figure.savefig(stream, format="png", dpi=120)
+_PLOTS = {
+    "training_curve.png": draw_training_curve,
+    "confusion_matrix.png": draw_confusion_matrix,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from albert_tf.finetuning import registry, run_task
 from albert_tf.settings import SettingsGroup, did_you_mean
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
+from albert_tf.training.settings import RunSettings
 from albert_tf.version import __version__
 
 
@@ -41,12 +42,10 @@ class Program:
     Attributes:
         module: dotted name of the module.
         purpose: what it does, for the list of programs.
-        is_plotted: whether its results are plotted when it has run.
     """
 
     module: str
     purpose: str
-    is_plotted: bool = False
 
     def load(self) -> ModuleType:
         """Imports the module."""
@@ -57,22 +56,14 @@ PROGRAMS = {
     "train-vocabulary": Program("albert_tf.cli.train_vocabulary", "train a vocabulary"),
     "create-pretraining-data": Program("albert_tf.data", "create records from text"),
     "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
-    "run-pretraining": Program("albert_tf.pretraining", "pre-train", is_plotted=True),
+    "run-pretraining": Program("albert_tf.pretraining", "pre-train"),
     "run-classifier": Program(
-        "albert_tf.finetuning.classification",
-        "fine-tune on GLUE, CLUE or texts of your own",
-        is_plotted=True,
+        "albert_tf.finetuning.classification", "fine-tune on GLUE, CLUE or texts of your own"
     ),
-    "run-squad": Program(
-        "albert_tf.finetuning.squad", "fine-tune on questions with a context", is_plotted=True
-    ),
-    "run-race": Program(
-        "albert_tf.finetuning.race", "fine-tune on multiple choice", is_plotted=True
-    ),
+    "run-squad": Program("albert_tf.finetuning.squad", "fine-tune on questions with a context"),
+    "run-race": Program("albert_tf.finetuning.race", "fine-tune on multiple choice"),
     "run-token-classification": Program(
-        "albert_tf.finetuning.token_classification",
-        "fine-tune on tokens, as for NER",
-        is_plotted=True,
+        "albert_tf.finetuning.token_classification", "fine-tune on tokens, as for NER"
     ),
     "download": Program("albert_tf.checkpoints.download", "download a released model"),
     "run-predict": Program("albert_tf.inference", "predict with a trained model"),
@@ -90,10 +81,8 @@ def main(name: str = "", *flags: str) -> None:
         *flags: default flags; flags on the command line override them.
     """
     sys.argv[1:1] = flags
-    name = name or _take_verb()
-    row = PROGRAMS[name]
-    module = row.load()
-    start(module.Settings, module.run, module.__doc__, row.is_plotted)
+    module = PROGRAMS[name or _take_verb()].load()
+    start(module.Settings, module.run, module.__doc__)
 
 
 def fine_tune(name: str, description: str | None) -> None:
@@ -104,7 +93,7 @@ def fine_tune(name: str, description: str | None) -> None:
         description: the docstring of the script, for `--help`.
     """
     settings_class = registry.resolve(registry.get(name).settings)
-    start(settings_class, functools.partial(run_task, name), description, is_plotted=True)
+    start(settings_class, functools.partial(run_task, name), description)
 
 
 def _take_verb() -> str:
@@ -122,29 +111,20 @@ def _take_verb() -> str:
     verb = arguments[0].replace("_", "-")
     name = verb if verb in PROGRAMS else f"run-{verb}"
     if name not in PROGRAMS:
-        sys.exit(f"albert: {_unknown(verb)}\nPass --help to see all programs.")
+        candidates = [*PROGRAMS, *(name.removeprefix("run-") for name in PROGRAMS)]
+        problem = f"{verb!r} is not a program. {did_you_mean(verb, candidates)}".rstrip()
+        sys.exit(f"albert: {problem}\nPass --help to see all programs.")
     sys.argv = [f"albert {verb}", *arguments[1:]]  # as it was typed, for messages
     return name
-
-
-def _unknown(verb: str) -> str:
-    """Returns what is wrong with a verb that names no program."""
-    candidates = [*PROGRAMS, *(name.removeprefix("run-") for name in PROGRAMS)]
-    return f"{verb!r} is not a program. {did_you_mean(verb, candidates)}".rstrip()
 
 
 def _list_programs() -> str:
     """Returns the list of programs, for `albert --help`."""
     width = max(map(len, PROGRAMS))
-    lines = [f"  {name:{width}}  {row.purpose}" for name, row in PROGRAMS.items()]
-    return "\n".join(
-        [
-            "usage: albert PROGRAM [--flags]",
-            "",
-            *lines,
-            "",
-            '"run-" may be left out. `albert PROGRAM --help` lists the flags of a program.\n',
-        ]
+    lines = "\n".join(f"  {name:{width}}  {row.purpose}" for name, row in PROGRAMS.items())
+    return (
+        f"usage: albert PROGRAM [--flags]\n\n{lines}\n\n"
+        '"run-" may be left out. `albert PROGRAM --help` lists the flags of a program.\n'
     )
 
 
@@ -162,9 +142,10 @@ def start(
     settings_class: type[SettingsType],
     run: Callable[[SettingsType], Any],
     description: str | None,
-    is_plotted: bool = False,
 ) -> None:
     """Runs a program: parses the command line into settings, and prints the result of `run`.
+
+    The results of a program that trains, whose settings are `RunSettings`, are plotted as well.
 
     An invalid command line, and errors that the user can fix (ValueError, OSError and the like),
     exit with one line on standard error and status 1; with --verbosity=1 the traceback is shown. A
@@ -176,7 +157,6 @@ def start(
         run: the program. The `str` of its result is printed unless it is None or empty; of an
             iterator, that of each item.
         description: the docstring of the script, for `--help`.
-        is_plotted: whether its results are plotted; for programs that train.
     """
     # Set before `run` imports TensorFlow: hides log messages about the CPU and missing GPUs (errors
     # still raise exceptions), and skips the import of Keras 3, which takes almost two seconds.
@@ -187,15 +167,14 @@ def start(
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
     if not HELP.isdisjoint(sys.argv[1:]):
         is_full = HELP_FULL in sys.argv[1:]
-        sys.stdout.write(
-            flags.help_text(settings_class, _as_called(description or ""), is_full) + "\n"
-        )
+        text = flags.help_text(settings_class, _as_called(description or ""), is_full)
+        sys.stdout.write(f"{text}\n")
         return
     if VERSION in sys.argv[1:]:
         sys.stdout.write(f"albert-tf2 {__version__}\n")
         return
     app.run(
-        functools.partial(_run, run, is_plotted),
+        functools.partial(_run, run),
         flags_parser=lambda argv: _parse(settings_class, argv),
     )
 
@@ -212,13 +191,13 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
         sys.exit(f"{_script_name()}: {error}\nPass --helpfull to see all flags.")
 
 
-def _run(run: Callable[[Any], Any], is_plotted: bool, settings: Any) -> None:
+def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
     """Runs a program, and plots and prints its result; see `start`."""
     try:
-        if is_plotted:
+        if isinstance(settings, RunSettings):
             settings.require_a_phase()
         result = run(settings)
-        if is_plotted:
+        if isinstance(settings, RunSettings):
             plot_results.plot_result(settings, result)
         _print(result)
     except InterruptedRunError as error:

@@ -43,14 +43,22 @@ WORDPIECE_SYMBOLS = ["[PAD]", "[UNK]", *SPECIAL_TOKENS]
 # Rounding depends on the number of threads; a fixed number makes results equal on all machines.
 TRAINING_THREADS = 16
 MIN_PIECE_COUNT = 2  # a model learns nothing from a piece that occurs once
-TOO_LARGE = (
-    "--vocab_size={} is too large for this text: the maximum is {}. Lower it, add more text, or "
-    "pass --nohard_vocab_limit to accept a smaller vocabulary."
-)
 TOO_SMALL = (
     "--vocab_size={} is too small for this text: the minimum for its characters and the special "
     "symbols is {}. Raise it, or lower --character_coverage."
 )
+# Pattern of SentencePiece's message → what is wrong, given `vocab_size` and the number in it.
+SENTENCEPIECE_ERRORS = {
+    r"value <= (\d+)": (
+        "--vocab_size={} is too large for this text: the maximum is {}. Lower it, add more text, "
+        "or pass --nohard_vocab_limit to accept a smaller vocabulary."
+    ),
+    r"required_chars\. \d+ vs (\d+)": TOO_SMALL,
+    r"sentences_\.empty\(\)": (
+        "no lines left to train on: all are empty after normalization or longer than "
+        "--max_sentence_length bytes. Raise it, or split the lines."
+    ),
+}
 OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
 CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
 SUMMARY_LINES = 10_000
@@ -66,9 +74,7 @@ class Settings(TextSettings):
         REQUIRED,
         "Path of the vocabulary to write, without the ending (.model and .vocab, or .txt).",
     )
-    type: str = setting(
-        "sentencepiece", "Kind of vocabulary to train.", choices=("sentencepiece", "wordpiece")
-    )
+    type: str = setting("sentencepiece", "Kind of vocabulary to train.", choices=OUTPUT_ENDINGS)
     vocab_size: int = setting(
         30_000, "Number of pieces in the vocabulary, including special symbols.", minimum=1
     )
@@ -173,22 +179,15 @@ def train_sentencepiece(lines: Iterable[str], settings: Settings) -> bytes:
     except RuntimeError as error:
         if reading_errors:
             raise reading_errors[0] from None
-        raise ValueError(_explain_sentencepiece(str(error), settings.vocab_size)) from None
+        raise ValueError(_explain(str(error), settings.vocab_size)) from None
     return model.getvalue()
 
 
-def _explain_sentencepiece(message: str, vocab_size: int) -> str:
-    too_high = re.search(r"value <= (\d+)", message)
-    too_low = re.search(r"required_chars\. \d+ vs (\d+)", message)
-    if too_high:
-        return TOO_LARGE.format(vocab_size, too_high[1])
-    if too_low:
-        return TOO_SMALL.format(vocab_size, too_low[1])
-    if "sentences_.empty()" in message:
-        return (
-            "no lines left to train on: all are empty after normalization or longer than "
-            "--max_sentence_length bytes. Raise it, or split the lines."
-        )
+def _explain(message: str, vocab_size: int) -> str:
+    """Returns what is wrong, given the message of SentencePiece."""
+    for pattern, explanation in SENTENCEPIECE_ERRORS.items():
+        if found := re.search(pattern, message):
+            return explanation.format(vocab_size, *found.groups())
     return f"SentencePiece training failed: {message}"
 
 

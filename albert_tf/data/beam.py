@@ -71,13 +71,10 @@ def _encode(
 ) -> Iterator[tuple[int, Piece | Counts]]:
     """Yields the records of a chunk by output, and then its counts."""
     counts: collections.Counter[str] = collections.Counter()
-    size = 0
     encode = _make_encoder(settings, num_outputs)
     for number, batch in enumerate(encode(chunk)):
         counts.update(batch.counts)
-        size += sum(map(len, batch.records))
         yield from _pieces(chunk, number, batch, num_outputs)
-    counts["record_bytes"] = size
     yield COUNTS, (counts, {chunk.position: chunk.checksum})
 
 
@@ -132,17 +129,11 @@ def _finish(
     """
     entries = dict(written)
     counts, checksums = entries.pop(COUNTS, _add_counts([]))
-    if not counts["instances"]:
-        raise ValueError("--input_file: no text in these files yields a token")
+    made = create.describe_text(counts, (checksums[position] for position in sorted(checksums)))
     for output in range(len(outputs.paths)):
         if output not in entries:
             entries[output] = _write_output(output, [], outputs, random_seed)
-    checksum = corpus.text_checksum(checksums[position] for position in sorted(checksums))
-    made = {
-        "text_checksum": checksum,
-        "counts": dict(counts),
-        "files": [entries[output] for output in sorted(entries)],
-    }
+    made["files"] = [entries[output] for output in sorted(entries)]
     records.write_metadata(outputs.metadata_file, metadata | made)
 
 
@@ -222,11 +213,10 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     beam = _import_beam()
     runner = _make_runner(settings.runner)
     options = _pipeline_options(settings)
-    outputs = Outputs.parse(settings.output_file)
-    job = create.prepare(settings, outputs)
+    job = create.prepare(settings)
     if job.is_finished:
         return job.metadata
     with beam.Pipeline(runner, options) as pipeline:
         _build(pipeline, job, settings)
-    files.remove_half_written(outputs.all_files)  # left by killed workers
-    return records.load_metadata(outputs.metadata_file)
+    files.remove_half_written(job.outputs.all_files)  # left by killed workers
+    return records.load_metadata(job.outputs.metadata_file)

@@ -241,24 +241,33 @@ def _jobs_of_file(source: Source, chunk_bytes: int, input_format: str) -> Iterat
     if not source.is_splittable:
         yield ReadJob((Span(source),), is_stream=True)
         return
-    step, smallest = _steps(chunk_bytes, input_format)
-    start = 0
-    while source.size >= start + step + smallest:
-        yield ReadJob((Span(source, start, start + step),))
+    for start, end in _cuts(0, source.reaches, chunk_bytes, input_format):
+        yield ReadJob((Span(source, start, end),))
+
+
+def _cuts(
+    start: int, reaches: Callable[[int], bool], chunk_bytes: int, input_format: str
+) -> Iterator[tuple[int, int | None]]:
+    """Yields the start and the end of each chunk of a file; the end is None at the end of the file.
+
+    Args:
+        start: offset at which the first chunk starts.
+        reaches: returns whether the text of the file has so many bytes.
+        chunk_bytes: target size of a chunk, in bytes of text.
+        input_format: one of INPUT_FORMATS.
+    """
+    step, smallest = chunk_bytes, max(1, chunk_bytes // 2)  # the smallest remainder that is a chunk
+    if input_format == DOCUMENTS:
+        step, smallest = _document_limit(chunk_bytes), 1
+    while reaches(start + step + smallest):
+        yield start, start + step
         start += step
-    yield ReadJob((Span(source, start),))
+    yield start, None
 
 
 def _document_limit(chunk_bytes: int) -> int:
     """Returns the size in bytes up to which documents are never split."""
     return max(MIN_DOCUMENT_LIMIT, 4 * chunk_bytes)
-
-
-def _steps(chunk_bytes: int, input_format: str) -> tuple[int, int]:
-    """Returns the distance between two cuts, and the smallest remainder that is a chunk."""
-    if input_format == DOCUMENTS:
-        return _document_limit(chunk_bytes), 1
-    return chunk_bytes, max(1, chunk_bytes // 2)
 
 
 def read_chunks(
@@ -311,7 +320,10 @@ def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Ch
         window = _Window(source.path, stream, span.start, chunk_bytes, input_format)
         begin = window.boundary(span.start)
         read_bytes = 0
-        for start, end in _cuts(span, window, *_steps(chunk_bytes, input_format)):
+        cuts: Iterable[tuple[int, int | None]] = [(span.start, span.end)]
+        if span.end is None:  # the size of the text may be known only now
+            cuts = _cuts(span.start, window.reaches, chunk_bytes, input_format)
+        for start, end in cuts:
             stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
@@ -320,23 +332,6 @@ def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Ch
                 read_bytes = consumed
             begin = stop
             window.drop(stop if end is None else min(stop, end))
-
-
-def _cuts(
-    span: Span, window: _Window, step: int, smallest: int
-) -> Iterator[tuple[int, int | None]]:
-    """Yields the start and the end of each chunk of a span; the end is None at the end of the file.
-
-    The chunks of a stream are those that `plan_jobs` makes of a file whose size is known.
-    """
-    start = span.start
-    if span.end is not None:
-        yield start, span.end
-        return
-    while window.reaches(start + step + smallest):
-        yield start, start + step
-        start += step
-    yield start, None
 
 
 def _make_part(path: str, offset: int, data: bytes) -> Part:
@@ -534,6 +529,10 @@ class Source:
     size: int
     is_splittable: bool = True
     has_rows: bool = False
+
+    def reaches(self, offset: int) -> bool:
+        """Returns whether the file has as many bytes."""
+        return self.size >= offset
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:

@@ -22,7 +22,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import filelock
@@ -34,13 +34,7 @@ from albert_tf.data import corpus, encoding, records, workers
 from albert_tf.data.corpus import Position, Source, find_sources
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.records import FEATURES, Outputs, decode_example, read_records
-from albert_tf.data.settings import (
-    EncodingSettings,
-    InstanceSettings,
-    MaskingSettings,
-    Settings,
-    TextSettings,
-)
+from albert_tf.data.settings import EncodingSettings, InstanceSettings, Settings, TextSettings
 from albert_tf.version import __version__
 
 
@@ -56,26 +50,22 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
         OSError: a file cannot be written, for example because the disk is full. Finished work stays
             in the work directory, and the next run continues from it.
     """
-    outputs = Outputs.parse(settings.output_file)
+    job = prepare(settings)
+    outputs, metadata = job.outputs, job.metadata
+    if job.is_finished:
+        return metadata
     work_dir = settings.work_dir or outputs.stem + ".work"
     if files.is_remote(work_dir):
         raise ValueError(
             f"--work_dir={work_dir}: expected a local directory. Pass one if the outputs are remote"
         )
-    job = prepare(settings, outputs)
-    metadata = job.metadata
-    if job.is_finished:
-        return metadata
     run = {**metadata["settings"], **metadata["vocabulary"], "outputs": list(outputs.paths)}
     with open_work_directory(work_dir, run):
         chunks = _encode_text(work_dir, job, settings)
         counts: collections.Counter[str] = collections.Counter()
         for chunk in chunks:
             counts.update(chunk.counts)
-        if not counts["instances"]:
-            raise ValueError("--input_file: no text in these files yields a token")
-        metadata["text_checksum"] = corpus.text_checksum(chunk.checksum for chunk in chunks)
-        metadata["counts"] = dict(counts)
+        metadata |= describe_text(counts, (chunk.checksum for chunk in chunks))
         blocks = [os.path.join(work_dir, name) for chunk in chunks for name in chunk.blocks]
         metadata["files"] = _write_outputs(blocks, counts, outputs, settings)
         records.write_metadata(outputs.metadata_file, metadata)
@@ -99,12 +89,13 @@ class Job:
     is_finished: bool = False
 
 
-def prepare(settings: Settings, outputs: Outputs) -> Job:
+def prepare(settings: Settings) -> Job:
     """Validates the settings and files before the work begins.
 
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
+    outputs = Outputs.parse(settings.output_file)
     sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
     _check_paths(settings, sources, outputs)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
@@ -123,7 +114,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
     # All settings that determine the content of the outputs.
     names = [
         field.name
-        for group in (MaskingSettings, InstanceSettings, TextSettings)
+        for group in (InstanceSettings, TextSettings)
         for field in dataclasses.fields(group)
         if field.name != "random_next_sentence"  # recorded as the sentence objective
     ]
@@ -140,6 +131,21 @@ def _describe(settings: Settings) -> dict[str, Any]:
         },
         "mask_id": tokenizer.mask_id,
     }
+
+
+def describe_text(counts: Mapping[str, int], checksums: Iterable[str]) -> dict[str, Any]:
+    """Returns the part of the metadata that the text determines.
+
+    Args:
+        counts: counts of all chunks.
+        checksums: checksums of all chunks, in order.
+
+    Raises:
+        ValueError: the text yields no instances.
+    """
+    if not counts["instances"]:
+        raise ValueError("--input_file: no text in these files yields a token")
+    return {"text_checksum": corpus.text_checksum(checksums), "counts": dict(counts)}
 
 
 def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) -> None:
@@ -232,25 +238,18 @@ def _make_chunk_work(
     """
     encode = make_chunk_encoder(settings, num_outputs)
 
-    def spill(chunk: corpus.Chunk, checksum: str) -> FinishedChunk:
-        spilled = encoding.Spill(_chunk_stem(directory, chunk.position, checksum), num_outputs)
-        counts: collections.Counter[str] = collections.Counter()
-        for batch in encode(chunk):
-            spilled.add(batch.records, batch.slots)
-            counts.update(batch.counts)
-        spilled.flush()
-        counts["record_bytes"] = spilled.written
-        blocks = list(map(os.path.basename, spilled.blocks))
-        finished = FinishedChunk(chunk.position, checksum, blocks, counts)
-        if blocks:
-            finish_chunk(directory, finished)
-        return finished
-
     def work(part: corpus.ReadJob | corpus.Chunk) -> Iterator[tuple[FinishedChunk, int]]:
         for chunk in [part] if isinstance(part, corpus.Chunk) else _read(part, settings):
             checksum = chunk.checksum
             finished = find_chunk(directory, chunk.position, checksum)
-            yield finished or spill(chunk, checksum), chunk.read_bytes
+            if finished is None:
+                stem = _chunk_stem(directory, chunk.position, checksum)
+                paths, counts = encoding.spill(encode(chunk), stem, num_outputs)
+                blocks = list(map(os.path.basename, paths))
+                finished = FinishedChunk(chunk.position, checksum, blocks, counts)
+                if blocks:
+                    finish_chunk(directory, finished)
+            yield finished, chunk.read_bytes
 
     return work
 
@@ -412,21 +411,20 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[None]:
         )
     with _locked(path):
         _resume_or_start(path, run)
-        is_done = False
         try:
             yield
-            is_done = True
+            _clear(path)
         finally:
-            if is_done or not _has_finished_chunks(path):
+            if _has_finished_chunks(path):
+                logging.warning(
+                    "%s: finished work is kept; run the same command again to resume", path
+                )
+            else:
                 _clear(path)
                 with contextlib.suppress(OSError):
                     os.remove(os.path.join(path, _LOCK))
                 with contextlib.suppress(OSError):  # it still contains the user's files
                     os.rmdir(path)
-            else:
-                logging.warning(
-                    "%s: finished work is kept; run the same command again to resume", path
-                )
 
 
 def _resume_or_start(directory: str, run: Mapping[str, Any]) -> None:

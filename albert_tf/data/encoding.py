@@ -74,13 +74,14 @@ def load_word_marker(settings: InstanceSettings, tokenizer: Tokenizer) -> WordMa
     return AlbertZhWords(tokenizer) if settings.albert_zh_compat else ChineseWords(tokenizer)
 
 
-def _count(batch: dict[str, np.ndarray]) -> collections.Counter[str]:
+def _count(batch: dict[str, np.ndarray], records: list[bytes]) -> collections.Counter[str]:
     labels = np.bincount(batch["next_sentence_labels"][:, 0], minlength=2).tolist()
     return collections.Counter(
-        instances=len(batch["input_ids"]),
+        instances=len(records),
         positions=int(batch["input_mask"].sum()),
         predictions=int(batch["masked_lm_weights"].sum()),
         **{f"label_{label}": count for label, count in enumerate(labels) if label},
+        record_bytes=sum(map(len, records)),
     )
 
 
@@ -118,7 +119,7 @@ def make_chunk_encoder(
             encoded = frame_records(encode_examples(batch))
             slots = draw_slots(len(encoded), made, num_outputs, rng)
             made += len(encoded)
-            yield EncodedBatch(encoded, slots, _count(batch))
+            yield EncodedBatch(encoded, slots, _count(batch, encoded))
 
     return encode
 
@@ -279,51 +280,54 @@ def draw_slots(
     return outputs * each + rng.integers(0, each, count)
 
 
-class Spill:
-    """Buffers the records of a chunk and writes them to disk in blocks.
+def spill(
+    batches: Iterable[EncodedBatch], stem: str, num_outputs: int
+) -> tuple[list[str], collections.Counter[str]]:
+    """Writes the records of a chunk to disk, in blocks.
 
     Args:
+        batches: the instances of the chunk.
         stem: path prefix of the blocks, which are named `<stem>-000.spill`, …
         num_outputs: number of output files.
 
-    Attributes:
-        blocks: paths of the blocks written so far.
-        written: size of the records in these blocks, in bytes.
+    Returns:
+        The paths of the blocks, in order, and the counts of the chunk.
     """
+    paths: list[str] = []
+    counts: collections.Counter[str] = collections.Counter()
+    for group in _groups(batches):
+        for batch in group:
+            counts.update(batch.counts)
+        if records := [record for batch in group for record in batch.records]:
+            paths.append(f"{stem}-{len(paths):03d}.spill")
+            slots = np.concatenate([batch.slots for batch in group])
+            _write_block(paths[-1], records, slots, num_outputs)
+    return paths, counts
 
-    def __init__(self, stem: str, num_outputs: int):
-        self.stem = stem
-        self.num_outputs = num_outputs
-        self.blocks: list[str] = []
-        self.written = 0
-        self._records: list[bytes] = []
-        self._slots: list[NDArray[np.int64]] = []
-        self._bytes = 0
 
-    def add(self, records: Sequence[bytes], slots: NDArray[np.int64]) -> None:
-        """Adds records with their slots, and writes a block if the buffer is full."""
-        self._records.extend(records)
-        self._slots.append(slots)
-        self._bytes += sum(map(len, records))
-        if self._bytes >= SPILL_BYTES:
-            self.flush()
+def _groups(batches: Iterable[EncodedBatch]) -> Iterator[list[EncodedBatch]]:
+    """Yields consecutive batches with `SPILL_BYTES` of records or, at the end, less."""
+    group: list[EncodedBatch] = []
+    size = 0
+    for batch in batches:
+        group.append(batch)
+        size += batch.counts["record_bytes"]
+        if size >= SPILL_BYTES:
+            yield group
+            group, size = [], 0
+    yield group
 
-    def flush(self) -> None:
-        """Writes the buffered records as a block. Must be called after the last `add`."""
-        if not self._records:
-            return
-        slots = np.concatenate(self._slots)
-        order = np.argsort(slots, kind="stable")
-        records_before = np.searchsorted(slots[order], np.arange(_num_slots(self.num_outputs) + 1))
-        records = [self._records[at] for at in order.tolist()]
-        offsets = np.cumsum([0, *map(len, records)])
-        path = f"{self.stem}-{len(self.blocks):03d}.spill"
-        with files.write_atomically(path, "wb") as stream:
-            stream.write(np.concatenate([records_before, offsets]).astype("<i8").tobytes())
-            stream.writelines(records)
-        self.blocks.append(path)
-        self.written += self._bytes
-        self._records, self._slots, self._bytes = [], [], 0
+
+def _write_block(
+    path: str, records: list[bytes], slots: NDArray[np.int64], num_outputs: int
+) -> None:
+    order = np.argsort(slots, kind="stable")
+    records_before = np.searchsorted(slots[order], np.arange(_num_slots(num_outputs) + 1))
+    sorted_records = [records[at] for at in order.tolist()]
+    offsets = np.cumsum([0, *map(len, sorted_records)])
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(np.concatenate([records_before, offsets]).astype("<i8").tobytes())
+        stream.writelines(sorted_records)
 
 
 def shuffled(

@@ -33,9 +33,9 @@ from albert_tf.data.masking import (
     starts_word,
 )
 from albert_tf.data.settings import (
-    DOC_SENTENCES,
     FULL_SENTENCES,
     MIN_TARGET,
+    SEGMENT_PAIR,
     SENTENCE_PAIR,
     InstanceSettings,
 )
@@ -65,6 +65,7 @@ class Documents:
         ids: int32 [T], the token ids.
         word_starts: bool [T], whether each token starts a word.
         sentence_starts: token offset at which each sentence starts, followed by T.
+        sentence_ends: token offset at which each sentence ends; a separator may follow.
         document_starts: index of each document's first sentence, followed by the number of
             sentences.
         labels: int32 [T], the ids to predict where tokens are masked. None if these are `ids`.
@@ -73,6 +74,7 @@ class Documents:
     ids: NDArray[np.int32]
     word_starts: NDArray[np.bool_]
     sentence_starts: list[int]
+    sentence_ends: list[int]
     document_starts: list[int]
     labels: NDArray[np.int32] | None = None
 
@@ -127,11 +129,13 @@ def tokenize_documents(
                     document_starts.append(len(lengths))
         document_starts.append(len(lengths))
     all_ids, all_starts = np.concatenate(ids), np.concatenate(word_starts)
+    sentence_ends = list(itertools.accumulate(lengths))
     table = word_marker.label_table if word_marker else None
     return Documents(
         ids=all_ids,
         word_starts=all_starts,
-        sentence_starts=[0, *itertools.accumulate(lengths)],
+        sentence_starts=[0, *sentence_ends],
+        sentence_ends=sentence_ends,
         document_starts=sorted(set(document_starts)),
         labels=None if table is None else np.where(all_starts, all_ids, table[all_ids]),
     )
@@ -215,41 +219,38 @@ def _sentence_pairs_of_document(
 
 
 def _with_separators(documents: Documents, sep_id: int) -> Documents:
-    """Returns one document of all sentences, with [SEP] between the documents.
-
-    A separator is the last token of the sentence before it.
-    """
-    firsts = documents.document_starts[
-        1:-1
-    ]  # sentences that start a document, except the first document
+    """Returns one document of all sentences, with [SEP] between the documents."""
+    firsts = documents.document_starts[1:-1]  # the first sentences of all documents but the first
     at = [documents.sentence_starts[first] for first in firsts]
     added = np.zeros(len(documents.sentence_starts), np.int64)
     added[firsts] = 1
+    before = added.cumsum()  # number of separators before each sentence, and in all
     labels = documents.labels
     return Documents(
         ids=np.insert(documents.ids, at, sep_id),
         word_starts=np.insert(documents.word_starts, at, True),
-        sentence_starts=(documents.sentence_starts + added.cumsum()).tolist(),
+        sentence_starts=(documents.sentence_starts + before).tolist(),
+        sentence_ends=(documents.sentence_ends + before[:-1]).tolist(),
         document_starts=[0, documents.document_starts[-1]],
         labels=None if labels is None else np.insert(labels, at, sep_id),
     )
 
 
-def _sentences_that_fit(starts: list[int], ends: list[int], max_tokens: int) -> Iterator[Row]:
+def _sentences_that_fit(
+    documents: Documents, document: int, settings: InstanceSettings
+) -> Iterator[Row]:
     """Yields as many consecutive sentences as fit, at least one, as A; B is empty.
 
-    Args:
-        starts: token offsets at which the sentences start.
-        ends: token offsets at which they end, ascending.
-        max_tokens: maximum number of tokens. A longer sentence is truncated later.
+    A sentence that is longer than a sequence is truncated later.
     """
-    sentence = 0
-    while sentence < len(starts):
-        begin = starts[sentence]
-        after = max(sentence + 1, bisect_right(ends, begin + max_tokens, sentence))
-        stop = ends[after - 1]
+    max_tokens = settings.max_seq_length - settings.num_special_tokens
+    sentence, end = documents.document_starts[document : document + 2]
+    while sentence < end:
+        begin = documents.sentence_starts[sentence]
+        fitting = bisect_right(documents.sentence_ends, begin + max_tokens, sentence, end)
+        sentence = max(sentence + 1, fitting)
+        stop = documents.sentence_ends[sentence - 1]
         yield begin, stop, stop, stop, 0
-        sentence = after
 
 
 def _random_segment(
@@ -368,41 +369,24 @@ def create_batches(
     number, offset = position
     walk_rng = random.Random(f"{settings.random_seed} {number} {offset}")
     rng = np.random.default_rng([settings.random_seed, number, offset, _MASKING])
-    is_full = settings.instance_format == FULL_SENTENCES
-    source = _with_separators(documents, tokenizer.sep_id) if is_full else documents
+    if settings.instance_format == FULL_SENTENCES:
+        documents = _with_separators(documents, tokenizer.sep_id)
     rows = (
         row
         for _ in range(settings.dupe_factor)
-        for row in _rows_of_pass(source, documents, settings, walk_rng)
+        for document in range(documents.num_documents)
+        for row in _rows_of_document(documents, document, settings, walk_rng)
     )
     while some := list(itertools.islice(rows, BATCH_SIZE)):
-        yield _build_batch(source, some, settings, tokenizer, rng)
+        yield _build_batch(documents, some, settings, tokenizer, rng)
 
 
-def _rows_of_pass(
-    source: Documents, documents: Documents, settings: InstanceSettings, rng: random.Random
+def _rows_of_document(
+    documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
 ) -> Iterator[Row]:
-    """Yields the instances of one pass over the documents of a chunk, as token offsets.
-
-    Args:
-        source: what the offsets refer to: `documents`, or the same with separators.
-        documents: the documents.
-        settings: how instances are built.
-        rng: random generator.
-    """
-    max_tokens = settings.max_seq_length - settings.num_special_tokens
-    if settings.instance_format == FULL_SENTENCES:
-        starts = source.sentence_starts
-        ends = np.array(starts[1:])
-        ends[np.array(documents.document_starts[1:-1], int) - 1] -= 1  # exclude the separators
-        yield from _sentences_that_fit(starts[:-1], ends.tolist(), max_tokens)
-        return
-    for document in range(documents.num_documents):
-        if settings.instance_format == DOC_SENTENCES:
-            first, end = documents.document_starts[document : document + 2]
-            starts = documents.sentence_starts[first : end + 1]
-            yield from _sentences_that_fit(starts[:-1], starts[1:], max_tokens)
-        elif settings.instance_format == SENTENCE_PAIR:
-            yield from _sentence_pairs_of_document(documents, document, settings, rng)
-        else:
-            yield from _pairs_of_document(documents, document, settings, rng)
+    """Yields the instances of one pass over one document, as token offsets."""
+    if settings.instance_format == SEGMENT_PAIR:
+        return _pairs_of_document(documents, document, settings, rng)
+    if settings.instance_format == SENTENCE_PAIR:
+        return _sentence_pairs_of_document(documents, document, settings, rng)
+    return _sentences_that_fit(documents, document, settings)

@@ -218,16 +218,13 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
         ValueError: a metadata file was not written by the data program.
     """
     result: dict[str, RecordFileInfo] = {}
-    by_folder: dict[str, dict[str, str]] = {}
-    for path in record_files:
-        folder, name = os.path.split(path)
-        by_folder.setdefault(folder, {})[name] = path
-    for folder, wanted in by_folder.items():
+    wanted = {os.path.split(path): path for path in record_files}
+    for folder in dict.fromkeys(folder for folder, _ in wanted):
         for metadata_file in _find_metadata(folder):
             metadata = load_metadata(metadata_file)
             described = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
             for entry in metadata["files"]:
-                path = wanted.get(entry["name"], "")
+                path = wanted.get((folder, entry["name"]), "")
                 if path and files.file_size(path) == entry["bytes"]:
                     result[path] = RecordFileInfo(
                         instances=entry["instances"],
@@ -405,12 +402,9 @@ def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
     adjacent: list[NDArray[np.uint8]] = []
     for name in sorted(features):  # deterministic serialization sorts the keys
         values = features[name]
-        if np.issubdtype(values.dtype, np.floating):
-            header_of = functools.partial(_entry_header, name, _FLOAT_LIST)
-            packed: NDArray[np.uint8] | list[bytes] = _packed_floats(values)
-        else:
-            header_of = functools.partial(_entry_header, name, _INT64_LIST)
-            packed = _packed_varints(values)
+        is_float = np.issubdtype(values.dtype, np.floating)
+        packed = _packed_floats(values) if is_float else _packed_varints(values)
+        header_of = functools.partial(_entry_header, name, _FLOAT_LIST if is_float else _INT64_LIST)
         if isinstance(packed, list):
             columns += [*_joined(adjacent), map(header_of, map(len, packed)), packed]
             adjacent = []

@@ -28,6 +28,8 @@ MIN_TARGET = 2  # tokens; the shortest target length of a segment pair
 # Tokens; no model has more positions, and arrays of this width fit into memory.
 MAX_LENGTH = 1 << 16
 MEGABYTE = 1 << 20
+# Defaults of albert_zh's program that differ from Google's.
+ALBERT_ZH_DEFAULTS = {"max_seq_length": 128, "do_whole_word_mask": False, "dupe_factor": 10}
 _MIN_MEGABYTES = 1e-6  # one byte
 
 
@@ -347,14 +349,7 @@ class Settings(EncodingSettings, InputSettings):
         """
         values = dict(values)
         if values.get("albert_zh_compat"):
-            defaults = {
-                "max_seq_length": 128,
-                "do_whole_word_mask": False,
-                "dupe_factor": 10,
-                "ngram": 1,
-                "segment_chinese_words": True,
-            }
-            values = defaults | values
+            values = ALBERT_ZH_DEFAULTS | {"ngram": 1, "segment_chinese_words": True} | values
         if values.get("non_chinese"):
             values["segment_chinese_words"] = False
         return values

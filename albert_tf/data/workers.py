@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 Work = Callable[[Any], Iterator[Any]]
 
@@ -135,7 +135,7 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
     """Distributes the tasks over the workers and yields their messages."""
     nothing = object()
     idle = list(pool)
-    busy: dict[Connection, _Worker] = {}
+    busy: dict[Any, _Worker] = {}  # connection → worker
     task = next(tasks, nothing)
     while task is not nothing or busy:
         while idle and task is not nothing:
@@ -143,7 +143,7 @@ def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
             worker.send(task)
             busy[worker.connection] = worker
             task = next(tasks, nothing)
-        for connection in cast("list[Connection]", wait(list(busy))):
+        for connection in wait(list(busy)):
             worker = busy[connection]
             kind, content = worker.receive()
             if kind == _MESSAGE:

@@ -251,30 +251,26 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
     def _check_input(self) -> None:
         texts, second = self.texts, _listed(self.text_b)
         is_single = bool(self.question or self.context or texts or second)
-        for is_wrong, problem in (
-            (
-                not (is_single or self.input_file),
+        if not is_single and not self.input_file:
+            raise ValueError(
                 "nothing to predict: pass --text, --question and --context, or --input_file "
-                f"({STANDARD_INPUT} for standard input)",
-            ),
-            (
-                self.input_file and is_single and not (self.is_search and len(texts) == 1),
+                f"({STANDARD_INPUT} for standard input)"
+            )
+        if is_single and self.input_file and not (self.is_search and len(texts) == 1):
+            raise ValueError(
                 "--input_file: pass either a file or a single input; only --similarity takes one "
-                "--text and a file, which it searches for similar texts",
-            ),
-            (
-                second and len(second) != len(texts),
+                "--text and a file, which it searches for similar texts"
+            )
+        if second and len(second) != len(texts):
+            raise ValueError(
                 f"--text is given {len(texts)} times and --text_b {len(second)} times: pass both "
-                "for each pair of texts",
-            ),
-            (
-                self.similarity and not self.input_file and not second,
+                "for each pair of texts"
+            )
+        if self.similarity and not self.input_file and not second:
+            raise ValueError(
                 "--similarity compares two texts: pass the second one as --text_b, or pass "
-                "--input_file to search for texts similar to --text",
-            ),
-        ):
-            if is_wrong:
-                raise ValueError(problem)
+                "--input_file to search for texts similar to --text"
+            )
 
     @property
     def texts(self) -> tuple[str, ...]:

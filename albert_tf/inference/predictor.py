@@ -28,16 +28,14 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.saved_model import Export
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import BatchRunner, Features, Padding
-from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel
+from albert_tf.finetuning.task import Result, TextTask, TrainedModel
 from albert_tf.inference import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
 from albert_tf.inference.inputs import ModelFolder
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.model import ops
 from albert_tf.model.config import MEAN, POOLED
-from albert_tf.model.tokenization import Tokenizer
 
 # Runs TensorFlow functions with OpenVINO, which is faster than TensorFlow on CPUs.
 #
@@ -264,8 +262,6 @@ class Predictor:
         self._load = functools.partial(load_trained, model_folder, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
-            self.model: Any
-            self.tokenizer: Tokenizer
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", model_folder.checkpoint, name, self.engine)
         of = registry.resolve(spec.settings)
@@ -280,7 +276,6 @@ class Predictor:
             values = model_folder.all_settings(of) | {"max_seq_length": self.max_seq_length}
             values.pop("tflite_quantization", None)  # of an export of the run
             settings = of(**values)
-        self._run = model_folder.run
         trained = TrainedModel(
             task=name,
             settings=settings,
@@ -327,24 +322,14 @@ class Predictor:
         """Returns the results of examples as JSON objects, in their order."""
         return self.task.as_objects(self._results(examples))
 
-    def make_export(self) -> Export:
-        """Returns what is exported of the model, which has to be in float32."""
-        task: Any = self.task
-        exported: Export = task.make_export(self.model, self.max_seq_length, self._run)
-        return exported
-
     def _results(self, examples: Sequence[Any]) -> Any:
         features = self.task.features_of(examples) if examples else None
         if features is None:
             return self.task.unanswered(examples)
-        return self.task.results(examples, features, self._compute(features))
-
-    def _compute(self, features: Features) -> Outputs:
-        """Returns the task's outputs for features, name → [N, …], in their order."""
         if self._runner is None:
             self._runner = self._make_runner(features)
         self._runner.features = features
-        return self._runner.run()
+        return self.task.results(examples, features, self._runner.run())
 
     def _make_runner(self, features: Features) -> BatchRunner:
         make = functools.partial(
@@ -421,8 +406,9 @@ def export_saved_model(
             encoder = getattr(model, "encoder", model)
             exported = saved_model.embeddings_export(encoder, tokenizer, length, poolings)
         else:
-            predictor = Predictor(
-                model_folder, name, PredictorSettings(max_seq_length=max_seq_length)
-            )
-            model, exported = predictor.model, predictor.make_export()
+            options = PredictorSettings(max_seq_length=max_seq_length)
+            predictor = Predictor(model_folder, name, options)
+            model = predictor.model
+            fine_tuned: Any = predictor.task  # a FineTuningTask
+            exported = fine_tuned.make_export(model, predictor.max_seq_length, model_folder.run)
         return saved_model.export(export_dir, model.variables, exported, model_files)

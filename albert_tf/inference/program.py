@@ -68,9 +68,8 @@ def use_devices(
     settings: Settings, model_folder: ModelFolder
 ) -> contextlib.AbstractContextManager[Devices]:
     """Returns `open_devices`; precision auto is float32 if the model was trained in it."""
-    record = model_folder.run.record
-    is_trained = record.settings.get(run_record.PRECISION) == "float32"
-    is_as_trained = is_trained and settings.precision == "auto"
+    trained_in = model_folder.run.record.settings.get(run_record.PRECISION)
+    is_as_trained = settings.precision == "auto" and trained_in == "float32"
     devices = DeviceSettings(
         distribution="one_device",
         precision="float32" if is_as_trained else settings.precision,

@@ -34,10 +34,12 @@ def make_documents(*documents):
     """Builds documents from the lengths of their sentences; every token has a different id."""
     lengths = [length for document in documents for length in document]
     ids = np.arange(10, 10 + sum(lengths), dtype=np.int32)
+    ends = np.cumsum(lengths).tolist()
     return Documents(
         ids=ids,
         word_starts=np.ones(len(ids), bool),
-        sentence_starts=[0, *np.cumsum(lengths).tolist()],
+        sentence_starts=[0, *ends],
+        sentence_ends=ends,
         document_starts=[0, *np.cumsum([len(document) for document in documents]).tolist()],
     )
 

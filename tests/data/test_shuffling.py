@@ -14,13 +14,15 @@ RECORDS = [b"%d" % number * (number % 5) + b"-" for number in range(200)]
 
 
 def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
-    target = encoding.Spill(str(tmp_path / name), num_outputs)
+    """Returns the paths of the blocks, and the counts."""
     rng = np.random.default_rng(seed)
+    batches = []
     for first in range(0, len(records), 7):
         some = records[first : first + 7]
-        target.add(some, encoding.draw_slots(len(some), first, num_outputs, rng))
-    target.flush()
-    return target
+        counts = collections.Counter(instances=len(some), record_bytes=sum(map(len, some)))
+        slots = encoding.draw_slots(len(some), first, num_outputs, rng)
+        batches.append(encoding.EncodedBatch(some, slots, counts))
+    return encoding.spill(batches, str(tmp_path / name), num_outputs)
 
 
 def read_back(blocks, num_outputs, groups=1, seed=7):
@@ -38,7 +40,8 @@ def test_every_record_comes_back_once_and_outputs_are_balanced(
     tmp_path, monkeypatch, num_outputs, groups, num_slots
 ):
     monkeypatch.setattr(encoding, "NUM_SLOTS", num_slots)
-    outputs = read_back(spill(tmp_path, RECORDS, num_outputs).blocks, num_outputs, groups)
+    blocks, _ = spill(tmp_path, RECORDS, num_outputs)
+    outputs = read_back(blocks, num_outputs, groups)
     assert sorted(record for output in outputs for record in output) == sorted(RECORDS)
     sizes = [len(output) for output in outputs]
     assert max(sizes) - min(sizes) <= 1
@@ -46,22 +49,22 @@ def test_every_record_comes_back_once_and_outputs_are_balanced(
 
 def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "SPILL_BYTES", 100)
-    spilled = spill(tmp_path, RECORDS, 3)
-    assert len(spilled.blocks) > 3
-    assert sorted(map(os.path.basename, spilled.blocks)) == sorted(os.listdir(tmp_path))
-    assert spilled.written == sum(map(len, RECORDS))
-    found = [record for output in read_back(spilled.blocks, 3) for record in output]
+    blocks, counts = spill(tmp_path, RECORDS, 3)
+    assert len(blocks) > 3
+    assert sorted(map(os.path.basename, blocks)) == sorted(os.listdir(tmp_path))
+    assert counts == {"instances": len(RECORDS), "record_bytes": sum(map(len, RECORDS))}
+    found = [record for output in read_back(blocks, 3) for record in output]
     assert sorted(found) == sorted(RECORDS)
 
 
 def test_without_records_no_block_is_written(tmp_path):
-    assert spill(tmp_path, [], 3).blocks == []
+    assert spill(tmp_path, [], 3)[0] == []
     assert read_back([], 3) == [[], [], []]
 
 
 def test_several_chunks_are_shuffled_together_in_an_order_of_the_seed(tmp_path):
-    blocks = spill(tmp_path, RECORDS[:90], 2, "one").blocks
-    blocks += spill(tmp_path, RECORDS[90:], 2, "two", seed=6).blocks
+    blocks, _ = spill(tmp_path, RECORDS[:90], 2, "one")
+    blocks += spill(tmp_path, RECORDS[90:], 2, "two", seed=6)[0]
     first = read_back(blocks, 2)[0]
     origin = [RECORDS.index(record) < 90 for record in first]
     assert sorted(origin) not in (origin, origin[::-1])
@@ -74,7 +77,7 @@ def test_all_orders_are_equally_likely(tmp_path, monkeypatch):
     records, times = [b"a", b"b", b"c"], 600
     orders = collections.Counter()
     for seed in range(times):
-        blocks = spill(tmp_path, records, 1, seed=seed).blocks
+        blocks, _ = spill(tmp_path, records, 1, seed=seed)
         orders[b"".join(read_back(blocks, 1, 3, seed=seed + times)[0])] += 1
     assert len(orders) == 6
     assert max(abs(count - times / 6) for count in orders.values()) < 5 * (times / 6) ** 0.5
