@@ -99,6 +99,7 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_keeps_the_best(tmp_path
     [
         ({"do_train": False}, "nothing to do"),
         ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
+        ({"gradient_accumulation_steps": 4}, r"batch_size=6 is not a multiple of 1 device\(s\)"),
         ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),
         ({"init_checkpoint": "none"}, "none: no such checkpoint"),
