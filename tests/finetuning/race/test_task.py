@@ -91,20 +91,6 @@ def test_features_match_googles_program(shared):
     np.testing.assert_array_equal(batch["label_ids"], golden["label_id"])
 
 
-def test_a_checkpoint_is_evaluated_again_if_data_or_features_changed(tokenizer, tiny_config):
-    def measured_on(label=1, **settings):
-        lengths = {"max_seq_length": 12, "max_qa_length": 4} | settings
-        values = Settings(data_dir="data", output_dir="out", **lengths)
-        task = race.MultipleChoice(values, tiny_config, tokenizer)
-        data = make_set(make_question(label=label))
-        split = Split("dev", data, task.make_features(data, "dev"))
-        task.use({"dev": split}, tf.distribute.get_strategy())
-        return task.measured_on()
-
-    others = {measured_on(max_seq_length=13), measured_on(max_qa_length=3), measured_on(label=2)}
-    assert len({*others, measured_on(), measured_on()}) == 4
-
-
 LOGITS = np.array([[9, 0, 0], [0, 9, 0], [0, 9, 0], [0, 0, 9], [9, 0, -10000.0]], np.float32)
 LABELS = (0, 1, 2, 2, 0)
 WRONG, RIGHT, PAIR = np.log(2 + np.exp(9)), np.log(1 + 2 * np.exp(-9)), np.log(1 + np.exp(-9))
