@@ -17,6 +17,7 @@ from albert_tf.model import heads, layers, modeling, optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.layers import Configured
 from tests.conftest import TINY_SHAPE
+from tests.numpy_albert import RecordingAlbert
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 CONFIG = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 2})
@@ -570,22 +571,15 @@ def test_word_embeddings_can_be_given_instead_of_ids(inputs, layout):
 
 
 @pytest.mark.parametrize("ln_type", [None, "postln", "preln"])
-def test_attention_probabilities_can_be_returned(inputs, ln_type):
+def test_attention_probabilities_and_all_layers_are_those_of_numpy(inputs, ln_type):
     layout = {} if ln_type is None else {"layout": "albert_zh", "ln_type": ln_type}
     encoder = seeded(modeling.AlbertEncoder, **layout, attention_probs_dropout_prob=0.3)
+    weights = {variable_name(variable): variable.numpy() for variable in encoder.variables}
+    model = RecordingAlbert(encoder.config, weights)
+    model.encode(*(inputs[name] for name in INPUTS))
     outputs = encoder(inputs, output_attentions=True, output_hidden_states=True)
-    assert len(outputs["attentions"]) == 2
-    is_padding = np.broadcast_to(inputs["input_mask"][:, None, None] == 0, (5, 4, 11, 11))
-    for probs in outputs["attentions"]:
-        np.testing.assert_allclose(tf.reduce_sum(probs, -1), np.ones((5, 4, 11)), atol=1e-5)
-        assert np.abs(probs)[is_padding].max() == 0
-    # They are those that the outputs are computed with.
-    first, x = encoder.blocks[0].attention, outputs["hidden_states"][0]
-    normal = first.norm(x) if ln_type == "preln" else x
-    value = tf.reshape(first.value(normal), (5, 11, 4, 3))
-    context = tf.einsum("bnqs,bsnd->bqnd", outputs["attentions"][0], value)
-    y = first.projection(tf.reshape(context, (5, 11, 12)))
-    expected = y + x if ln_type == "preln" else first.norm(y, x)
-    np.testing.assert_allclose(first(x, inputs["input_mask"]), expected, atol=1e-5)
+    assert_same(outputs["attentions"], tuple(model.probs), atol=1e-5)
+    states = (model.transitions[0][0], *(y for _, y in model.transitions))
+    assert_same(outputs["hidden_states"], states, atol=1e-5)
     in_graph = tf.function(lambda: encoder(inputs, output_attentions=True)["attentions"])()
-    np.testing.assert_allclose(in_graph, outputs["attentions"], atol=1e-5)
+    assert_same(in_graph, outputs["attentions"], atol=1e-5)

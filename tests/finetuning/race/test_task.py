@@ -68,14 +68,6 @@ def test_features_equal_googles(tokenizer, question, lengths, expected):
     assert batch["label_ids"].tolist() == [1]
 
 
-def test_questions_with_fewer_options_are_padded(tokenizer):
-    data = make_set(make_question(options=("z", "w", "q")), make_question(options=("x", "y")))
-    features = make_features(data, tokenizer, 12, 4)
-    assert features.num_choices == 3
-    batch = features.batch(np.array([0, 1]), 12)
-    assert batch["input_mask"].any(axis=2).tolist() == [[True] * 3, [True, True, False]]
-
-
 def test_features_match_googles_program(shared):
     golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
