@@ -170,3 +170,20 @@ class NumpyAlbert:
         words = y @ self.weights["bert/embeddings/word_embeddings"].T  # [B, P, V]
         order = self.project(pooled, "cls/seq_relationship/")  # [B, 2]
         return words + self.weights[f"{scope}/output_bias"], order
+
+
+class RecordingAlbert(NumpyAlbert):
+    """Keeps the input, the output and the attention probabilities of every block."""
+
+    def __init__(self, config, weights):
+        super().__init__(config, weights)
+        self.transitions, self.probs = [], []
+
+    def block(self, x, *arguments):
+        y = super().block(x, *arguments)
+        self.transitions.append((x, y))
+        return y
+
+    def dropout(self, x, rate):  # nothing is dropped here; only the probabilities have four axes
+        self.probs += [x] if x.ndim == 4 else []
+        return x

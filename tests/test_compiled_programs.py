@@ -25,7 +25,7 @@ from albert_tf.model import config
 from albert_tf.training import devices
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
-from tests.test_accelerators import CONFIG, FINE_TUNING
+from tests.test_accelerators import CONFIG, FINE_TUNING, PRETRAINING
 from tests.training.distributed_steps import batch_of, make_step, pretraining_task
 
 COMPILER = os.environ.get("ALBERT_COMPILER", "")  # the Python with JAX and its compilers
@@ -95,24 +95,6 @@ def compiler(tmp_path_factory):
     made = Compiler(tmp_path_factory.mktemp("compiler"))
     yield made
     made.close()
-
-
-def pretraining_programs():
-    """Yields a name, the options of `make_step`, and the config."""
-    shape = CONFIG.to_dict() | {"num_hidden_groups": 1, "inner_group_num": 1}
-    zh = config.AlbertConfig.from_dict(shape | {"layout": "albert_zh", "ln_type": "preln"})
-    yield "lamb", {"optimizer": "lamb"}, CONFIG
-    yield "adamw bfloat16", {"optimizer": "adamw", "precision_name": "bfloat16"}, CONFIG
-    yield "accumulation", {"micro_batches": 3, "precision_name": "bfloat16"}, CONFIG
-    yield "checkpointing", {"recompute": True, "precision_name": "bfloat16"}, CONFIG
-    both = {"optimizer": "adamw", "micro_batches": 3, "recompute": True}
-    yield "accumulation and checkpointing", both, CONFIG
-    yield "albert_zh", {"optimizer": "lamb_albert_zh", "precision_name": "bfloat16"}, zh
-    unshared = config.AlbertConfig.from_dict(shape | {"share": "none"})
-    yield "share none", {"precision_name": "bfloat16"}, unshared
-
-
-PRETRAINING = {name: case for name, *case in pretraining_programs()}
 
 
 def check(compiled, precision_name):

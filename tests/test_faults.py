@@ -17,16 +17,15 @@ import time
 
 import pytest
 
-from albert_tf import pretraining
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.store import find_damage
-from albert_tf.cli.flags import parse
+from albert_tf.model.config import AlbertConfig
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.cli.fine_tuning_programs import write_cola
-from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE
+from tests.conftest import TINY_SHAPE
+from tests.pretraining_runs import Pretraining
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
-from tests.training.test_loop import write_records
 
 KILLS = int(os.environ.get("FAULT_KILLS", "6"))
 STEPS = int(os.environ.get("FAULT_STEPS", 100 * (KILLS + 2)))  # steps of the run that is killed
@@ -34,44 +33,21 @@ SAVED_EVERY = max(20, STEPS // 80)  # steps, while it is killed
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A config with dropout, and records."""
-    folder = tmp_path_factory.mktemp("faults")
+def pretraining(tmp_path_factory):
+    """A model with dropout, which is trained for 20 steps unless other flags change that."""
     changes = {"num_hidden_layers": 2, "num_hidden_groups": 1, "hidden_dropout_prob": 0.1}
-    (folder / "config.json").write_text(json.dumps(TINY_SHAPE | changes))
-    write_records(folder / "train.tfrecord", 53)
-    return folder
+    return Pretraining(
+        tmp_path_factory.mktemp("faults"),
+        AlbertConfig(**TINY_SHAPE | changes),
+        53,
+        *("--train_batch_size=6", "--learning_rate=0.01", "--num_warmup_steps=2"),
+        *("--num_train_steps=20", "--save_checkpoints_steps=5", "--keep_checkpoint_max=0"),
+    )
 
 
-@pytest.fixture(scope="module")
-def flags(folder):
-    """The flags of pre-training in a folder, for 20 steps unless others change that."""
-
-    def flags(output_dir, *others):
-        return [
-            *(f"--output_dir={output_dir}", f"--input_file={folder}/*.tfrecord"),
-            *(f"--albert_config_file={folder}/config.json", f"--max_seq_length={SEQ_LENGTH}"),
-            *(f"--max_predictions_per_seq={MAX_PREDICTIONS}", "--train_batch_size=6"),
-            *("--learning_rate=0.01", "--num_warmup_steps=2", "--num_train_steps=20", "--noplots"),
-            *("--save_checkpoints_steps=5", "--keep_checkpoint_max=0", *others),
-        ]
-
-    return flags
-
-
-def train(flags):
-    """Pre-trains in this process."""
-    return pretraining.run(parse(pretraining.Settings, flags))
-
-
-def start(flags, *code):
-    """Starts pre-training in a process of its own."""
-    return start_program("run_pretraining.py", *flags, code=code)
-
-
-def fail(flags):
-    """Pre-trains in a process that must fail; returns its one-line message."""
-    output = finish(start(flags), 1)
+def error_of(process):
+    """The one-line message of a program that must fail."""
+    output = finish(process, 1)
     assert "Traceback" not in output
     (message,) = re.findall("^run_pretraining.py: (.*)$", output, re.MULTILINE)
     return message
@@ -90,10 +66,11 @@ def leftovers(folder):
 
 
 @pytest.fixture(scope="module")
-def through(flags, folder):
+def through(pretraining, tmp_path_factory):
     """The output folder of a run of 20 steps without faults."""
-    train(flags(folder / "through"))
-    return folder / "through"
+    folder = tmp_path_factory.mktemp("through")
+    pretraining.train(folder)
+    return folder
 
 
 @pytest.fixture
@@ -123,39 +100,43 @@ def pages(folder, pattern):
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, flags, through):
+def test_a_full_disk_keeps_the_checkpoints_and_the_run_goes_on_later(mount, pretraining, through):
     one = pages(through, "model.ckpt-5.*")
     others = pages(through, "*") - pages(through, "model.ckpt-*")
     disk = mount(f"size={4 * (others + 2 * one + one // 2)}k")
-    message = fail(flags(disk))
+    message = error_of(pretraining.start(disk))
     assert re.search(rf"{disk}/model\.ckpt-\d+: .*No space left on device\. Free some", message)
     assert len(checkpoints(disk)) in (1, 2)
     assert not leftovers(disk)
     mount("remount,size=300m")
-    train(flags(disk))
+    pretraining.train(disk)
     assert_same_state(disk, through, 20)
 
 
 # Numbers of missing pages, which determine the first file that does not fit.
 @pytest.mark.slow
-@pytest.mark.parametrize("missing", [1, 2, 3, 4, 6, None])
-def test_a_disk_without_room_for_the_other_files_is_an_error_too(mount, flags, through, missing):
+@pytest.mark.parametrize("missing", [1, 3, 6, None])
+def test_a_disk_without_room_for_the_other_files_is_an_error_too(
+    mount, pretraining, through, missing
+):
     needed = pages(through, "*") - pages(through, "model.ckpt-*") + pages(through, "model.ckpt-0.*")
     disk = mount(f"size={4 * (2 if missing is None else needed - missing)}k")
-    assert "No space left on device" in fail(flags(disk))
+    assert "No space left on device" in error_of(pretraining.start(disk))
     checkpoints(disk)
     assert not leftovers(disk)
 
 
 @pytest.mark.ci
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(flags, through, tmp_path, caplog):
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
+    pretraining, through, tmp_path, caplog
+):
     out = tmp_path / "out"
     shutil.copytree(through, out)
     path = out / f"model.ckpt-20{DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    train(flags(out))
+    pretraining.train(out)
     assert re.search(r"model\.ckpt-20: .* damaged .* set aside", caplog.text)
     assert list(checkpoints(out)) == [0, 5, 10, 15, 20]
     assert (out / f"model.ckpt-20.damaged{DATA_SUFFIX}").exists()
@@ -197,12 +178,13 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     ],
 )
 def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
-    flags, through, tmp_path, moment
+    pretraining, through, tmp_path, moment
 ):
-    finish(start(flags(tmp_path), "-c", KILLED_WHILE_WRITING, moment), -signal.SIGKILL)
+    killed = pretraining.start(tmp_path, code=("-c", KILLED_WHILE_WRITING, moment))
+    finish(killed, -signal.SIGKILL)
     assert list(checkpoints(tmp_path)) == ([0, 5, 10] if moment == "list" else [0, 5])
     assert_same_state(tmp_path, through, 5)
-    train(flags(tmp_path))
+    pretraining.train(tmp_path)
     for step in (5, 10, 20):
         assert_same_state(tmp_path, through, step)
     assert not leftovers(tmp_path)
@@ -227,14 +209,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.slow
 def test_a_classifier_killed_while_its_best_is_copied_has_it_in_the_end(
-    folder, tmp_path, toy_spm_model
+    config_file, tmp_path, toy_spm_model
 ):
     write_cola(tmp_path)
     out = tmp_path / "out [1]"  # not a glob
     command = [
         *("run_classifier.py", "--task_name=cola", f"--data_dir={tmp_path}"),
-        *(f"--output_dir={out}", f"--albert_config_file={folder}/config.json"),
-        *(f"--spm_model_file={toy_spm_model}", f"--max_seq_length={SEQ_LENGTH}"),
+        *(f"--output_dir={out}", f"--albert_config_file={config_file}"),
+        *(f"--spm_model_file={toy_spm_model}", "--max_seq_length=11"),
         *("--do_train", "--do_eval", "--learning_rate=0.001", "--train_batch_size=5"),
         *("--train_step=24", "--save_checkpoints_steps=2", "--keep_checkpoint_max=1"),
         "--precision=float32",
@@ -256,14 +238,14 @@ def newest(folder):
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * KILLS + STEPS // 20)
-def test_killed_again_and_again_it_ends_with_the_same_weights(flags, tmp_path):
+def test_killed_again_and_again_it_ends_with_the_same_weights(pretraining, tmp_path):
     others = [f"--num_train_steps={STEPS}", f"--save_checkpoints_steps={SAVED_EVERY}"]
     others += ["--keep_checkpoint_max=2", "--log_steps=10"]
-    train(flags(tmp_path / "through", *others))
+    pretraining.train(tmp_path / "through", *others)
     out = tmp_path / "out"
     rng = random.Random(5)
     for killed in range(KILLS):
-        process, before = start(flags(out, *others)), newest(out)
+        process, before = pretraining.start(out, *others), newest(out)
         if killed % 3 == 2:  # at any moment of the start
             time.sleep(rng.uniform(0, 6))
         else:  # at any moment of a step or of writing; every such round gets further
@@ -273,7 +255,7 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(flags, tmp_path):
         kill(process)
         assert newest(out) >= before
     (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
-    train(flags(out, *others))
+    pretraining.train(out, *others)
     assert_same_state(out, tmp_path / "through", STEPS)
     ours, theirs = (RunFolder(str(path)).metrics() for path in (out, tmp_path / "through"))
     for line in ours + theirs:
@@ -284,11 +266,11 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(flags, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_the_same_command_ends_as_without_it(flags, tmp_path):
+def test_a_signal_saves_and_the_same_command_ends_as_without_it(pretraining, tmp_path):
     others = ("--num_train_steps=400", "--save_checkpoints_steps=1000")
-    train(flags(tmp_path / "through", *others))
+    pretraining.train(tmp_path / "through", *others)
     out = tmp_path / "stopped"
-    process = start(flags(out, *others))
+    process = pretraining.start(out, *others)
     wait_for((out / "model.ckpt-0.index").exists, process)
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
@@ -296,5 +278,5 @@ def test_a_signal_saves_and_the_same_command_ends_as_without_it(flags, tmp_path)
     assert "SIGTERM: saving after this step" in output
     assert "as requested, and saved it" in output.splitlines()[-1]
     assert (list(checkpoints(out)), len(RunFolder(str(out)).resumable())) == ([0], 2)
-    train(flags(out, *others))
+    pretraining.train(out, *others)
     assert_same_state(out, tmp_path / "through", 400)

@@ -48,7 +48,7 @@ from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.task import PretrainingTask
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
-from tests.training.test_loop import write_records
+from tests.pretraining_runs import write_records
 
 pytestmark = pytest.mark.ci
 

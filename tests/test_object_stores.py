@@ -19,49 +19,61 @@ import time
 import fsspec
 import pytest
 
-from albert_tf import data, files, pretraining, squad
+from albert_tf import data, files, pretraining
 from albert_tf.cli import programs, train_vocabulary
 from albert_tf.cli.flags import parse
 from tests.cli.fine_tuning_programs import (
-    ANSWERABLE,
     CHOICES,
     PASSAGE,
     conll,
+    write_answerable,
     write_article,
     write_cola,
-    write_squad,
 )
-from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TOY_TEXT, free_ports
+from tests.conftest import TOY_TEXT, free_ports
+from tests.pretraining_runs import LENGTHS, write_records
 from tests.script_runner import interrupted, killed_at
-from tests.training.test_loop import write_records
 
 pytestmark = pytest.mark.slow
 
 # Files that contain times, speeds, or digests of paths and of times.
 NOT_COMPARED = re.compile(
-    r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors))"
+    r"(.*/)?(run\.json|(runs|metrics|evaluations)\.jsonl|EVENTS|.*\.(npz|png|pb|safetensors|tflite))"
 )
-S3 = {
-    "AWS_ACCESS_KEY_ID": "key",
-    "AWS_SECRET_ACCESS_KEY": "secret",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_ENDPOINT_URL": "{}",
-}
-GS = {"STORAGE_EMULATOR_HOST": "{}", "GOOGLE_CLOUD_PROJECT": "test"}
 GS_CODE = (
     "import sys; from gcp_storage_emulator.server import create_server; "
     "create_server('127.0.0.1', int(sys.argv[1]), in_memory=True, default_bucket='bucket').run()"
 )
+# Scheme → packages, the program of a server, and the variables that lead fsspec to it.
+STORES = {
+    "s3": (
+        ("s3fs", "moto", "flask", "flask_cors"),
+        ("-m", "moto.server", "-H", "127.0.0.1", "-p"),
+        {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": "{}",
+        },
+    ),
+    "gs": (
+        ("gcsfs", "gcp_storage_emulator"),
+        ("-c", GS_CODE),
+        {"STORAGE_EMULATOR_HOST": "{}", "GOOGLE_CLOUD_PROJECT": "test"},
+    ),
+}
 # The emulator has no gRPC, by which gcsfs asks for the kind of a bucket; read when it is imported.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-S3_AND_GS = pytest.mark.parametrize("scheme", ["s3", "gs"], indirect=True)
+S3_AND_GS = pytest.mark.parametrize("scheme", STORES, indirect=True)
 
 
-@contextlib.contextmanager
-def server(environment, *command):
-    """Runs a server, whose last argument is its port, with variables that lead fsspec to it."""
+@pytest.fixture(scope="module", params=["s3"])
+def scheme(request):
+    """The scheme of an object store that is running, with the bucket `bucket`."""
+    packages, command, variables = STORES[request.param]
+    for package in packages:
+        pytest.importorskip(package)
     (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
     with (
         subprocess.Popen(
             [sys.executable, *command, str(port)],
@@ -71,51 +83,26 @@ def server(environment, *command):
         ) as process,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name, value in environment.items():
-            patch.setenv(name, value.format(url))
+        for name, value in variables.items():
+            patch.setenv(name, value.format(f"http://127.0.0.1:{port}"))
         try:
-            until = time.monotonic() + 60
-            while True:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                    break
-                assert process.poll() is None, "the server has ended"
-                assert time.monotonic() < until
-                time.sleep(0.1)
-            yield
+            wait_for_server(process, port)
+            fsspec.get_filesystem_class(request.param).clear_instance_cache()  # of an earlier one
+            if request.param == "s3":
+                fsspec.filesystem("s3").mkdir("bucket")
+            yield request.param
         finally:
             process.kill()
 
 
-@pytest.fixture(scope="module", params=["s3"])
-def scheme(request):
-    """The scheme of an object store that is running."""
-    if request.param == "s3":
-        with s3_server():
-            yield "s3"
-    else:
-        with gs_server():
-            yield "gs"
-
-
-@contextlib.contextmanager
-def s3_server():
-    """An S3 server with the bucket `s3://bucket`."""
-    for package in ("s3fs", "moto", "flask", "flask_cors"):
-        pytest.importorskip(package)
-    with server(S3, "-m", "moto.server", "-H", "127.0.0.1", "-p"):
-        fsspec.get_filesystem_class("s3").clear_instance_cache()  # of an earlier server
-        fsspec.filesystem("s3").mkdir("bucket")
-        yield
-
-
-@contextlib.contextmanager
-def gs_server():
-    """A GCS server with the bucket `gs://bucket`."""
-    for package in ("gcsfs", "gcp_storage_emulator"):
-        pytest.importorskip(package)
-    with server(GS, "-c", GS_CODE):
-        fsspec.get_filesystem_class("gs").clear_instance_cache()
-        yield
+def wait_for_server(process, port):
+    until = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        assert process.poll() is None, "the server has ended"
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -243,12 +230,9 @@ def test_text_becomes_a_vocabulary_and_records(tmp_path, folders):
         vocabulary = [text, f"--output_prefix={folder}/vocabulary/toy", "--vocab_size=80"]
         train_vocabulary.run(parse(train_vocabulary.Settings, vocabulary))
         records = [
-            *(
-                text,
-                f"--output_file={folder}/records/train@2",
-                f"--work_dir={tmp_path}/work/{len(folder)}",
-            ),
-            *(f"--spm_model_file={folder}/vocabulary/toy.model", "--max_seq_length=16"),
+            *(text, f"--output_file={folder}/records/train@2", "--max_seq_length=16"),
+            f"--work_dir={tmp_path}/work/{len(folder)}",
+            f"--spm_model_file={folder}/vocabulary/toy.model",
             *("--num_workers=1", "--dupe_factor=2", "--resume"),
         ]
         assert data.run(parse(data.Settings, records)).metadata["counts"]["instances"] > 0
@@ -263,8 +247,7 @@ def test_pretraining(tmp_path, folders, config_file):
         flags = [
             *(f"--input_file={tmp_path}/*.tfrecord", f"--output_dir={folder}/out"),
             *(f"--albert_config_file={place(config_file, folder)}", "--do_eval"),
-            *(f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"),
-            *("--train_batch_size=5", "--num_train_steps=6", "--num_warmup_steps=1"),
+            *(*LENGTHS, "--train_batch_size=5", "--num_train_steps=6", "--num_warmup_steps=1"),
             *("--save_checkpoints_steps=2", "--keep_checkpoint_max=2", "--precision=float32"),
         ]
         losses.append(run_program(pretraining, folder, flags).evaluations[-1].metrics["loss"])
@@ -282,12 +265,16 @@ def write_conll(folder):
         (folder / f"{split}.txt").write_text(conll())
 
 
+SQUAD = "--train_file={}/v1.json --predict_file={}/v1.json --num_train_epochs=0 --num_workers=1"
+
+
 @pytest.mark.parametrize(
     ("name", "prepare", "flags", "result"),
     [
-        ("run-classifier", write_cola, ["--task_name=cola"], "test_results.tsv"),
-        ("run-race", write_race, ["--max_qa_length=17"], "race_predictions.jsonl"),
-        ("run-token-classification", write_conll, [], "test_predictions.tsv"),
+        ("run-classifier", write_cola, "--task_name=cola --data_dir={}", "test_results.tsv"),
+        ("run-race", write_race, "--max_qa_length=17 --data_dir={}", "race_predictions.jsonl"),
+        ("run-token-classification", write_conll, "--data_dir={}", "test_predictions.tsv"),
+        ("run-squad", write_answerable, f"--max_query_length=17 {SQUAD}", "predictions.json"),
     ],
 )
 def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model, name, prepare, flags, result):
@@ -300,25 +287,9 @@ def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model, name, prepar
             *("--train_step=4", "--warmup_step=1", "--save_checkpoints_steps=2"),
             *("--train_batch_size=3", "--learning_rate=0.01", "--max_seq_length=53", "--noplots"),
             *("--do_train", "--do_eval", "--do_predict", f"--export_dir={folder}/export"),
-            *(f"--data_dir={place(tmp_path, folder)}", *flags),
+            *flags.replace("{}", place(tmp_path, folder)).split(),
         ]
         metrics.append(run_program(programs.PROGRAMS[name].load(), folder, always).metrics)
     assert metrics[0] == metrics[1]
-    names = ("out/model.ckpt-best.index", "export/TIME/saved_model.pb")
+    names = ("out/model.ckpt-best.index", "out/eval_results.txt", "export/TIME/saved_model.pb")
     assert_same_files(folders, f"out/{result}", *names)
-
-
-def test_question_answering(tmp_path, folders, config_file, toy_spm_model):
-    write_squad(tmp_path / "v1.json", ANSWERABLE)
-    for folder in folders:
-        questions = place(tmp_path / "v1.json", folder)
-        always = [
-            *(f"--albert_config_file={place(config_file, folder)}", f"--output_dir={folder}/out"),
-            *(f"--spm_model_file={place(toy_spm_model, folder)}", "--precision=float32"),
-            *(f"--train_file={questions}", f"--predict_file={questions}", "--do_train"),
-            *("--do_predict", "--num_train_epochs=0", "--train_step=4", "--warmup_step=1"),
-            *("--train_batch_size=3", "--save_checkpoints_steps=2", "--noplots"),
-            *("--max_seq_length=53", "--max_query_length=17", "--num_workers=1"),
-        ]
-        run_program(squad, folder, always)
-    assert_same_files(folders, "out/predictions.json", "out/eval_results.txt")

@@ -5,7 +5,6 @@ Nothing is downloaded: the fresh environment sees the packages that these tests 
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -18,76 +17,57 @@ import pytest
 
 import albert_tf
 from albert_tf import data, inference, pretraining, race
+from albert_tf.checkpoints import containers, download, huggingface
 from albert_tf.cli import programs
+from albert_tf.data import beam, corpus, masking
+from albert_tf.model import huggingface_tokenizer
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT, TINY_SHAPE
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def read_tokenizer(path):
+def load_hugging_face_tokenizer(path):
     (path / "tokenizer.json").write_text("{}")
-    importlib.import_module("albert_tf.model.huggingface_tokenizer").load_tokenizer(
-        str(path / "tokenizer.json")
-    )
+    huggingface_tokenizer.load_tokenizer(str(path / "tokenizer.json"))
 
 
 def read_safetensors(path):
     (path / "model.safetensors").write_bytes(b"8 bytes.{}")
-    importlib.import_module("albert_tf.checkpoints.containers").open_weights(
-        str(path / "model.safetensors")
-    )
+    containers.open_weights(str(path / "model.safetensors"))
 
 
 def write_hugging_face(path):
-    writer = importlib.import_module("albert_tf.checkpoints.huggingface")
-    writer.save_hugging_face(str(path), {}, albert_tf.AlbertConfig(**TINY_SHAPE))
+    huggingface.save_hugging_face(str(path), {}, albert_tf.AlbertConfig(**TINY_SHAPE))
 
 
 def read_zstandard(path):
     (path / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    sources = importlib.import_module("albert_tf.data.corpus")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "zstd", None)
-        with sources.open_source(str(path / "text.txt.zst")):
+        patch.setattr(corpus, "zstd", None)
+        with corpus.open_source(str(path / "text.txt.zst")):
             pass
 
 
-def report_to_wandb(_):
-    pretraining.Settings(input_file="a", output_dir="b", report_to="wandb")
-
-
-def split_sentences(_):
-    data.Settings.make(input_file="a", output_file="b", split_sentences=True)
-
-
-def serve_a_page(_):
-    inference.Settings(model_dir="a", web=True).check_paths()
-
-
-def predict_with_openvino(_):
-    inference.PredictorSettings(engine="openvino")
-
-
-def from_module(module, function, *arguments):
-    return lambda _: getattr(importlib.import_module(f"albert_tf.{module}"), function)(*arguments)
+RUN = {"input_file": "a", "output_dir": "b"}
+SPLIT = {"input_file": "a", "output_file": "b", "split_sentences": True}
 
 
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
-        ("tokenizers", "hf", read_tokenizer),
+        ("tokenizers", "hf", load_hugging_face_tokenizer),
         ("safetensors", "hf", read_safetensors),
         ("safetensors.numpy", "hf", write_hugging_face),
         ("tokenizers", "hf", write_hugging_face),
-        ("huggingface_hub", "hf", from_module("checkpoints.download", "download_from_hub", "a/b")),
+        ("huggingface_hub", "hf", lambda _: download.download_from_hub("a/b")),
         ("backports.zstd", "zstd", read_zstandard),
-        ("wandb", "wandb", report_to_wandb),
-        ("sentencex", "sentences", split_sentences),
-        ("gradio", "web", serve_a_page),
-        ("jieba", "zh", from_module("data.masking", "load_segmenter")),
-        ("apache_beam", "beam", from_module("data.beam", "_import_beam")),
-        ("openvino", "openvino", predict_with_openvino),
+        ("wandb", "wandb", lambda _: pretraining.Settings(**RUN, report_to="wandb")),
+        ("sentencex", "sentences", lambda _: data.Settings.make(**SPLIT)),
+        ("gradio", "web", lambda _: inference.Settings(model_dir="a", web=True).check_paths()),
+        ("jieba", "zh", lambda _: masking.load_segmenter()),
+        ("apache_beam", "beam", lambda _: beam._import_beam()),
+        ("openvino", "openvino", lambda _: inference.PredictorSettings(engine="openvino")),
     ],
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(

@@ -6,50 +6,26 @@ import dataclasses
 import json
 import re
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
 
-from albert_tf import pretraining
-from albert_tf.cli.flags import parse
-from albert_tf.training import devices
 from albert_tf.training.interruption import EXIT_STATUS
-from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, free_ports
+from tests.conftest import free_ports
+from tests.pretraining_runs import Pretraining
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
-from tests.training.test_loop import write_records
 
 SAME = 1e-5  # weights differ by no more between devices
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_config):
-    folder = tmp_path_factory.mktemp("run")
-    write_records(folder / "train.tfrecord", 23)
-    tiny_config.to_json_file(str(folder / "config.json"))
-    return folder
-
-
-def flags(folder, output_dir, *others):
-    return [
-        f"--albert_config_file={folder}/config.json",
-        f"--input_file={folder}/train.tfrecord",
-        f"--output_dir={output_dir}",
-        f"--max_seq_length={SEQ_LENGTH}",
-        f"--max_predictions_per_seq={MAX_PREDICTIONS}",
-        *["--train_batch_size=4", "--precision=float32", "--optimizer=adamw"],
-        *["--learning_rate=0.001", "--num_train_steps=6", "--num_warmup_steps=2"],
-        *["--save_checkpoints_steps=3", *others],
-    ]
-
-
-def train(folder, output_dir, *others):
-    """Pre-trains in this process, on one device."""
-    return pretraining.run(parse(pretraining.Settings, flags(folder, output_dir, *others)))
-
-
-def start(folder, output_dir, *others, **environment):
-    return start_program("run_pretraining.py", *flags(folder, output_dir, *others), **environment)
+def pretraining(tmp_path_factory, tiny_config):
+    return Pretraining(
+        tmp_path_factory.mktemp("run"),
+        tiny_config,
+        23,
+        *("--train_batch_size=4", "--optimizer=adamw", "--learning_rate=0.001"),
+        *("--num_warmup_steps=2", "--num_train_steps=6", "--save_checkpoints_steps=3"),
+    )
 
 
 def start_workers(start_one, count=2):
@@ -60,37 +36,11 @@ def start_workers(start_one, count=2):
 
 
 @pytest.mark.slow
-def test_run_json_describes_the_run(folder, config_file, tmp_path):
-    others = (f"--albert_config_file={config_file}", "--num_train_steps=1")
-    train(folder, tmp_path, *others)
-    run = json.loads((tmp_path / "run.json").read_text())
-    assert run["settings"]["num_train_steps"] == 1
-    assert run["config"]["hidden_size"] == 12
-    assert run["start"]["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
-
-
-@pytest.mark.ci
-def test_a_batch_that_cannot_be_divided_is_refused(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"batch_size=4 is not a multiple of 1 device\(s\)"):
-        train(folder, tmp_path, "--gradient_accumulation_steps=3")
-
-
-def test_settings_in_which_workers_differ_are_a_table():
-    texts = [{"learning_rate": rate, "seed": "5"} for rate in ("0.001", "0.002")]
-    gathered = b"".join(json.dumps(text).encode() + b"\n" for text in texts)
-    strategy = SimpleNamespace(
-        run=lambda _: tf.constant(list(gathered)), experimental_local_results=lambda value: [value]
-    )
-    with pytest.raises(ValueError, match=r"same training:\n.*\n *learning_rate +0.001 +0.002$"):
-        devices.check_same(strategy, {})
-
-
-@pytest.mark.slow
-def test_workers_that_disagree_all_stop_with_a_table(folder, tmp_path):
+def test_workers_that_disagree_all_stop_with_a_table(pretraining, tmp_path):
     rates = iter((0.001, 0.002))
 
     def begin(**environment):
-        return start(folder, tmp_path, f"--learning_rate={next(rates)}", **environment)
+        return pretraining.start(tmp_path, f"--learning_rate={next(rates)}", **environment)
 
     for process in start_workers(begin):
         message = finish(process, 1)
@@ -129,13 +79,13 @@ def start_choice(folder, vocabulary, output_dir, *others, **environment):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_pre_training_ends_with_the_same_weights_on_devices_of_every_kind(folder, tmp_path):
+def test_pre_training_ends_with_the_same_weights_on_devices_of_every_kind(pretraining, tmp_path):
     others = ("--num_train_steps=20", "--save_checkpoints_steps=20")
-    train(folder, tmp_path / "one", *others)
+    pretraining.train(tmp_path / "one", *others)
     two = ("--distribution=mirrored", "--num_devices=2", "--gradient_accumulation_steps=2")
-    finish(start(folder, tmp_path / "mirrored", *others, *two))
+    finish(pretraining.start(tmp_path / "mirrored", *others, *two))
     assert_same_state(tmp_path / "mirrored", tmp_path / "one", 20, SAME)
-    for process in start_workers(partial(start, folder, tmp_path / "workers", *others)):
+    for process in start_workers(partial(pretraining.start, tmp_path / "workers", *others)):
         finish(process)
     assert_same_state(tmp_path / "workers", tmp_path / "one", 20, SAME)
 
@@ -160,11 +110,11 @@ def test_fine_tuning_ends_with_the_same_weights_on_devices_of_every_kind(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(folder, tmp_path):
+def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(pretraining, tmp_path):
     others = ("--num_train_steps=200", "--save_checkpoints_steps=20")
-    for process in start_workers(partial(start, folder, tmp_path / "through", *others)):
+    for process in start_workers(partial(pretraining.start, tmp_path / "through", *others)):
         finish(process)
-    begin = partial(start, folder, tmp_path / "killed", *others)
+    begin = partial(pretraining.start, tmp_path / "killed", *others)
     first, second = start_workers(begin)
     wait_for((tmp_path / "killed" / "model.ckpt-40.index").exists, first)
     kill(second)
@@ -176,15 +126,15 @@ def test_a_killed_worker_stops_the_others_and_both_go_on_to_the_same_weights(fol
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_run_goes_on_with_any_number_of_workers_to_the_weights_of_one(folder, tmp_path):
+def test_a_run_goes_on_with_any_number_of_workers_to_the_weights_of_one(pretraining, tmp_path):
     others = ("--num_train_steps=60", "--save_checkpoints_steps=10", "--keep_checkpoint_max=0")
-    train(folder, tmp_path / "one", *others)
+    pretraining.train(tmp_path / "one", *others)
     output_dir = tmp_path / "changing"
     for count, resumed_at in ((4, 0), (2, 20), (1, 30), (4, 50)):
         for step in range(resumed_at + 10, 70, 10):  # as if the run had been killed before
             for path in output_dir.glob(f"model.ckpt-{step}.*"):
                 path.unlink()
-        begin = partial(start, folder, output_dir, *others)
+        begin = partial(pretraining.start, output_dir, *others)
         for process in start_workers(begin, count) if count > 1 else [begin()]:
             output = finish(process)
             assert not resumed_at or f"resumed at step {resumed_at}" in output

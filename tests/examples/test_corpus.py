@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import make_corpus
-import prose
 import pytest
 from make_corpus import Document
 
@@ -40,13 +39,8 @@ text = "Code between fences is not prose."
 MARKDOWN_PROSE = ["Doors of the old mill open and close by themselves."]
 
 
-def test_markup_becomes_sentences():
-    assert prose.read_prose(GOOGLE) == GOOGLE_PROSE
-    assert prose.read_prose(MARKDOWN) == MARKDOWN_PROSE
-
-
 WORDS = [first + second for first in "bcdfghklmn" for second in ("ame", "ill", "ore", "ust")]
-MODULE = '''"""The mill grinds corn all day long."""
+MODULE = f'''"""{GOOGLE}"""
 
 
 class Mill:
@@ -64,12 +58,12 @@ def sentences(count, seed):
     return [" ".join(generator.choices(WORDS, k=9)).capitalize() + "." for _ in range(count)]
 
 
-def test_processes_read_what_the_files_of_packages_document(tmp_path):
+def test_processes_read_the_sentences_of_what_the_files_of_packages_document(tmp_path):
     package = tmp_path / "mill"
     (package / "tests").mkdir(parents=True)
     (package / "__init__.py").write_text(MODULE)
     (package / "broken.py").write_text('%%%\n"""A string that does not end.\n')
-    (package / "README.md").write_text("The readme tells what the mill is for.\n")
+    (package / "README.md").write_text(MARKDOWN)
     (package / "LICENSE.txt").write_text("Everybody may use the mill at their own risk.\n")
     (package / "tests" / "test_mill.py").write_text('"""The tests are no documentation at all."""')
     (tmp_path / "mill-1.2.dist-info").mkdir()
@@ -79,8 +73,8 @@ def test_processes_read_what_the_files_of_packages_document(tmp_path):
     (tmp_path / "single.py").write_text('"""One module is a package of its own."""')
     assert make_corpus.read_all(make_corpus.find_sources([str(tmp_path)]), 2) == [
         Document("mill", ["The description tells how to grind corn."]),
-        Document("mill", ["The readme tells what the mill is for."]),
-        Document("mill", ["The mill grinds corn all day long."]),
+        Document("mill", MARKDOWN_PROSE),
+        Document("mill", GOOGLE_PROSE),
         Document("mill", ["The stones of the mill are old."]),
         Document("single", ["One module is a package of its own."]),
     ]

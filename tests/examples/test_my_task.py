@@ -9,6 +9,7 @@ import shutil
 import sys
 
 import my_task
+import numpy as np
 import pytest
 
 import albert_tf
@@ -95,6 +96,8 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
     texts = [row["text"] for row in read(data_dir / "test.jsonl")]
     expected = read(trained / "test_predictions.jsonl")
     assert set(expected[0]) == {"labels", "probabilities"}
+    numbers = [number for row in expected for number in row["probabilities"].values()]
+    assert list(map(str, numbers)) == [str(np.float32(number)) for number in numbers]
     flags = [f"--task_module={FILE}", *(f"--text={text}" for text in texts)]
     for found in (
         predict(f"--model_dir={trained}", *flags),

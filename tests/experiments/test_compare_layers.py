@@ -15,7 +15,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder
 from tests.conftest import TINY_SHAPE
 from tests.model.test_sharing import random_weights, save
-from tests.numpy_albert import NumpyAlbert
+from tests.numpy_albert import RecordingAlbert
 
 TEXTS = ["The sea", "Old people say that the river", "A small boat", "They measured it once"]
 TINY = AlbertConfig(**TINY_SHAPE)
@@ -26,23 +26,6 @@ CONFIGS = {
         TINY, hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3
     ),
 }
-
-
-class RecordingAlbert(NumpyAlbert):
-    """Keeps the input, the output and the attention probabilities of every block."""
-
-    def __init__(self, config, weights):
-        super().__init__(config, weights)
-        self.transitions, self.probs = [], []
-
-    def block(self, x, *arguments):
-        y = super().block(x, *arguments)
-        self.transitions.append((x, y))
-        return y
-
-    def dropout(self, x, rate):  # nothing is dropped here; only the probabilities have four axes
-        self.probs += [x] if x.ndim == 4 else []
-        return x
 
 
 def plain_sums(config, weights, batch):

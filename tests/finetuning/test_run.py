@@ -209,17 +209,10 @@ def test_an_undefined_metric_leaves_no_best_checkpoint(fine_tune):
 
 
 @pytest.mark.ci
-def test_early_stopping_persists(fine_tune, tmp_path):
-    values = {"train_step": 40, "learning_rate": 0.0, "early_stopping_patience": 2}
-    result = fine_tune(**values)
-    # With a learning rate of 0 nothing improves, and the first of equal checkpoints is the best.
+def test_a_run_stops_early_and_keeps_its_best(fine_tune, tmp_path):
+    """With a learning rate of 0, nothing improves, and the first of equal checkpoints is best."""
+    result = fine_tune(train_step=40, learning_rate=0.0, early_stopping_patience=2)
     assert (list(RunFolder(str(tmp_path / "out")).checkpoints())[-1], result.step) == (3, 1)
-    before = files_of(tmp_path / "out")
-    again = fine_tune(**values)
-    assert (again.step, again.metrics) == (result.step, result.metrics)
-    after = files_of(tmp_path / "out")
-    assert after.keys() == before.keys()
-    assert after["evaluations.jsonl"] == before["evaluations.jsonl"]
 
 
 @pytest.mark.ci
@@ -230,9 +223,6 @@ def test_a_finished_run_refuses_another_vocabulary_or_other_data(fine_tune, tmp_
     text = "contains a run with other settings"
     with pytest.raises(ValueError, match=rf"(?s){text}.*5 entries.*vocab\.txt.*6 entries"):
         fine_tune(train_step=2, vocab_file=str(other))
-    with pytest.raises(ValueError, match="was trained with another vocabulary"):
-        fine_tune(do_train=False, vocab_file=str(other))
-    fine_tune(do_train=False, vocab_file=str(other), allow_changed_settings=True)
 
     class Other(WordTask):
         labels_of_texts = "01101"

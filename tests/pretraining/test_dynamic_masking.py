@@ -155,14 +155,12 @@ def test_the_masks_of_a_record_are_kept_for_good_and_are_whole_words():
     np.testing.assert_array_equal(masked["input_ids"], ids)
 
 
-def test_records_with_masks_are_not_masked_again(settings, tmp_path, toy_spm_model):
-    path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15)
+def test_records_with_masks_are_not_masked_again_but_evaluated_as_they_are(
+    settings, tmp_path, toy_spm_model, task
+):
+    path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15, max_predictions_per_seq=5)
     with pytest.raises(ValueError, match=r"expected records that .* wrote with --masked_lm_prob=0"):
         pretraining.run(dataclasses.replace(settings, input_file=path))
-
-
-def test_records_with_masks_are_evaluated_as_they_are(settings, tmp_path, toy_spm_model, task):
-    path = write_records(tmp_path, toy_spm_model, masked_lm_prob=0.15, max_predictions_per_seq=5)
     masked, unmasked = (find_records(found, "") for found in (path, settings.input_file))
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
         input_pipeline.for_records(masked | unmasked, MaskingSettings(), seed=3)

@@ -22,17 +22,9 @@ from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
-from tests.pretraining import conftest
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
 from tests.training.one_weight import OneWeightTask, make_trainer, train
-
-
-def write_records(path, count):
-    """Random pre-training records for `tiny_config`, with any number of masked words."""
-    batches = map(distributed_steps.batch_of, range(count))
-    rows = ({name: values[-1] for name, values in batch.items()} for batch in batches)
-    conftest.write_records(path, [conftest.example(**row) for row in rows])
 
 
 def steps_of(folder):

@@ -115,9 +115,9 @@ def test_examples_and_features_match_googles_program(shared, name, split):
 # Training and evaluation
 
 
-def test_a_checkpoint_is_evaluated_again_if_head_labels_or_batches_changed(tokenizer):
-    def measured_on(task="rte", labels=("entailment", "not_entailment"), **settings):
-        classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=9, **settings)
+def test_a_checkpoint_is_evaluated_again_if_head_labels_features_or_batches_changed(tokenizer):
+    def measured_on(task="rte", labels=("entailment", "not_entailment"), length=9, **settings):
+        classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=length, **settings)
         classifier.labels = labels
         data = make_set(("0", "a", "b", "entailment"))
         split = Split("dev", data, classifier.make_features(data, "dev"))
@@ -129,8 +129,9 @@ def test_a_checkpoint_is_evaluated_again_if_head_labels_or_batches_changed(token
         measured_on(labels=("not_entailment", "entailment")),
         measured_on(use_pooled_output=False),
         measured_on(eval_batch_size=9),
+        measured_on(length=11),
     }
-    assert len({*others, measured_on(), measured_on(do_lower_case=True)}) == 5
+    assert len({*others, measured_on(), measured_on(do_lower_case=True)}) == 6
 
 
 LOGITS = np.array([[2, 0], [0, 1], [3, 0], [0, 0.5], [0, 4]], np.float32)

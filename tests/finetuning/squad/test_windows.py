@@ -26,7 +26,7 @@ def is_max_context(features, row):
     return {begin + place: bool(value) for place, value in enumerate(window)}
 
 
-def test_windows_overlap_as_in_googles_program():
+def test_windows_overlap_and_are_padded_as_in_googles_program():
     question = example(answer="f g", start=10)
     settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
     features = make_features([question], WordTokenizer(), settings, is_training=True)
@@ -43,12 +43,6 @@ def test_windows_overlap_as_in_googles_program():
         "end_positions": [0, 6, 0],
         "is_impossible": [1, 0, 1],
     }
-
-
-def test_a_batch_has_question_window_and_padding():
-    question = example(answer="f g", start=10)
-    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
-    features = make_features([question], WordTokenizer(), settings, is_training=True)
     batch = features.batch(np.array([2, 1]), seq_length=11)
     # [CLS] question [SEP] window [SEP], where the words of the context have the ids from 5 on
     assert {name: values.tolist() for name, values in batch.items()} == {

@@ -129,7 +129,7 @@ def make_classifier(tiny_config, tokenizer):
     return task.TokenClassifier(settings_for("data"), tiny_config, tokenizer, (TAGS, {}))
 
 
-def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
+def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batches(classifier):
     rng = np.random.default_rng(5)
     logits = tf.constant(rng.normal(size=(3, 7, 5)), tf.float32)
     labels = np.full((3, 7), task.NO_LABEL, np.int32)
@@ -143,6 +143,12 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch(classifier):
     np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
     hits = (logits.numpy().argmax(-1) == labels).sum()
     assert [float(value) for value in sums["accuracy"]] == [hits, 8.0]
+    weights = classifier.loss_weights(batch)
+    parts = [
+        classifier.loss(logits[rows], {name: x[rows] for name, x in batch.items()}, weights)[0]
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    np.testing.assert_allclose(sum(parts), loss, rtol=1e-6)
 
 
 def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
