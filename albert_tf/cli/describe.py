@@ -81,7 +81,8 @@ def step_flops(config: AlbertConfig, shape: StepShape) -> float:
     """
     E, H, I = config.embedding_size, config.hidden_size, config.intermediate_size  # noqa: E741, N806
     blocks = count_blocks(config)
-    computed = computed_tokens(config, shape)
+    queried = shape.rows * (shape.predictions + 1)  # the last block computes these only
+    computed = (blocks - 1) * shape.tokens + queried  # token positions, summed over all blocks
     # Multiplications: queries and output H·H each, keys and values H·H each, then H·I twice.
     layers = blocks * shape.tokens * 2 * H * H + computed * (2 * H * H + 2 * H * I)
     attention = computed * 2 * shape.length * H
@@ -105,12 +106,6 @@ def encoder_flops(config: AlbertConfig, shape: StepShape) -> float:
 def count_blocks(config: AlbertConfig) -> int:
     """Returns how often a block of attention and feed-forward network is applied."""
     return config.num_hidden_layers * config.inner_group_num
-
-
-def computed_tokens(config: AlbertConfig, shape: StepShape) -> int:
-    """Returns the number of token positions computed, summed over all blocks; see `step_flops`."""
-    queried = shape.rows * (shape.predictions + 1)  # the last block computes these only
-    return (count_blocks(config) - 1) * shape.tokens + queried
 
 
 def state_bytes(config: AlbertConfig, bytes_per_value: int, optimizer: str = "adamw") -> int:

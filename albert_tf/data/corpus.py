@@ -215,34 +215,23 @@ def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: st
     packs: list[list[Span]] = []
     packed = chunk_bytes  # size of the last pack
     for source in source_files:
-        size = _text_size(source)
-        if size >= chunk_bytes:
-            jobs += _jobs_of_file(source, chunk_bytes, input_format)
-            continue
-        if packed >= chunk_bytes:
-            packs.append([])
-            packed = 0
-        packs[-1].append(Span(source))
-        packed += size
+        size = source.size if source.is_splittable else COMPRESSION_RATIO * source.size
+        if size < chunk_bytes:
+            if packed >= chunk_bytes:
+                packs.append([])
+                packed = 0
+            packs[-1].append(Span(source))
+            packed += size
+        elif source.is_splittable:
+            cuts = _cuts(0, source.reaches, chunk_bytes, input_format)
+            jobs += [ReadJob((Span(source, start, end),)) for start, end in cuts]
+        else:
+            jobs.append(ReadJob((Span(source),), is_stream=True))
     if len(packs) > 1 and packed < chunk_bytes / 2:
         last = packs.pop()
         packs[-1] += last
     jobs += [ReadJob(tuple(spans)) for spans in packs]
     return sorted(jobs, key=lambda job: job.position)
-
-
-def _text_size(source: Source) -> int:
-    """Returns the size of the text of a file in bytes; an estimate if it is compressed."""
-    return source.size if source.is_splittable else COMPRESSION_RATIO * source.size
-
-
-def _jobs_of_file(source: Source, chunk_bytes: int, input_format: str) -> Iterator[ReadJob]:
-    """Yields the jobs of a large file."""
-    if not source.is_splittable:
-        yield ReadJob((Span(source),), is_stream=True)
-        return
-    for start, end in _cuts(0, source.reaches, chunk_bytes, input_format):
-        yield ReadJob((Span(source, start, end),))
 
 
 def _cuts(

@@ -295,27 +295,22 @@ def spill(
     """
     paths: list[str] = []
     counts: collections.Counter[str] = collections.Counter()
-    for group in _groups(batches):
-        for batch in group:
-            counts.update(batch.counts)
-        if records := [record for batch in group for record in batch.records]:
+    buffered: list[EncodedBatch] = []
+
+    def flush() -> None:
+        if records := [record for batch in buffered for record in batch.records]:
             paths.append(f"{stem}-{len(paths):03d}.spill")
-            slots = np.concatenate([batch.slots for batch in group])
+            slots = np.concatenate([batch.slots for batch in buffered])
             _write_block(paths[-1], records, slots, num_outputs)
-    return paths, counts
+        buffered.clear()
 
-
-def _groups(batches: Iterable[EncodedBatch]) -> Iterator[list[EncodedBatch]]:
-    """Yields consecutive batches with `SPILL_BYTES` of records or, at the end, less."""
-    group: list[EncodedBatch] = []
-    size = 0
     for batch in batches:
-        group.append(batch)
-        size += batch.counts["record_bytes"]
-        if size >= SPILL_BYTES:
-            yield group
-            group, size = [], 0
-    yield group
+        counts.update(batch.counts)
+        buffered.append(batch)
+        if sum(batch.counts["record_bytes"] for batch in buffered) >= SPILL_BYTES:
+            flush()
+    flush()
+    return paths, counts
 
 
 def _write_block(
