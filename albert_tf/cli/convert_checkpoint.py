@@ -194,7 +194,6 @@ def _find_tokenizer(settings: Settings, source: ModelSource) -> Tokenizer | None
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
     from albert_tf.checkpoints import loading
-    from albert_tf.checkpoints.families import by_name, is_encoder
     from albert_tf.model.modeling import AlbertForPretraining
 
     if settings.output_format == "tf_hub" and "pooler" not in source.parts:
@@ -205,9 +204,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     target = model
     if config != model.config:
         target = AlbertForPretraining(config, model.sentence_objective)
-    names = by_name(target.variables)
     tensors = loading.read_weights(settings.input, target, bool(settings.num_hidden_groups))
-    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     tokenizer = _find_tokenizer(settings, source)
     record = _record(settings, source, tokenizer)
     output = files.real_path(settings.output or "")
