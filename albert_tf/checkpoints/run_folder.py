@@ -266,15 +266,12 @@ class RunFolder:
             path, timeout=0, is_singleton=True, thread_local=False, fallback_to_soft=False
         )
         is_first = not held.is_locked
-        if not self._acquire(held):
+        with contextlib.ExitStack() as stack:
+            if self._acquire(held):
+                stack.callback(held.release)
+                if is_first:
+                    self._remove_half_written()
             yield
-            return
-        try:
-            if is_first:
-                self._remove_half_written()
-            yield
-        finally:
-            held.release()
 
     def _acquire(self, held: filelock.BaseFileLock) -> bool:
         """Acquires the lock; returns False if the folder does not support locking."""

@@ -34,7 +34,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import huggingface, loading, releases, run_record
-from albert_tf.checkpoints.families import GLOBAL_STEP, by_name, is_encoder, part_of
+from albert_tf.checkpoints.families import GLOBAL_STEP, by_name, part_of
 from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
@@ -191,9 +191,7 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     config = _target_config(model.config, settings)
     if config != model.config:
         model = AlbertForPretraining(config, model.sentence_objective)
-    names = by_name(model.variables)
     tensors = loading.read_weights(settings.input, model, bool(settings.num_hidden_groups))
-    tensors = {name: x for name, x in tensors.items() if name in names or not is_encoder(name)}
     tokenizer = _find_tokenizer(settings, source)
     record = _record(settings, source, tokenizer)
     with files.publish_directory(files.real_path(settings.output or ""), "--output") as folder:

@@ -223,8 +223,10 @@ class AlbertLayer(Configured, tf_keras.layers.Layer):
         self.config = config
         self.built = True  # constructors create all weights
 
-    def add_kernel(self, name: str, *shape: int) -> tf.Variable:
-        initializer = tf_keras.initializers.TruncatedNormal(stddev=self.config.initializer_range)
+    def add_kernel(self, name: str, *shape: int, stddev: float | None = None) -> tf.Variable:
+        """Adds a matrix or table; the default of `stddev` is the config's `initializer_range`."""
+        stddev = self.config.initializer_range if stddev is None else stddev
+        initializer = tf_keras.initializers.TruncatedNormal(stddev=stddev)
         return self.add_weight(name, shape, initializer=initializer)
 
     def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
@@ -326,8 +328,7 @@ class OutputLayer(AlbertLayer):
         config: the model configuration.
         scope: prefix of the weights' names, `scope`output_weights and `scope`output_bias.
         num_outputs: K.
-        stddev: standard deviation of the kernel's initializer; defaults to the config's
-            `initializer_range`.
+        stddev: standard deviation of the kernel's initializer, as in `add_kernel`.
     """
 
     def __init__(
@@ -342,11 +343,8 @@ class OutputLayer(AlbertLayer):
         self.scope = scope
         self.num_outputs = num_outputs
         self.stddev = stddev
-        initializer = tf_keras.initializers.TruncatedNormal(
-            stddev=config.initializer_range if stddev is None else stddev
-        )
-        shape = num_outputs, config.hidden_size
-        self.kernel = self.add_weight(f"{scope}output_weights", shape, initializer=initializer)
+        name, size = f"{scope}output_weights", config.hidden_size
+        self.kernel = self.add_kernel(name, num_outputs, size, stddev=stddev)
         self.bias = self.add_weight(f"{scope}output_bias", (num_outputs,), initializer="zeros")
 
     def call(self, x):

@@ -113,7 +113,8 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         exclude: regular expression that is searched for in the names of variables. Matching
             variables get no weight decay. The default matches biases and the weights of LayerNorm.
         name: name of the optimizer.
-        jit_compile: whether to compile the update of each variable with XLA on GPUs.
+        jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
+            large variables are always compiled.
         **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
     """
 
@@ -293,13 +294,9 @@ class AdamW(Optimizer):
         beta_1: β₁ in [0, 1), the exponential decay rate of the first moment m.
         beta_2: β₂ in [0, 1), the exponential decay rate of the second moment v.
         epsilon: ε, added to the square root of the second moment.
-        exclude: regular expression that is searched for in the names of variables. Matching
-            variables get no weight decay and, in `Lamb`, no layer adaptation. The default matches
-            biases and the weights of LayerNorm.
-        name: name of the optimizer.
-        jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
-            large variables are always compiled.
-        **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
+        **kwargs: `exclude`, a regular expression for the variables without weight decay and, in
+            `Lamb`, without layer adaptation, which are biases and the weights of LayerNorm by
+            default; and other arguments of `Optimizer`, such as `name` and `global_clipnorm`.
 
     >>> kernel = tf.Variable([1.0, 2.0], name="kernel")
     >>> step = AdamW(learning_rate=0.1).apply_gradients([(tf.constant([0.5, -0.5]), kernel)])
@@ -317,12 +314,9 @@ class AdamW(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
-        exclude: str = "LayerNorm|layer_norm|bias",
-        name: str | None = None,
-        jit_compile: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, weight_decay, exclude, name, jit_compile, **kwargs)
+        super().__init__(learning_rate, weight_decay, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
