@@ -160,8 +160,7 @@ def test_the_fine_tuning_step_suits_accelerators_for_batches_of_any_length():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision_name", ["float32", "bfloat16"])
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(("parts", "precision_name"), [(1, "float32"), (2, "bfloat16")])
 @pytest.mark.parametrize("name", FINE_TUNING)
 def test_every_fine_tuning_step_compiles_for_accelerators(name, parts, precision_name):
     task, batch = FINE_TUNING[name]

@@ -255,16 +255,13 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
 def test_mixed_float16_fits_as_float32_does(inputs):
     def fit(policy):
         tf_keras.mixed_precision.set_global_policy(policy)
-        try:
-            tf_keras.utils.set_random_seed(5)
-            model = heads.AlbertForClassification(SHALLOW, 3)
-            optimizer = optimization.fine_tuning_optimizer(0.003, 4, warmup_proportion=0.25)
-            model.compile(optimizer, CROSS_ENTROPY)
-            is_scaled = isinstance(model.optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-            assert is_scaled == (policy == "mixed_float16")
-            return model.fit(inputs, LABELS, epochs=4, verbose=0).history["loss"]
-        finally:
-            tf_keras.mixed_precision.set_global_policy("float32")
+        tf_keras.utils.set_random_seed(5)
+        model = heads.AlbertForClassification(SHALLOW, 3)
+        optimizer = optimization.fine_tuning_optimizer(0.003, 4, warmup_proportion=0.25)
+        model.compile(optimizer, CROSS_ENTROPY)
+        is_scaled = isinstance(model.optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+        assert is_scaled == (policy == "mixed_float16")
+        return model.fit(inputs, LABELS, epochs=4, verbose=0).history["loss"]
 
     exact, losses = fit("float32"), fit("mixed_float16")
     np.testing.assert_allclose(losses, exact, rtol=0.02)
@@ -401,14 +398,9 @@ def test_a_saved_model_works_with_and_without_its_classes(inputs, tmp_path):
     as_keras = tf_keras.models.load_model(tmp_path / "model", compile=False)
     assert type(as_keras) is type(model)
     assert_same(as_keras(inputs), expected, atol=1e-6)
-    alone = tf.saved_model.load(tmp_path / "model")
-    assert_same(
-        alone.signatures["serving_default"](
-            **{name: tf.constant(value) for name, value in inputs.items()}
-        )["output_1"],
-        expected,
-        atol=1e-6,
-    )
+    serve = tf.saved_model.load(tmp_path / "model").signatures["serving_default"]
+    found = serve(**{name: tf.constant(value) for name, value in inputs.items()})
+    assert_same(found["output_1"], expected, atol=1e-6)
 
 
 # Precision.

@@ -22,14 +22,7 @@ import pytest
 from albert_tf import data, files, pretraining
 from albert_tf.cli import programs, train_vocabulary
 from albert_tf.cli.flags import parse
-from tests.cli.fine_tuning_programs import (
-    CHOICES,
-    PASSAGE,
-    conll,
-    write_answerable,
-    write_article,
-    write_cola,
-)
+from tests.cli.fine_tuning_programs import write_answerable, write_cola, write_conll, write_race
 from tests.conftest import TOY_TEXT, free_ports
 from tests.pretraining_runs import LENGTHS, write_records
 from tests.script_runner import interrupted, killed_at
@@ -255,29 +248,24 @@ def test_pretraining(tmp_path, folders, config_file):
     assert_same_files(folders, "out/model.ckpt-6.index", "out/eval_results.txt", "out/checkpoint")
 
 
-def write_race(folder):
-    for split in ("train", "dev", "test"):
-        write_article(folder / "RACE" / split / "high", "1", PASSAGE, CHOICES)
-
-
-def write_conll(folder):
-    for split in ("train", "dev", "test"):
-        (folder / f"{split}.txt").write_text(conll())
-
-
 SQUAD = "--train_file={}/v1.json --predict_file={}/v1.json --num_train_epochs=0 --num_workers=1"
 
 
 @pytest.mark.parametrize(
-    ("name", "prepare", "flags", "result"),
+    ("name", "prepare", "flags", "result", "export"),
     [
-        ("run-classifier", write_cola, "--task_name=cola --data_dir={}", "test_results.tsv"),
-        ("run-race", write_race, "--max_qa_length=17 --data_dir={}", "race_predictions.jsonl"),
-        ("run-token-classification", write_conll, "--data_dir={}", "test_predictions.tsv"),
-        ("run-squad", write_answerable, f"--max_query_length=17 {SQUAD}", "predictions.json"),
+        ("run-classifier", write_cola, "--task_name=cola --data_dir={}", "test_results.tsv", ""),
+        ("run-race", write_race, "--max_qa_length=17 --data_dir={}", "race_predictions.jsonl", ""),
+        ("run-token-classification", write_conll, "--data_dir={}", "test_predictions.tsv", ""),
+        (
+            *("run-squad", write_answerable, f"--max_query_length=17 {SQUAD}"),
+            *("predictions.json", "saved_model/"),
+        ),
     ],
 )
-def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model, name, prepare, flags, result):
+def test_fine_tuning(
+    tmp_path, folders, config_file, toy_spm_model, name, prepare, flags, result, export
+):
     prepare(tmp_path)
     metrics = []
     for folder in folders:
@@ -291,5 +279,6 @@ def test_fine_tuning(tmp_path, folders, config_file, toy_spm_model, name, prepar
         ]
         metrics.append(run_program(programs.PROGRAMS[name].load(), folder, always).metrics)
     assert metrics[0] == metrics[1]
-    names = ("out/model.ckpt-best.index", "out/eval_results.txt", "export/TIME/saved_model.pb")
-    assert_same_files(folders, f"out/{result}", *names)
+    model = f"export/{export}TIME/saved_model.pb"
+    best = "out/model.ckpt-best.index"
+    assert_same_files(folders, f"out/{result}", "out/eval_results.txt", best, model)

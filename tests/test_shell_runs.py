@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from albert_tf.training.interruption import EXIT_STATUS
+from tests.cli.fine_tuning_programs import write_race
 from tests.conftest import free_ports
 from tests.pretraining_runs import Pretraining
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
@@ -48,27 +49,11 @@ def test_workers_that_disagree_all_stop_with_a_table(pretraining, tmp_path):
     assert not list(tmp_path.glob("model.ckpt-*"))
 
 
-def write_choices(folder):
-    options = ["to the sea", "to the town", "nowhere"]
-    lines = [
-        {
-            "passage": "The river carries rain. " * n,
-            "question": "Where?",
-            "options": options,
-            "label": n % 3,
-        }
-        for n in range(1, 9)
-    ]
-    for split in ("train", "dev"):
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / f"{split}.jsonl").write_text(text)
-
-
-def start_choice(folder, vocabulary, output_dir, *others, **environment):
+def start_race(folder, vocabulary, output_dir, *others, **environment):
     """Fine-tunes without dropout, which would differ between devices."""
     return start_program(
         "run_race.py",
-        *["--task_name=choice", f"--data_dir={folder}", f"--output_dir={output_dir}"],
+        *[f"--data_dir={folder}", f"--output_dir={output_dir}"],
         *[f"--albert_config_file={folder}/race.json", f"--spm_model_file={vocabulary}"],
         *["--max_seq_length=53", "--max_qa_length=17", "--train_batch_size=4", "--train_step=20"],
         *["--warmup_step=2", "--learning_rate=0.0002", "--dropout_prob=0", "--precision=float32"],
@@ -97,8 +82,8 @@ def test_fine_tuning_ends_with_the_same_weights_on_devices_of_every_kind(
 ):
     shape = dataclasses.replace(tiny_config, max_position_embeddings=61, num_hidden_layers=2)
     shape.to_json_file(str(tmp_path / "race.json"))
-    write_choices(tmp_path)
-    begin = partial(start_choice, tmp_path, toy_spm_model)
+    write_race(tmp_path)
+    begin = partial(start_race, tmp_path, toy_spm_model)
     finish(begin(tmp_path / "one"))
     finish(begin(tmp_path / "mirrored", "--distribution=mirrored", "--num_devices=2"))
     assert_same_state(tmp_path / "mirrored", tmp_path / "one", 20, SAME)

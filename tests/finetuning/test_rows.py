@@ -59,6 +59,16 @@ def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
         list(parse_rows(path, rows.read(path), lambda row, line: row))
 
 
+def test_a_split_has_one_file(write, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"contains no dev\.txt or dev\.tsv"):
+        rows.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
+    path = write("dev.tsv", "a")
+    assert rows.find_file(str(tmp_path), "dev", (".txt", ".tsv")) == path
+    write("dev.txt", "a")
+    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
+        rows.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
+
+
 def test_cells_are_found_by_index_or_key():
     assert rows.cell(["a", "b", "c"], 1) == "b"
     assert rows.cell(["a", "b", "c"], -1) == "c"

@@ -15,15 +15,7 @@ from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.model.tokenization import FullTokenizer
-
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f p q r s".split()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    return FullTokenizer(vocab_file=str(path))
+from tests.finetuning.conftest import ids_of
 
 
 def make_set(*examples):
@@ -40,10 +32,6 @@ def make_features(task, data, tokenizer, length):
     return classifier.make_features(data, "train")
 
 
-def ids(text):
-    return [WORDS.index(word) for word in text.split()]
-
-
 @pytest.mark.parametrize(
     ("text_a", "text_b", "length", "tokens", "first_length"),
     [
@@ -58,7 +46,7 @@ def ids(text):
 def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first_length):
     data = make_set(("0", text_a, text_b, "entailment"))
     features = make_features("rte", data, tokenizer, length)
-    assert features.input_ids.tolist() == ids(tokens)
+    assert features.input_ids.tolist() == ids_of(tokens)
     assert features.first_lengths.tolist() == [first_length]
 
 
@@ -93,7 +81,7 @@ def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, mo
     letters = "a b c d e f p q".split()
     data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)))
     features = make_features("sst-2", data, tokenizer, 9)
-    assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids("a b c d e f p q")
+    assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids_of("a b c d e f p q")
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "rte", "sst-2"])

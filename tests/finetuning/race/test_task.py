@@ -14,16 +14,9 @@ from albert_tf.finetuning.race.reading import Question, read_race
 from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.model.tokenization import FullTokenizer
+from tests.finetuning.conftest import ids_of
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f g h what is the ? x y z w q 1 ok".split()
 OPTIONS = ("x y", "z", "w", "q")
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    return FullTokenizer(vocab_file=str(path))
 
 
 def make_set(*questions):
@@ -61,9 +54,8 @@ def test_features_equal_googles(tokenizer, question, lengths, expected):
     features = make_features(make_set(question), tokenizer, *lengths)
     batch = features.batch(np.array([0]), lengths[0])
     sequences = [text.split() for text in expected]
-    ids = [[WORDS.index(word) for word in words] for words in sequences]
     segments = [[int(n > words.index("[SEP]")) for n in range(len(words))] for words in sequences]
-    assert batch["input_ids"][0, :2].tolist() == ids
+    assert batch["input_ids"][0, :2].tolist() == [ids_of(text) for text in expected]
     assert batch["segment_ids"][0, :2].tolist() == segments
     assert batch["label_ids"].tolist() == [1]
 

@@ -66,12 +66,3 @@ def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path):
     assert not data.has_labels
     with pytest.raises(ValueError, match=r"line 2: no token"):
         read(tmp_path, "a O\n\tO\n", "test", LABELS)
-
-
-def test_a_split_has_one_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no dev\.txt or dev\.conll or dev\.tsv"):
-        read_sentences(settings_for(tmp_path), "dev")
-    for name in ("dev.txt", "dev.tsv"):
-        (tmp_path / name).write_text("a O\n")
-    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
-        read_sentences(settings_for(tmp_path), "dev")

@@ -17,7 +17,6 @@ from albert_tf.finetuning.token_classification.tags import (
     read_data,
     recorded_tags,
 )
-from albert_tf.model.tokenization import FullTokenizer
 
 TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 
@@ -61,14 +60,6 @@ def test_tags_that_are_unknown_are_refused_and_those_without_spans_are_raw(tmp_p
 
 
 # Windows
-
-
-@pytest.fixture(scope="module", name="tokenizer")
-def make_tokenizer(tmp_path_factory):
-    words = "[PAD] [UNK] [CLS] [SEP] [MASK] 河 船 riv ##er the boat , ##s".split()
-    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    path.write_text("\n".join(words) + "\n", encoding="utf-8")
-    return FullTokenizer(vocab_file=str(path))
 
 
 def features_of(tokenizer, tokens, labels, max_seq_length=11):
