@@ -305,8 +305,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 def write_json(path: str, values: Mapping[str, Any]) -> None:
     """Writes a JSON object with indentation and sorted keys, like Google's configs."""
-    with write_atomically(path) as stream:
-        stream.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    write_file(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 def quote(value: object) -> str:
@@ -504,6 +503,12 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
+def write_file(path: str, content: str | bytes) -> None:
+    """Writes a whole file, as `write_atomically` does; text as UTF-8."""
+    with write_atomically(path, "wb" if isinstance(content, bytes) else "w") as stream:
+        stream.write(content)
+
+
 def remove_half_written(paths: Iterable[str]) -> None:
     """Removes what killed processes left of local files that `write_atomically` writes."""
     for path in itertools.filterfalse(is_remote, paths):
@@ -525,8 +530,7 @@ def append_json_lines(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if is_remote(path):
         before = read_text(path) if exists(path) else ""
-        with write_atomically(path) as stream:
-            stream.write(before + text)
+        write_file(path, before + text)
         return
     with open(path, "a+b", buffering=0) as stream:
         stream.seek(0)

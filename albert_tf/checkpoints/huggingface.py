@@ -136,11 +136,11 @@ def save_hugging_face(
         ) from None
     values = config_to_hugging_face(config, tensors, task)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
-    with files.write_atomically(os.path.join(directory, WEIGHTS_FILE), "wb") as stream:
-        stream.write(save(weights, metadata={"format": "pt"}))
+    files.write_file(
+        os.path.join(directory, WEIGHTS_FILE), save(weights, metadata={"format": "pt"})
+    )
     for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
-        with files.write_atomically(os.path.join(directory, name), "wb") as stream:
-            stream.write(content)
+        files.write_file(os.path.join(directory, name), content)
     if isinstance(tokenizer, FullTokenizer):
         _write_tokenizer(directory, tokenizer)
 
@@ -152,8 +152,7 @@ def _write_tokenizer(directory: str, tokenizer: FullTokenizer) -> None:
     tokenizer_class = "PreTrainedTokenizerFast"  # does exactly what tokenizer.json says
     try:
         content = tokenizer_json(tokenizer)
-        with files.write_atomically(os.path.join(directory, TOKENIZER_FILE)) as stream:
-            stream.write(content)
+        files.write_file(os.path.join(directory, TOKENIZER_FILE), content)
     except ValueError as error:
         tokenizer_class = "AlbertTokenizer"
         logging.warning("%s. transformers needs sentencepiece and protobuf for the model", error)

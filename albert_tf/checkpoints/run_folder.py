@@ -102,8 +102,7 @@ class RunFolder:
 
     def write_record(self, record: RunRecord) -> None:
         """Replaces the record."""
-        with files.write_atomically(self.file(run_record.FILE)) as stream:
-            stream.write(record.to_json())
+        files.write_file(self.file(run_record.FILE), record.to_json())
         self._record = record
 
     def add_start(self, record: RunRecord) -> None:

@@ -290,12 +290,19 @@ def check_training(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
+    if before == RunRecord():
+        text = "%s: nothing records what it was trained with, so the settings cannot be compared"
+        logging.info(text, output_dir)
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
+    changes = _changes(before, now, names)
     if step == 0:
-        names &= _AFFECTS_STEP_0
+        accepted = {name: changes.pop(name) for name in changes.keys() - _AFFECTS_STEP_0}
+        if accepted:
+            text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
+            logging.info(text, output_dir, table(("before", "now"), accepted))
     return _decide(
         f"{output_dir} contains a run with other settings",
-        _changes(before, now, names),
+        changes,
         "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
         "new settings.",
         settings,

@@ -434,8 +434,7 @@ def _write_extra_files(folder: str, contents: Mapping[str, bytes]) -> None:
         files.ensure_directory(os.path.join(folder, finding.EXTRA_ASSETS), "--export_dir")
     for name, content in contents.items():
         path = os.path.join(folder, finding.EXTRA_ASSETS, name)
-        with files.write_atomically(path, "wb") as stream:
-            stream.write(content)
+        files.write_file(path, content)
 
 
 def _name_new_folder(export_dir: str) -> str:
@@ -483,8 +482,7 @@ def write_tflite(path: str, root: Any, signature: Signature, quantization: str =
     if quantization == FLOAT16:
         converter.target_spec.supported_types = [tf.float16]
     content = converter.convert()
-    with files.write_atomically(path, "wb") as stream:
-        stream.write(content)
+    files.write_file(path, content)
     logging.info("Exported to %s (%.1f MB)", path, len(content) / 1e6)
 
 

@@ -233,8 +233,7 @@ def _write_sentencepiece(lines: Iterable[str], settings: Settings) -> FullTokeni
     model = train_sentencepiece(normalized, settings)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model)
     model_file, vocab_file = settings.outputs
-    with files.write_atomically(model_file, "wb") as stream:
-        stream.write(model)
+    files.write_file(model_file, model)
     with files.write_atomically(vocab_file) as stream:
         for piece_id in range(sp.get_piece_size()):
             stream.write(f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n")

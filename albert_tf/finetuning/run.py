@@ -390,6 +390,5 @@ def write_comparison(output_dir: str, results: Sequence[Result], metric: str) ->
         )
     summary = format_summary(results, metric)
     for name, content in ((SWEEP_TABLE, table.getvalue()), ("sweep_results.txt", summary)):
-        with files.write_atomically(os.path.join(output_dir, name)) as stream:
-            stream.write(content)
+        files.write_file(os.path.join(output_dir, name), content)
     logging.info("Results so far:\n%s", summary)

@@ -523,8 +523,7 @@ class FineTuningTask(Task, TextTask):
                 best = evaluation
                 text += format_copies(folder, evaluation) if self.names_copies else ""
             text += SEPARATOR
-        with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
-            stream.write(heading(evaluations) + text)
+        files.write_file(folder.file(RESULTS_FILE), heading(evaluations) + text)
         return text
 
     def best_value(self, evaluation: Evaluation | None) -> float:
@@ -620,8 +619,7 @@ class FineTuningTask(Task, TextTask):
         best = evaluation_of_best(folder)
         if best is not None and self.selection_metric in best.metrics:
             text += self.format_best(best)
-        with files.write_atomically(folder.file(TEST_RESULTS_FILE)) as stream:
-            stream.write(text)
+        files.write_file(folder.file(TEST_RESULTS_FILE), text)
         return text
 
     def results(

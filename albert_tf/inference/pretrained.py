@@ -187,8 +187,7 @@ def save_pretrained(
         record = dataclasses.replace(record, settings=settings, files=known.files)
     with files.replacing(folder) as new:
         for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
-            with files.write_atomically(os.path.join(new, name), "wb") as stream:
-                stream.write(content)
+            files.write_file(os.path.join(new, name), content)
         model.config.to_json_file(os.path.join(new, CONFIG_FILE))
         store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
         RunFolder(new).write_record(record)

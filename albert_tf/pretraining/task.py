@@ -233,8 +233,10 @@ class PretrainingTask(Task):
 
     def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> None:
         """Writes `eval_results.txt`, with a block of lines for each evaluation."""
-        with files.write_atomically(folder.file("eval_results.txt")) as stream:
-            stream.write(heading(evaluations) + "".join(map(format_results, evaluations)))
+        files.write_file(
+            folder.file("eval_results.txt"),
+            heading(evaluations) + "".join(map(format_results, evaluations)),
+        )
 
 
 def format_results(evaluation: Evaluation) -> str:

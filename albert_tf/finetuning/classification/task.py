@@ -223,8 +223,9 @@ class Classifier(FineTuningTask):
         text = super().write_evaluations(folder, evaluations)
         best = self.best_of(evaluations)
         steps = (evaluations[-1].step, -1 if best is None else best.step)
-        with files.write_atomically(folder.file(BEST_TRIAL_FILE)) as stream:
-            stream.write(f"{steps[0]}:{steps[1]}:{self.best_value(best)}")
+        files.write_file(
+            folder.file(BEST_TRIAL_FILE), f"{steps[0]}:{steps[1]}:{self.best_value(best)}"
+        )
         return text
 
     def write_dev_predictions(
@@ -280,8 +281,7 @@ class Classifier(FineTuningTask):
         if self.task.clue_fields is not None:
             contents[f"{self.task.name}_predict.json"] = self._clue_lines(guids, rows, predictions)
         for name, content in contents.items():
-            with files.write_atomically(folder.file(name)) as stream:
-                stream.write(content)
+            files.write_file(folder.file(name), content)
         logging.info("Predictions of %d examples: %s", len(guids), ", ".join(contents))
         return self.write_test_results(folder, split, outputs, step)
 

@@ -304,8 +304,7 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
     if answers.null_odds is not None:
         contents[NULL_ODDS] = answers.null_odds
     for name, content in contents.items():
-        with files.write_atomically(os.path.join(directory, name)) as stream:
-            stream.write(json.dumps(content, indent=4) + "\n")
+        files.write_file(os.path.join(directory, name), json.dumps(content, indent=4) + "\n")
 
 
 # Computes the metrics of extractive question answering, as the official scripts do.

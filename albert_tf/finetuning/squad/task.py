@@ -297,8 +297,7 @@ class QuestionAnswering(FineTuningTask):
             text += f"best {self.selection_metric} = {value}\n" + SEPARATOR
         if best is not None:
             text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
-        with files.write_atomically(folder.file(RESULTS_FILE)) as stream:
-            stream.write(heading(evaluations) + text)
+        files.write_file(folder.file(RESULTS_FILE), heading(evaluations) + text)
         return text
 
     def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
