@@ -296,7 +296,7 @@ def check_training(
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
     changes = _changes(before, now, names)
     if step == 0:
-        accepted = {name: changes.pop(name) for name in changes.keys() - _AFFECTS_STEP_0}
+        accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
         if accepted:
             text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
             logging.info(text, output_dir, table(("before", "now"), accepted))
