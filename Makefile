@@ -64,7 +64,7 @@ test: $(READY) ## the default tests (two minutes on two cores); those of missing
 	$(RUN) -m pytest $(IN_PARALLEL)
 
 # Tests that compute for more than half a second: whole programs, a kill, a full disk, XLA.
-test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (twelve minutes)
+test-ci: $(READY) ## those of whole programs and XLA, which .ci/run runs too (five minutes on two cores)
 	$(RUN) -m pytest $(IN_PARALLEL) -m ci --timeout 1800
 
 # In three runs, because TensorFlow keeps compiled functions: a single one needs more than 24 GB of memory.
