@@ -80,12 +80,15 @@ def read_inputs(settings: FineTuningSettings) -> Inputs:
     """Returns the inputs of a run or sweep with these completed settings.
 
     Raises:
-        ValueError, OSError: a file is damaged, or config, vocabulary and `max_seq_length` do not
-            match; the message says which.
+        ValueError, OSError: a file is damaged, config, vocabulary and `max_seq_length` do not
+            match, or the folder of a run contains another model; the message says which.
     """
-    first = settings.runs()[0]
-    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
-    trained = first.trained_in(RunFolder(first.output_dir))
+    path = settings.albert_config_file or ""
+    config = AlbertConfig.from_json_file(path)
+    runs = settings.runs()
+    for run in runs:
+        RunFolder(run.output_dir).check_config(config, path)
+    trained = runs[0].trained_in(RunFolder(runs[0].output_dir))
     tokenizer = read_tokenizer(settings, config, trained)
     return Inputs(settings, config, tokenizer, trained)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.data import records
 from albert_tf.data.records import FoundRecords
 from albert_tf.data.settings import (
@@ -203,7 +204,9 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     eval_records = train_records
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")
-    config = AlbertConfig.from_json_file(settings.albert_config_file or "")
+    path = settings.albert_config_file or ""
+    config = AlbertConfig.from_json_file(path)
+    RunFolder(settings.output_dir).check_config(config, path)
     config.check_length(settings.max_seq_length)
     objective = settings.sentence_objective or find_objective(train_records)
     check_records(train_records | eval_records, objective, config)

@@ -36,12 +36,14 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-classifier", (*CLASSIFY, "--spm_model_file=tags/train.txt"), "not a SentencePiece model"),
     ("run-classifier", CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
     ("run-classifier", (*CLASSIFY, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
+    ("run-classifier", (*CLASSIFY, "--output_dir=other"), "other contains another model .*num"),
     ("run-squad", (*SQUAD, "--max_query_length=7"), "no.json: 'data' is missing"),
     ("run-squad", SQUAD, "--max_query_length=64 .* expected 68 or more"),
     ("run-race", (*TUNE, "--data_dir=."), "no key 'questions' among 'article'"),
     ("run-token-classification", (*TUNE, "--data_dir=tags"), "train.txt, line 1: no label"),
     ("run-pretraining", (*TRAIN, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
     ("run-pretraining", (*TRAIN, "--max_seq_length=40"), "vocabulary of 98 entries"),
+    ("run-pretraining", (*TRAIN, "--output_dir=other"), "other contains another model .*num"),
     ("run-predict", ("--model_dir=none", "--text=x"), "none: no such checkpoint"),
     ("run-predict", (*PREDICT, "--input_file=none.txt"), "--input_file.*none.txt"),
     ("run-predict", (*PREDICT, "--text=x", "--embeddings_file=no.json/x.npy"), "_file: cannot"),
@@ -69,6 +71,9 @@ def messages_of_all_programs(tmp_path_factory, toy_spm_model):
     config = TINY_SHAPE | {"max_position_embeddings": 40}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "no.json").write_text("{}")
+    (folder / "other").mkdir()
+    other = json.dumps(config | {"num_hidden_layers": 7})
+    (folder / "other" / "albert_config.json").write_text(other)
     (folder / "tags").mkdir()
     (folder / "tags" / "train.txt").write_text("word\n")
     (folder / "train.tsv").write_text("Quality\tid\n1\t2\n")
