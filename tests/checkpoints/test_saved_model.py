@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -167,24 +168,33 @@ def test_a_failed_export_leaves_no_files(tmp_path):
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("is_trimmed", [False, True])
-@pytest.mark.parametrize("count", [0, 1, BATCH_SIZE, 3 * BATCH_SIZE - 1])
-def test_any_number_of_rows_is_computed_in_batches_and_returned_in_order(count, is_trimmed):
-    random = np.random.default_rng(count)
-    mask = np.int32(np.arange(7) < random.integers(0, 8, (count, 1)))
-    ids = mask * random.integers(1, 100, (count, 7), np.int32)
+def describe(batch):
+    """Returns a number that depends on all tokens of a row, and the shape of the row's batch."""
+    ids = batch["input_ids"] * batch["input_mask"]
+    shape = tf.tile(tf.shape(ids)[None], [tf.shape(ids)[0], 1])
+    return {"sums": tf.reduce_sum(ids, 1), "shapes": shape}
 
-    def model(batch):
-        ids = batch["input_ids"]
-        return {
-            "sums": tf.reduce_sum(ids, 1),
-            "rows": tf.repeat(tf.shape(ids)[:1], tf.shape(ids)[0]),
-        }
 
-    run = tf.function(compute_in_batches)
-    outputs = run(
-        model, {"input_ids": tf.constant(ids), "input_mask": tf.constant(mask)}, is_trimmed
+@functools.cache
+def compute_in_graph(is_trimmed):
+    tensors = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec([None, None], tf.int32))
+    return tf.function(
+        lambda features: compute_in_batches(describe, features, is_trimmed), [tensors]
     )
-    np.testing.assert_array_equal(outputs["sums"], ids.sum(1))
-    sizes = [min(BATCH_SIZE, count - first) for first in range(0, count, BATCH_SIZE)]
-    assert sorted(outputs["rows"].numpy()) == sorted(np.repeat(sizes, sizes))
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+@pytest.mark.parametrize("count", [0, 1, BATCH_SIZE, BATCH_SIZE + 1, 3 * BATCH_SIZE - 1])
+def test_all_rows_are_computed_in_their_order_in_batches_of_limited_size(count, is_trimmed):
+    rng = np.random.default_rng(count)
+    lengths = rng.integers(0, 20, count)
+    mask = np.int32(np.arange(20) < lengths[:, None])
+    features = {"input_ids": rng.integers(1, 100, mask.shape, np.int32), "input_mask": mask}
+    outputs = compute_in_graph(is_trimmed)(features)
+    np.testing.assert_array_equal(outputs["sums"], (features["input_ids"] * mask).sum(axis=1))
+    order = np.argsort(-lengths, kind="stable") if is_trimmed else np.arange(count)
+    shapes = np.zeros((count, 2), np.int32)
+    for begin in range(0, count, BATCH_SIZE):
+        rows = order[begin : begin + BATCH_SIZE]
+        shapes[rows] = (len(rows), max(lengths[rows].max(), 1) if is_trimmed else 20)
+    np.testing.assert_array_equal(outputs["shapes"], shapes)

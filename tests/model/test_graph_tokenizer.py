@@ -1,8 +1,7 @@
-"""Texts are tokenized in a graph as in Python, and computed in batches of limited size."""
+"""Texts are tokenized in a graph as in Python."""
 
 from __future__ import annotations
 
-import functools
 import json
 import unicodedata
 
@@ -12,8 +11,6 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import TokenizerLayer
-from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.saved_model import BATCH_SIZE as SIZE
 from albert_tf.model.graph_tokenizer import GraphTokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
@@ -168,38 +165,3 @@ def test_invalid_arguments_and_inputs_of_the_layer_are_refused(
 ):
     with pytest.raises(ValueError, match=said):
         TokenizerLayer(toy_tokenizer, **arguments)(inputs)
-
-
-# Batches in the graph, with a model that returns what it was called with
-
-
-def describe(batch):
-    """Returns a number that depends on all tokens of a row, and the shape of the row's batch."""
-    ids = batch["input_ids"] * batch["input_mask"]
-    shape = tf.tile(tf.shape(ids)[None], [tf.shape(ids)[0], 1])
-    return {"sums": tf.reduce_sum(ids, 1), "shapes": shape}
-
-
-@functools.cache
-def compute_in_graph(is_trimmed):
-    tensors = dict.fromkeys(("input_ids", "input_mask"), tf.TensorSpec([None, None], tf.int32))
-    return tf.function(
-        lambda features: saved_model.compute_in_batches(describe, features, is_trimmed), [tensors]
-    )
-
-
-@pytest.mark.parametrize("is_trimmed", [False, True])
-@pytest.mark.parametrize("count", [0, 1, SIZE, SIZE + 1, 3 * SIZE - 1])
-def test_all_rows_are_computed_in_their_order_in_batches_of_limited_size(count, is_trimmed):
-    rng = np.random.default_rng(count)
-    lengths = rng.integers(0, 20, count)
-    mask = np.int32(np.arange(20) < lengths[:, None])
-    features = {"input_ids": rng.integers(1, 100, mask.shape, np.int32), "input_mask": mask}
-    outputs = compute_in_graph(is_trimmed)(features)
-    np.testing.assert_array_equal(outputs["sums"], (features["input_ids"] * mask).sum(axis=1))
-    order = np.argsort(-lengths, kind="stable") if is_trimmed else np.arange(count)
-    shapes = np.zeros((count, 2), np.int32)
-    for begin in range(0, count, SIZE):
-        rows = order[begin : begin + SIZE]
-        shapes[rows] = (len(rows), max(lengths[rows].max(), 1) if is_trimmed else 20)
-    np.testing.assert_array_equal(outputs["shapes"], shapes)
