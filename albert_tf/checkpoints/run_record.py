@@ -59,6 +59,7 @@ ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
 _DIGEST_LENGTH = 16
+_HEADINGS = ("before", "now")  # of a table of changes
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
@@ -128,10 +129,8 @@ class RunRecord:
         """
         kinds = {field.name: dict for field in dataclasses.fields(cls)}
         values = files.parse_json(text, place, kinds)
-        start, task = (
-            {"directory": ""} | values["start"],
-            {"name": "", "labels": []} | values["task"],
-        )
+        start = {"directory": ""} | values["start"]
+        task = {"name": "", "labels": []} | values["task"]
         files.check_fields(start, f"{place}: start", {"directory": str})
         files.check_fields(task, f"{place}: task", {"name": str, "labels": list})
         if not all(isinstance(label, str) for label in task["labels"]):
@@ -299,7 +298,7 @@ def check_training(
         accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
         if accepted:
             text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, output_dir, table(("before", "now"), accepted))
+            logging.info(text, output_dir, table(_HEADINGS, accepted))
     return _decide(
         f"{output_dir} contains a run with other settings",
         changes,
@@ -371,7 +370,7 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
 def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
     if changes:
-        shown = f"{what}:\n{table(('before', 'now'), changes)}"
+        shown = f"{what}:\n{table(_HEADINGS, changes)}"
         if not settings.allow_changed_settings:
             raise ValueError(f"{shown}\n{advice}")
         logging.warning("%s\nAccepted by --allow_changed_settings.", shown)

@@ -452,8 +452,7 @@ def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _write_json(path: str, content: Mapping[str, Any]) -> None:
-    with files.write_atomically(path) as stream:
-        json.dump(content, stream)
+    files.write_file(path, json.dumps(content))
 
 
 # Logs some instances and the counts at the end of a run, and warns if the counts look wrong.

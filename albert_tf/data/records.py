@@ -197,9 +197,7 @@ def count_records(path: str) -> int:
 
 def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
     """Writes a metadata file; `metadata["files"]` has `name`, `instances`, `bytes` of each file."""
-    with files.write_atomically(path) as stream:
-        json.dump(metadata, stream, indent=1, ensure_ascii=False)
-        stream.write("\n")
+    files.write_file(path, json.dumps(metadata, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
