@@ -1,0 +1,105 @@
+"""Opens, finds and safely writes local and remote files: `files.read_json(path)`.
+
+A path with a scheme, such as `gs://bucket/name`, belongs to a file system of fsspec, which is
+imported on first use with the package that the scheme needs (an extra). Credentials, time limits
+and errors are those of that package.
+
+Object stores have no directories, only names with slashes, and an object appears whole or not at
+all, when its upload is complete.
+"""
+
+from albert_tf.files.checks import (
+    check_directory,
+    check_file,
+    check_outputs,
+    check_path,
+    check_writable,
+    ensure_directory,
+)
+from albert_tf.files.json_files import (
+    Json,
+    JsonFields,
+    JsonObject,
+    append_json_lines,
+    check_fields,
+    parse_json,
+    read_json,
+    read_own_json_lines,
+    write_json,
+)
+from albert_tf.files.paths import (
+    exists,
+    expand_patterns,
+    is_directory,
+    is_file,
+    is_remote,
+    join,
+    list_directory,
+    real_path,
+)
+from albert_tf.files.quoting import quote, quote_all
+from albert_tf.files.reading import (
+    decode_utf8,
+    file_size,
+    local_copy,
+    open_binary,
+    read_bytes,
+    read_text,
+)
+from albert_tf.files.replacement import finish_replacing, replacing
+from albert_tf.files.writing import (
+    HALF_WRITTEN,
+    copy,
+    publish_directory,
+    remove,
+    remove_half_written,
+    remove_tree,
+    rename,
+    write_atomically,
+    write_file,
+)
+
+__all__ = [
+    "HALF_WRITTEN",
+    "Json",
+    "JsonFields",
+    "JsonObject",
+    "append_json_lines",
+    "check_directory",
+    "check_fields",
+    "check_file",
+    "check_outputs",
+    "check_path",
+    "check_writable",
+    "copy",
+    "decode_utf8",
+    "ensure_directory",
+    "exists",
+    "expand_patterns",
+    "file_size",
+    "finish_replacing",
+    "is_directory",
+    "is_file",
+    "is_remote",
+    "join",
+    "list_directory",
+    "local_copy",
+    "open_binary",
+    "parse_json",
+    "publish_directory",
+    "quote",
+    "quote_all",
+    "read_bytes",
+    "read_json",
+    "read_own_json_lines",
+    "read_text",
+    "real_path",
+    "remove",
+    "remove_half_written",
+    "remove_tree",
+    "rename",
+    "replacing",
+    "write_atomically",
+    "write_file",
+    "write_json",
+]

@@ -1,0 +1,113 @@
+"""Checks the paths of flags and arguments before any work, and names them in its errors."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+
+from albert_tf.files.paths import exists, file_system, is_directory, is_remote, real_path
+from albert_tf.files.reading import require_file
+
+Paths = str | Iterable[str] | None
+
+
+def check_path(path: str, what: str = "") -> None:
+    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
+
+    Args:
+        path: a file, a folder or a pattern.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the path begins with the home directory of a user, as `~` or `~name`.
+    """
+    if path.startswith("~") and (expanded := os.path.expanduser(path)) != path:
+        raise ValueError(
+            f"{what and what + ': '}{path}: the shell has not replaced ~. Write {expanded}, or "
+            f"./{path} for a name that begins with ~"
+        )
+
+
+def check_file(path: str, what: str) -> None:
+    """Raises FileNotFoundError, naming the flag or argument `what`, if `path` is not a file."""
+    require_file(path, f"{what}: ")
+
+
+def check_directory(path: str, what: str) -> None:
+    """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
+    if not is_directory(path):
+        where = f"no such directory (current directory: {os.getcwd()})"
+        raise FileNotFoundError(f"{what}: {path}: {where}")
+
+
+def check_writable(path: str, what: str) -> None:
+    """Checks that a local directory can probably be created and written to, changing nothing.
+
+    Raises:
+        ValueError: the directory cannot be created or written to, or `check_path` refuses it.
+    """
+    check_path(path, what)
+    folder = os.path.abspath(path)
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not is_remote(path) and not os.access(os.path.join(folder, "."), os.W_OK):
+        raise ValueError(f"{what}: cannot write to {path!r}: {folder} is not a writable folder")
+
+
+def ensure_directory(path: str, what: str = "") -> None:
+    """Creates a directory and its parents unless they exist, and checks that it is writable.
+
+    On object stores, this does nothing, because they have no directories.
+
+    Args:
+        path: the directory. Only a local one is checked.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the directory cannot be created or written to; without `what`, an OSError.
+    """
+    check_path(path, what)
+    try:
+        if not path.startswith(("gs://", "s3://")):  # fsspec would only create the bucket
+            system, name = file_system(path)
+            system.makedirs(name, exist_ok=True)
+        if not is_remote(path):
+            # This file has no name, so that no kill leaves it.
+            tempfile.TemporaryFile(dir=path or ".").close()
+    except OSError as error:
+        if not what:
+            raise
+        raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
+
+
+def check_replaceable(path: str) -> None:
+    """Raises ValueError if `path` is a directory, a pipe or a device, which no file may replace."""
+    check_path(path)
+    if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"{path}: cannot write a file here, this is a directory, pipe or device")
+
+
+def check_outputs(outputs: Mapping[str, Paths], inputs: Mapping[str, Paths]) -> None:
+    """Checks that no output file is one of the input files, also under another path.
+
+    Args:
+        outputs: flag → file or files to write.
+        inputs: flag → file or files to read, or folders, all of whose files count.
+
+    Raises:
+        ValueError: a file to write is an input, or it is a directory, a pipe or a device. The
+            message names both flags.
+    """
+    read = {real_path(path): flag for flag, paths in inputs.items() for path in _listed(paths)}
+    for flag, path in ((flag, path) for flag, paths in outputs.items() for path in _listed(paths)):
+        check_replaceable(path)
+        place = PurePath(real_path(path))
+        other = next((read[str(p)] for p in (place, *place.parents) if str(p) in read), None)
+        if other and exists(path):
+            raise ValueError(f"{flag}: {path} is an input, {other}, and would be replaced")
+
+
+def _listed(paths: Paths) -> Iterable[str]:
+    return [paths] if paths and isinstance(paths, str) else paths or ()

@@ -1,0 +1,127 @@
+"""Reads and writes JSON: files with one object, and files with an object per line."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from albert_tf.files.paths import exists, is_remote
+from albert_tf.files.quoting import quote
+from albert_tf.files.reading import read_text
+from albert_tf.files.writing import advise_if_full, write_file
+
+Json: TypeAlias = Any  # an object, array, string, number, boolean or null, of unknown kind
+JsonObject: TypeAlias = dict[str, Json]
+# Name → type of a value, as `dict[str, float] | None`; see `parse_json`.
+JsonFields: TypeAlias = Mapping[str, object]
+
+
+def read_json(path: str, fields: JsonFields | None = None) -> JsonObject:
+    """Reads a file that contains one JSON object.
+
+    Args:
+        path: the file.
+        fields: as in `parse_json`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8, or `parse_json` rejects it.
+    """
+    return parse_json(read_text(path), path, fields)
+
+
+def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonObject:
+    """Parses a JSON object.
+
+    Args:
+        text: the JSON text.
+        place: the file, or file and line, for the message.
+        fields: name → type of required values, `… | None` for optional ones. The types of items
+            are not looked at. The object may contain other values.
+
+    Raises:
+        ValueError: the text is not such an object. The message names the place, and what was
+            expected and found.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{place}: expected a JSON object, got {type(values).__name__}")
+    check_fields(values, place, fields or {})
+    return values
+
+
+def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -> None:
+    """Raises ValueError if values parsed from JSON are not those that `parse_json` describes."""
+    for name, kind in fields.items():
+        if not _is_of(values.get(name), kind):
+            found = quote(values[name]) if name in values else "missing"
+            kind = getattr(kind, "__name__", kind)
+            raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
+
+
+def _is_of(value: object, kind: object) -> bool:
+    """Returns whether a value parsed from JSON has a type as described in `parse_json`."""
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    plain = [typing.get_origin(kind) or kind for kind in kinds]
+    return type(value) in plain or (float in plain and type(value) is int)
+
+
+def write_json(path: str, values: Mapping[str, object]) -> None:
+    """Writes a JSON object with indentation and sorted keys, like Google's configs."""
+    write_file(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+def read_own_json_lines(path: str, fields: JsonFields) -> list[JsonObject]:
+    """Reads a file of `append_json_lines`, without the part of a line that a kill left.
+
+    Args:
+        path: the file.
+        fields: as in `parse_json`.
+
+    Returns:
+        The objects; [] if the file does not exist.
+
+    Raises:
+        ValueError: `parse_json` rejects a line. The message names it.
+    """
+    *lines, _ = read_text(path).split("\n") if exists(path) else [""]
+    return [
+        parse_json(line, f"{path}, line {number}", fields) for number, line in enumerate(lines, 1)
+    ]
+
+
+def append_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Appends JSON objects to a file, one per line, and flushes it to disk.
+
+    The file is created if needed. If this fails, it is as it was; a kill may leave a part of the
+    lines, which `read_own_json_lines` leaves out, and the next call removes. A remote file, to
+    which nothing can be appended, is replaced.
+
+    Raises:
+        OSError: the disk is full or cannot be written to.
+    """
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if is_remote(path):
+        before = read_text(path) if exists(path) else ""
+        write_file(path, before + text)
+        return
+    with open(path, "a+b", buffering=0) as stream:
+        stream.seek(0)
+        size = stream.read().rfind(b"\n") + 1  # of the complete lines
+        stream.truncate(size)
+        data = memoryview(text.encode("utf-8"))
+        try:
+            while data:
+                data = data[stream.write(data) :]
+            os.fsync(stream.fileno())
+        except OSError as error:
+            stream.truncate(size)
+            advise_if_full(error, path)
+            raise

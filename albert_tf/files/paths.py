@@ -1,0 +1,120 @@
+"""Looks at local and remote paths: what exists, what a directory contains, what a pattern matches.
+
+Local files are matched by Python itself, because the patterns of fsspec match hidden files.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+
+def is_remote(path: str) -> bool:
+    """Returns whether `path` has a scheme, such as `gs://…`."""
+    return "://" in path
+
+
+def file_system(path: str) -> tuple[AbstractFileSystem, str]:
+    """Returns the file system of a path, and the path in it.
+
+    It is not kept, because a forked process must not use that of its parent; fsspec has a cache
+    that knows.
+
+    Raises:
+        ValueError: the scheme is unknown, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    if not is_remote(path):  # `url_to_fs` would expand "~" and "file:", which may be names
+        return LocalFileSystem(), os.path.join(os.getcwd(), path)
+    try:
+        system, name = url_to_fs(path, use_listings_cache=False)  # other processes add files
+    except (ImportError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return system, name
+
+
+def _type_of(path: str) -> str:
+    """Returns fsspec's type of a remote path: "file" or "directory"; "" if it does not exist."""
+    system, name = file_system(path)
+    try:
+        return str(system.info(name)["type"])
+    except FileNotFoundError:
+        return ""
+
+
+def exists(path: str) -> bool:
+    """Returns whether a file or directory exists."""
+    return bool(_type_of(path)) if is_remote(path) else os.path.exists(path)
+
+
+def is_file(path: str) -> bool:
+    """Returns whether a file exists; a pipe or a device is not a file."""
+    return _type_of(path) == "file" if is_remote(path) else os.path.isfile(path)
+
+
+def is_directory(path: str) -> bool:
+    """Returns whether `path` is an existing directory; on an object store, whether it has files."""
+    return _type_of(path) == "directory" if is_remote(path) else os.path.isdir(path)
+
+
+def list_directory(path: str) -> list[str]:
+    """Returns the sorted names of the entries of a directory.
+
+    Raises:
+        FileNotFoundError: the directory does not exist.
+    """
+    system, name = file_system(path)
+    entries = [entry.rstrip("/") for entry in system.ls(name, detail=False)]
+    # An object may have the name of the directory itself with a slash.
+    return sorted(os.path.basename(entry) for entry in entries if entry != name.rstrip("/"))
+
+
+def join(directory: str, path: str) -> str:
+    """Joins `directory` and a relative `path`; returns absolute and remote paths unchanged."""
+    return path if is_remote(path) else os.path.join(directory, path)
+
+
+def real_path(path: str) -> str:
+    """Returns the canonical absolute path, without symbolic links; a remote path unchanged."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
+def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
+    """Returns the files that match a comma-separated list of file names and glob patterns.
+
+    Args:
+        patterns: "a.txt,b/*.txt" or a list of such patterns.
+        what: the flag or argument with the patterns, for the message.
+
+    Returns:
+        The files without duplicates, sorted within each pattern.
+
+    Raises:
+        ValueError: there is no pattern, or a pattern matches no file.
+    """
+    if isinstance(patterns, str):
+        patterns = patterns.split(",")
+    patterns = [pattern.strip() for pattern in patterns if pattern.strip()]
+    if not patterns:
+        raise ValueError(f"{what}: expected at least one file name, got none")
+    paths: dict[str, None] = {}
+    for pattern in patterns:
+        matches = _remote_matches(pattern) if is_remote(pattern) else glob.glob(pattern)
+        if not matches:
+            looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
+            raise ValueError(f"{what}: {pattern!r} matches no file{looked}")
+        paths.update(dict.fromkeys(sorted(matches)))
+    return list(paths)
+
+
+def _remote_matches(pattern: str) -> list[str]:
+    """Returns the remote paths that match a glob pattern."""
+    system, name = file_system(pattern)
+    begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
+    return [begin + match for match in system.glob(name)]

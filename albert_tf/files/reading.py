@@ -1,0 +1,88 @@
+"""Reads local and remote files: bytes, and text in UTF-8."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import IO, cast
+
+from albert_tf.files.paths import exists, file_system, is_directory, is_file, is_remote
+
+
+def open_binary(path: str) -> IO[bytes]:
+    """Opens a file for reading bytes.
+
+    Raises:
+        FileNotFoundError: the file does not exist, or it is a directory, a pipe or a device.
+    """
+    require_file(path)
+    if not is_remote(path):
+        return open(path, "rb")
+    system, name = file_system(path)
+    return cast("IO[bytes]", system.open(name, "rb"))
+
+
+def read_bytes(path: str) -> bytes:
+    """Returns the content of a file; errors as in `open_binary`."""
+    with open_binary(path) as stream:
+        return stream.read()
+
+
+def read_text(path: str) -> str:
+    """Returns the content of a UTF-8 file without its byte order mark.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not UTF-8. The message names the line.
+    """
+    return decode_utf8(read_bytes(path), path).removeprefix("\ufeff")
+
+
+def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
+    """Decodes `data`, a part of the file `path` that starts at line `first_line` (from 1).
+
+    Raises:
+        ValueError: the data are not UTF-8. The message names the file, the line and the byte.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise ValueError(
+            f"{path}, line {line}: not UTF-8 (byte 0x{data[error.start]:02x}: {error.reason}). "
+            "Convert text with `iconv -t UTF-8 -f` and its encoding"
+        ) from None
+
+
+def file_size(path: str) -> int:
+    """Returns the size of a file in bytes."""
+    require_file(path)
+    system, name = file_system(path)
+    return int(system.size(name))
+
+
+@contextlib.contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """Yields the path of a local copy of a file or folder, for libraries that read local files.
+
+    The copy of a remote path is removed at the end; a local path is yielded unchanged.
+    """
+    if not is_remote(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, os.path.basename(path.rstrip("/")))
+        system, name = file_system(path)
+        system.get(name, target, recursive=True)
+        yield target
+
+
+def require_file(path: str, begin: str = "") -> None:
+    """Raises FileNotFoundError if `path` is not a file: pipes can be read only once."""
+    if not is_file(path):
+        where = f"no such file (current directory: {os.getcwd()})"
+        found = "a directory" if is_directory(path) else "a pipe or a device"
+        found = f"expected a file, but this is {found}" if exists(path) else where
+        raise FileNotFoundError(f"{begin}{path}: {found}")

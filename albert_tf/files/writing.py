@@ -1,0 +1,156 @@
+"""Writes, copies, moves and removes local and remote files; a file appears whole, or not at all.
+
+Local files are renamed by Python itself, because fsspec moves files by copying them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import itertools
+import os
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from albert_tf.files.checks import check_replaceable, ensure_directory
+from albert_tf.files.paths import file_system, is_remote
+from albert_tf.files.reading import local_copy, require_file
+
+HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
+
+
+@contextlib.contextmanager
+def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
+    """Opens a temporary file for writing and renames it to `path` when the block succeeds.
+
+    Readers see either the old or the new content, never a partial file. If the block raises an
+    error, the temporary file is removed and `path` is unchanged.
+
+    For a remote path the temporary file is local and uploaded at the end, because closing a remote
+    stream after an error would store a partial file.
+
+    Args:
+        path: the final name; its directory must exist.
+        mode: "w" for UTF-8 text or "wb" for bytes.
+
+    Raises:
+        ValueError: the path is a directory, a pipe or a device, or `check_path` refuses it.
+    """
+    check_replaceable(path)
+    encoding = None if "b" in mode else "utf-8"
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, "content")
+            with open(local, mode, encoding=encoding) as stream:
+                yield stream
+            copy(local, path)
+        return
+    with published(path) as temporary, open(temporary, mode, encoding=encoding) as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Writes a whole file, as `write_atomically` does; text as UTF-8."""
+    with write_atomically(path, "wb") as stream:
+        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def publish_directory(path: str, what: str) -> Iterator[str]:
+    """Yields an empty local directory, which becomes `path` when the block succeeds.
+
+    If the block fails, the directory is removed. A remote `path` is uploaded at the end.
+
+    Args:
+        path: the final name, which must not exist.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the directory cannot be created.
+    """
+    if is_remote(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+            system, name = file_system(path)
+            system.put(folder + "/", name.rstrip("/") + "/", recursive=True)
+        return
+    folder, name = os.path.split(path)
+    hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
+    with published(path, hidden) as temporary:
+        ensure_directory(temporary, what)
+        yield temporary
+
+
+def copy(source: str, target: str) -> None:
+    """Copies a file, replacing `target` if that exists. Either path may be remote."""
+    require_file(source)
+    if is_remote(target):
+        system, name = file_system(target)
+        with local_copy(source) as local:
+            system.put_file(local, name)
+        return
+    system, name = file_system(source)
+    with published(target) as temporary:
+        system.get_file(name, temporary)
+
+
+def rename(source: str, target: str) -> None:
+    """Renames a file, replacing `target` if that exists, or a local directory.
+
+    A remote file is copied and then removed.
+    """
+    if is_remote(source):
+        copy(source, target)
+        remove(source)
+    else:
+        os.replace(source, target)
+
+
+def remove(path: str) -> None:
+    """Removes a file."""
+    system, name = file_system(path)
+    system.rm_file(name)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a directory and its contents."""
+    system, name = file_system(path)
+    system.rm(name, recursive=True)
+
+
+def remove_half_written(paths: Iterable[str]) -> None:
+    """Removes what killed processes left of local files that `write_atomically` writes."""
+    for path in itertools.filterfalse(is_remote, paths):
+        for left in glob.glob(f"{glob.escape(path)}.{'[0-9a-f]' * 8}.tmp"):
+            with contextlib.suppress(FileNotFoundError):  # its process may still be ending
+                os.remove(left)
+
+
+@contextlib.contextmanager
+def published(path: str, temporary: str = "") -> Iterator[str]:
+    """Yields a temporary name beside a local `path`, which is renamed to it at the end.
+
+    After an error, what has this name is removed.
+    """
+    temporary = temporary or f"{path}.{uuid.uuid4().hex[:8]}.tmp"  # see HALF_WRITTEN
+    try:
+        yield temporary
+        rename(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            remove_tree(temporary)
+        advise_if_full(error, path)
+        raise
+
+
+def advise_if_full(error: BaseException, path: str) -> None:
+    """Raises an OSError with the path and advice if the disk is full."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
+        advice = f"{error.strerror}. Free some space and run the same command again"
+        raise OSError(error.errno, advice, path) from None
