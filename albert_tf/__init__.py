@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from albert_tf.finetuning import race as race
     from albert_tf.finetuning import squad as squad
     from albert_tf.finetuning import token_classification as token_classification
-    from albert_tf.inference.predictor import export_saved_model as export_saved_model
+    from albert_tf.inference.exporting import export_saved_model as export_saved_model
+    from albert_tf.inference.keras_callback import PretrainedCheckpoint as PretrainedCheckpoint
     from albert_tf.inference.predictor import load_predictor as load_predictor
-    from albert_tf.inference.pretrained import PretrainedCheckpoint as PretrainedCheckpoint
     from albert_tf.inference.pretrained import from_pretrained as from_pretrained
-    from albert_tf.inference.pretrained import save_pretrained as save_pretrained
+    from albert_tf.inference.saving import save_pretrained as save_pretrained
     from albert_tf.model.config import AlbertConfig as AlbertConfig
     from albert_tf.model.graph_tokenizer import TokenizerLayer as TokenizerLayer
     from albert_tf.model.heads import AlbertForAnswerableSpans as AlbertForAnswerableSpans
@@ -65,16 +65,16 @@ _MODULES = {
     "AlbertForTokenClassification": "model.heads",
     "FullTokenizer": "model.tokenization",
     "Lamb": "model.optimization",
-    "PretrainedCheckpoint": "inference.pretrained",
+    "PretrainedCheckpoint": "inference.keras_callback",
     "TokenizerLayer": "model.graph_tokenizer",
     "WarmUpPolynomialDecay": "model.optimization",
     "download": "checkpoints.download",
-    "export_saved_model": "inference.predictor",
+    "export_saved_model": "inference.exporting",
     "fine_tuning_optimizer": "model.optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
     "load_predictor": "inference.predictor",
-    "save_pretrained": "inference.pretrained",
+    "save_pretrained": "inference.saving",
 }
 __all__ = ["__version__", *_TASKS, *_MODULES]
 

@@ -20,6 +20,7 @@ from albert_tf import data, inference, pretraining, race
 from albert_tf.checkpoints import containers, download, huggingface
 from albert_tf.cli import programs
 from albert_tf.data import beam, corpus, masking
+from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT, TINY_SHAPE
@@ -67,7 +68,7 @@ SPLIT = {"input_file": "a", "output_file": "b", "split_sentences": True}
         ("gradio", "web", lambda _: inference.Settings(model_dir="a", web=True).check_paths()),
         ("jieba", "zh", lambda _: masking.load_segmenter()),
         ("apache_beam", "beam", lambda _: beam._import_beam()),
-        ("openvino", "openvino", lambda _: inference.PredictorSettings(engine="openvino")),
+        ("openvino", "openvino", lambda _: PredictorSettings(engine="openvino")),
     ],
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(

@@ -169,7 +169,7 @@ _BUILT_IN = (
     TaskSpec(
         EMBEDDINGS,
         _ANY_SETTINGS,
-        "albert_tf.inference.fill_mask:Embeddings",
+        "albert_tf.inference.embeddings:Embeddings",
         "albert_tf.model.modeling:AlbertEncoder",
         is_fine_tuned=False,
         head_variable="",

@@ -12,10 +12,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints.saved_model import pool
 from albert_tf.finetuning.batching import Features, TokenSequences
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel, as_json
-from albert_tf.model.config import MEAN_LAST_4
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs
 
@@ -141,62 +139,3 @@ def _is_word(tokenizer: Tokenizer) -> list[bool]:
         number not in special and bool(tokenizer.detokenize([piece]))
         for number, piece in enumerate(tokenizer.pieces)
     ]
-
-
-# Embeddings of texts as a task, and their similarities.
-#
-# Shapes: B batch size, N texts, H hidden size.
-
-
-class Embeddings(TextTask):
-    """Computes embeddings of texts or text pairs.
-
-        embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
-        embed(["你好", "再见"])
-
-    The result of a prediction is an array, float32 [H] for one text and [N, H] for N of them.
-
-    Args:
-        trained: the model.
-    """
-
-    outputs: Mapping[str, float] = {"embedding": 0.0}
-    demos = ({"text": "A small boat.", "texts": "A little ship.\nThe price of tea."},)
-
-    def __init__(self, trained: TrainedModel) -> None:
-        self.tokenizer = trained.tokenizer
-        self.max_seq_length = trained.max_seq_length
-        self._hidden_size = trained.config.hidden_size
-        self._pooling = trained.pooling
-
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-        """Returns the embeddings, float32 [B, H]."""
-        has_layers = self._pooling == MEAN_LAST_4
-        outputs = model(dict(batch), training=False, output_hidden_states=has_layers)
-        poolings = [self._pooling]
-        return {"embedding": pool(outputs, batch["input_mask"], poolings)[self._pooling]}
-
-    def results(
-        self, examples: Sequence[Any], features: Features, outputs: Outputs
-    ) -> NDArray[np.float32]:
-        """Returns the embeddings, float32 [N, H]."""
-        return outputs["embedding"]
-
-    def unanswered(self, examples: Sequence[Any]) -> NDArray[np.float32]:
-        """Returns an array of no embeddings, float32 [0, H]."""
-        return np.zeros((0, self._hidden_size), np.float32)
-
-    def as_objects(self, results: NDArray[np.float32]) -> list[Result]:
-        """Returns the embeddings as lists of numbers."""
-        return [{"embedding": as_json(row)} for row in results]
-
-    @staticmethod
-    def show(row: Mapping[str, Any], result: Result) -> dict[str, float]:
-        """Returns the similarities of the nearest texts, for the web page."""
-        return {near["text"]: near["similarity"] for near in result["nearest"]}
-
-
-def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns the cosine similarities, float32 [N], of embeddings [N, H] or [H] with [N, H]."""
-    sizes = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)  # [N]
-    return np.sum(first * second, axis=-1) / np.maximum(sizes, np.finfo(np.float32).tiny)

@@ -1,4 +1,4 @@
-"""Implements `albert predict`: predicts from a text, a file or a web page, given the settings."""
+"""Implements `albert predict`: predicts from texts or a file, given the settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -14,18 +14,18 @@ from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
-from albert_tf.finetuning import registry
 from albert_tf.finetuning.task import Result, as_json
-from albert_tf.inference import Settings
-from albert_tf.inference.fill_mask import similarities
-from albert_tf.inference.inputs import Block, ModelFolder
+from albert_tf.inference.embeddings import similarities
+from albert_tf.inference.inputs import Block
+from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictor import Predictor
+from albert_tf.inference.settings import Settings
 from albert_tf.training import interruption
 from albert_tf.training.devices import Devices, open_devices
 from albert_tf.training.settings import DeviceSettings
 
 if TYPE_CHECKING:
-    import gradio as gr
+    pass
 
 
 def run(
@@ -123,66 +123,3 @@ def _write(path: str, embed: Predictor, blocks: Iterator[Block]) -> None:
     with files.write_atomically(path, "wb") as stream:
         np.save(stream, np.concatenate(rows))
     logging.info("%s: %d embeddings", path, sum(map(len, rows)))
-
-
-# The web page.
-
-# Columns of a form with several texts, and their labels.
-LINES = {"options": "options, one per line", "texts": "texts, one per line"}
-
-
-def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.Interface:
-    """Returns the form of one of the tasks of a model."""
-    import gradio as gr
-
-    predictor = Predictor(model_folder, task, settings)
-    parse = registry.resolve(registry.get(task).parse)
-    demos = predictor.task.demos
-    output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
-
-    def answer(*values: str) -> tuple[Any, dict[str, Any]]:
-        row: Any = dict(zip(demos[0], values, strict=True))
-        row |= {key: row[key].splitlines() for key in LINES if key in row}
-        try:
-            if "texts" in row:  # to compare with one text
-                texts = [(line, (text, "")) for line, text in enumerate(row["texts"], 1)]
-                found = search(predictor, row["text"], [texts], settings.top_k)
-                result: dict[str, Any] = {"nearest": found}
-            else:
-                (result,) = predictor.predict([parse(row)])
-        except ValueError as error:
-            raise gr.Error(str(error), print_exception=False) from None
-        return predictor.task.show(row, result), result
-
-    return gr.Interface(
-        answer,
-        [gr.Textbox(label=LINES.get(key, key), lines=2) for key in demos[0]],
-        [output(label=task), gr.JSON(label="JSON")],
-        examples=[list(row.values()) for row in demos],
-        flagging_mode="never",
-    )
-
-
-def make_page(settings: Settings, folder: ModelFolder) -> gr.Blocks:
-    """Returns a page with a form for each task of the model, or for the requested one."""
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    import gradio as gr
-
-    wanted = settings.wanted_task
-    names = folder.possible_tasks() if wanted is None else (folder.find_task(wanted),)
-    forms = [make_form(settings, folder, name) for name in names]
-    return gr.TabbedInterface(forms, list(names), title=os.path.basename(folder.folder))
-
-
-def serve(settings: Settings, folder: ModelFolder) -> None:
-    """Serves the page on 127.0.0.1 until Ctrl-C."""
-    with use_devices(settings, folder):
-        page = make_page(settings, folder)
-        options: Any = {"server_port": settings.web_port, "share": False, "run_history": False}
-        options |= {"server_name": "127.0.0.1", "quiet": True, "footer_links": []}
-        try:
-            page.launch(**options, ssr_mode=False, prevent_thread_lock=True)
-        except OSError:
-            raise OSError(f"--web_port={settings.web_port}: in use. Pass another one") from None
-        logging.info("Serving at %s; press Ctrl-C to stop", page.local_url)
-        page.block_thread()

@@ -9,10 +9,9 @@ import pytest
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.task import FineTuningTask
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
-from albert_tf.inference.predictor import TextTask
+from albert_tf.finetuning.task import FineTuningTask, TextTask
 from albert_tf.settings import fields_of
 
 SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, len)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.checkpoints import huggingface
-from albert_tf.inference.inputs import ModelFolder
+from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights

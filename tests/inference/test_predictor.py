@@ -17,8 +17,8 @@ import tf_keras
 import albert_tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.inference import predictor
-from albert_tf.inference.fill_mask import similarities
+from albert_tf.inference import openvino_engine
+from albert_tf.inference.embeddings import similarities
 from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS
 
 CONTEXTS = [
@@ -242,7 +242,7 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
     installed = types.ModuleType("openvino")
     installed.__spec__ = importlib.machinery.ModuleSpec("openvino", None)
     monkeypatch.setitem(sys.modules, "openvino", installed)
-    monkeypatch.setattr(predictor, "_compile", lambda *_: 1 / 0)  # as unsupported operations
+    monkeypatch.setattr(openvino_engine, "_compile", lambda *_: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(pretrained_dir))

@@ -8,7 +8,7 @@ import pytest
 import albert_tf
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning import registry
-from albert_tf.inference.inputs import ModelFolder
+from albert_tf.inference.model_folder import ModelFolder
 from tests.inference.conftest import KINDS, make_model
 
 TEXTS = ["the river is wide.", "a boat waits."]

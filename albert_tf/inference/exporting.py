@@ -1,0 +1,71 @@
+"""Exports the model in a folder: `export_saved_model`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from albert_tf.checkpoints import saved_model
+from albert_tf.finetuning import registry
+from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.predictor import Predictor
+from albert_tf.inference.pretrained import load_trained
+from albert_tf.inference.settings import PredictorSettings
+
+
+def export_saved_model(
+    folder: str, export_dir: str, task: str | None = None, max_seq_length: int | None = None
+) -> str:
+    """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
+
+    Its signatures take serialized examples, tensors and, to classify or embed texts, raw strings
+    (docs/serving.md). Its weights are float32. TensorFlow Serving can serve it, and
+    `albert predict --model_dir` and `load_predictor` accept its folder.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> albert_tf.save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> served = tf.saved_model.load(albert_tf.export_saved_model("topics", "export"))
+    >>> text = tf.constant(["The match ended 2:1."])
+    >>> answer = served.signatures["texts"](text_a=text, text_b=tf.constant([""]))
+    >>> answer["probabilities"].shape
+    TensorShape([1, 2])
+
+    Args:
+        folder: a folder that `load_predictor` accepts, such as one written by `save_pretrained`.
+        export_dir: parent folder of the exports, which is created if needed.
+        task: as in `load_predictor`. A model that was not fine-tuned is exported for embeddings.
+        max_seq_length: sequence length of serialized examples, and maximum sequence length of
+            texts, in tokens. Defaults to that of training, or else to the model's maximum.
+
+    Returns:
+        The folder of the export, `<export_dir>/<Unix time>`.
+
+    Raises:
+        FileNotFoundError: the folder has no checkpoint, config or vocabulary.
+        ValueError: the model has no head for the task; `max_seq_length` exceeds the model's
+            maximum, or leaves no room for the context after a question of the longest length; or
+            `export_dir` cannot be written to.
+    """
+    model_folder = ModelFolder(folder)
+    name = model_folder.find_task(task)
+    model_files = saved_model.model_files(
+        model_folder.config_file, model_folder.vocabulary_file, model_folder.run.record
+    )
+    with saved_model.float32_models():
+        if not registry.get(name).is_fine_tuned:
+            has_masked_lm = "masked-LM head" in model_folder.parts
+            model, tokenizer = load_trained(
+                model_folder, registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
+            )
+            length = max_seq_length or model.config.max_position_embeddings
+            poolings = saved_model.poolings_of(model_folder.parts)
+            encoder = getattr(model, "encoder", model)
+            exported = saved_model.embeddings_export(encoder, tokenizer, length, poolings)
+        else:
+            options = PredictorSettings(max_seq_length=max_seq_length)
+            predictor = Predictor(model_folder, name, options)
+            model = predictor.model
+            fine_tuned: Any = predictor.task  # a FineTuningTask
+            exported = fine_tuned.make_export(model, predictor.max_seq_length, model_folder.run)
+        return saved_model.export(export_dir, model.variables, exported, model_files)

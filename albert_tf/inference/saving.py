@@ -1,0 +1,165 @@
+"""Writes a model and its tokenizer to a folder that `from_pretrained` reads: `save_pretrained`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints.families import ADAPTERS, GLOBAL_STEP, by_name, is_encoder, variable_name
+from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.inference.pretrained import NUM_LABELS
+from albert_tf.model.tokenization import Tokenizer
+
+
+def save_pretrained(
+    model: Any,
+    folder: str,
+    tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Writes a model that was trained with Keras to a folder.
+
+    The folder contains `albert_config.json`, `model.ckpt-best` with Google's variable names, the
+    vocabulary, and `run.json` with the task and the labels. `from_pretrained`, `load_predictor`,
+    `albert predict --model_dir` and `--init_checkpoint` of the programs accept it.
+    `albert convert` converts it for Hugging Face's transformers. A model that was
+    saved there before is replaced: a kill leaves the old one or the new one, whole. Other files in
+    the folder are left alone.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> save_pretrained(model, "topics", tokenizer, labels=["sports", "politics"])
+    >>> result = albert_tf.load_predictor("topics")("The match ended 2:1.")
+    >>> sorted(result["probabilities"])
+    ['politics', 'sports']
+
+    Args:
+        model: an `AlbertEncoder`, `AlbertForPretraining` or one of the classes with a head.
+        folder: the folder, which is created if needed.
+        tokenizer: the tokenizer of the model; without one, no vocabulary is saved.
+        labels: names of the outputs of a classifier of texts or tokens, in the order of their ids;
+            "0", "1" and so on if not given.
+
+    Raises:
+        ValueError: the class of the model is not supported; the number of labels differs from that
+            of the outputs; labels are given for a model without them; the folder contains the
+            checkpoints of a run, or another vocabulary; or a variable has the name of another one,
+            or a name that is not read again.
+        OSError: the folder cannot be written to.
+    """
+    spec = _find_spec(model)
+    tensors = _name_variables(model)
+    named = _check_labels(model, spec, labels)
+    files.ensure_directory(folder, "folder")
+    if numbered := RunFolder(folder).checkpoints():
+        raise ValueError(
+            f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
+            "model in another folder"
+        )
+    record = _describe(model, spec, named)
+    if tokenizer is not None:
+        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
+        settings = {**record.settings, **known.settings}
+        record = dataclasses.replace(record, settings=settings, files=known.files)
+    with files.replacing(folder) as new:
+        for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
+            files.write_file(os.path.join(new, name), content)
+        model.config.to_json_file(os.path.join(new, CONFIG_FILE))
+        store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
+        RunFolder(new).write_record(record)
+
+
+def check_savable(model: Any, labels: Sequence[str] | None) -> None:
+    """Checks that `save_pretrained` can save a model with these labels.
+
+    Raises:
+        ValueError: as in `save_pretrained`, but for what the folder contains.
+    """
+    _check_labels(model, _find_spec(model), labels)
+    _name_variables(model)
+
+
+def _find_spec(model: Any) -> TaskSpec:
+    """Returns the task of a model's class.
+
+    Raises:
+        ValueError: there is none, or the model has no weights yet.
+    """
+    if not model.variables:
+        raise ValueError(f"{type(model).__name__} has no weights yet: call or train it first")
+    fitting = [
+        spec
+        for spec in registry.rows()
+        if type(model) is registry.resolve(spec.head)
+        and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
+    ]
+    if not fitting:
+        heads = sorted({registry.resolve(spec.head).__name__ for spec in registry.rows()})
+        raise ValueError(
+            f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
+        )
+    # Regression and classification with several labels have more arguments than classification.
+    return max(fitting, key=lambda spec: len(spec.head_arguments))
+
+
+def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of the outputs; () for a task without labels."""
+    count = getattr(model, NUM_LABELS, None)
+    if count is None or spec.num_outputs is not None:
+        if labels is not None:
+            raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
+        return ()
+    named = tuple(labels or map(str, range(count)))
+    if len(set(named)) != count:
+        raise ValueError(
+            f"labels={list(named)}: expected {count} different ones, as the model has outputs"
+        )
+    return named
+
+
+def _name_variables(model: Any) -> dict[str, Any]:
+    """Returns the variables of a model by their names in a checkpoint.
+
+    Raises:
+        ValueError: two have the same name, or loading would ignore one of a replaced layer.
+    """
+    for variable in getattr(model, "encoder", model).variables:
+        name = variable_name(variable)
+        if not (is_encoder(name) or name.startswith(ADAPTERS)):
+            raise ValueError(
+                f"a layer of the encoder has a variable called {name!r}, which a model without "
+                f"that layer would ignore: begin its name with {ADAPTERS!r}"
+            )
+    return by_name(model.variables)
+
+
+def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
+    """Returns what is known of a model's training: its objective or task, and its labels."""
+    settings = {name: getattr(model, name) for name in spec.head_settings}
+    if hasattr(model, run_record.OBJECTIVE):
+        settings[run_record.OBJECTIVE] = model.sentence_objective
+    if not spec.is_fine_tuned:
+        return RunRecord(settings=settings)
+    return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
+
+
+def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
+    """Returns the path in a folder that a tokenizer is recorded with.
+
+    Raises:
+        ValueError: the folder has another tokenizer.
+    """
+    paths = [os.path.join(folder, name) for name in tokenizer.vocabulary_files]
+    if others := [other for other in finding.list_tokenizers(folder) if other not in paths]:
+        raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
+    return paths[-1]
