@@ -25,7 +25,7 @@ from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import convert_checkpoint
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.race.reading import parse_question
+from albert_tf.finetuning.race.questions import parse_question
 from albert_tf.finetuning.task import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, find_words

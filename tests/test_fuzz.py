@@ -35,11 +35,12 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data import corpus
 from albert_tf.data.encoding import sentences_of
 from albert_tf.data.settings import TextSettings
-from albert_tf.finetuning.classification.reading import read_data, recorded_labels
-from albert_tf.finetuning.rows import parse_pair
+from albert_tf.finetuning.classification.custom import recorded_labels
+from albert_tf.finetuning.classification.reading import read_data
+from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
-from albert_tf.finetuning.token_classification.tags import read_data as read_tags
+from albert_tf.finetuning.token_classification.reading import read_data as read_tags
 from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer

@@ -27,7 +27,8 @@ from albert_tf.checkpoints.run_record import (
     SPANS,
     TOKEN_CLASSIFICATION,
 )
-from albert_tf.finetuning.rows import Row, parse_pair
+from albert_tf.finetuning.columns import parse_pair
+from albert_tf.finetuning.rows import Row
 from albert_tf.settings import SettingsGroup
 
 ANSWERABLE_SPANS = "answerable_spans"
@@ -137,8 +138,8 @@ _BUILT_IN = (
         "albert_tf.finetuning.token_classification:Settings",
         "albert_tf.finetuning.token_classification.task:TokenClassifier",
         "albert_tf.model.heads:AlbertForTokenClassification",
-        "albert_tf.finetuning.token_classification.tags:read_data",
-        "albert_tf.finetuning.token_classification.tags:parse_words",
+        "albert_tf.finetuning.token_classification.reading:read_data",
+        "albert_tf.finetuning.token_classification.sentences:parse_words",
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -146,7 +147,7 @@ _BUILT_IN = (
         "albert_tf.finetuning.race.task:MultipleChoice",
         "albert_tf.model.heads:AlbertForMultipleChoice",
         "albert_tf.finetuning.race.reading:read_data",
-        "albert_tf.finetuning.race.reading:parse_choice",
+        "albert_tf.finetuning.race.questions:parse_choice",
         num_outputs=1,
     ),
     _SPANS,

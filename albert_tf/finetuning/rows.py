@@ -8,21 +8,18 @@ their places.
 from __future__ import annotations
 
 import csv
-import dataclasses
-import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from albert_tf import files
 
 MAX_BAD = 10  # bad rows in an error
 MAX_CELL = 1 << 30  # characters
 MAX_NAMED = 10  # labels in a message
-MAX_LABELS = 1000  # more indicate a wrong column
 
 # Formats.
 TABS = "tsv"
@@ -32,7 +29,6 @@ JSON_LINES = "jsonl"
 _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
 
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
-_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 
 Column = int | str
 Row = Sequence[str] | dict[str, Any]
@@ -162,199 +158,6 @@ def _json_row(line: str) -> Row | BadRowError:
     )
 
 
-def find_file(data_dir: str, split: str, extensions: Sequence[str]) -> str:
-    """Returns the path of the file of a split, which has one of some extensions.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: there are several.
-    """
-    names = [split + extension for extension in extensions]
-    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-    if not existing:
-        raise FileNotFoundError(f"{data_dir}: contains no {' or '.join(names)}")
-    if len(existing) > 1:
-        raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
-    return os.path.join(data_dir, existing[0])
-
-
-def normalized(names: Iterable[str]) -> list[str]:
-    """Returns names of columns as they are compared."""
-    return [name.strip().lower() for name in names]
-
-
-def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
-    """Returns the names of the columns if the first row is a header: if it has one of `names`.
-
-    Args:
-        row: the first row of a file.
-        names: the names, in lower case, by which a header is recognized.
-
-    Returns:
-        The cells in lower case; [] if the row is not a header.
-    """
-    cells = [] if isinstance(row, (dict, BadRowError)) else normalized(row)
-    return [] if set(names).isdisjoint(cells) else cells
-
-
 def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """Returns the first of several labels or ids, for a message."""
     return ", ".join(names[:most]) + ", …" * (len(names) > most)
-
-
-def cell(row: Row, column: Column) -> Any:
-    """Returns the value in a column of a row.
-
-    Args:
-        row: cells or a JSON object.
-        column: index of the cell (counted from the end if negative), or JSON key.
-
-    Raises:
-        ShortRowError: the row has too few columns.
-        BadRowError: the JSON object does not have the key.
-    """
-    if isinstance(row, dict):
-        if column not in row:
-            raise BadRowError(f"no key {column!r} among {files.quote_all(row)}")
-        return row[str(column)]
-    index = int(column)
-    needed = index + 1 if index >= 0 else -index + 1  # the only cell does not count as the last
-    if len(row) < needed:
-        raise ShortRowError(
-            f"expected {needed} or more columns, got {len(row)}. Tabs separate them, in .csv files "
-            "commas; if cells are quoted, pass --quoting"
-        )
-    return row[index]
-
-
-def text_cell(row: Row, column: Column) -> str:
-    """Returns the text in a column of a row; a JSON list of strings is joined with spaces.
-
-    Raises:
-        BadRowError: see `cell`; or the value is not text.
-    """
-    value = cell(row, column)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = " ".join(value)
-    return check_text(value, repr(column))
-
-
-def check_number_of_labels(labels: Sequence[str], path: str) -> None:
-    """Raises ValueError if a file has fewer than two labels, or more than MAX_LABELS."""
-    if not 2 <= len(labels) <= MAX_LABELS:
-        raise ValueError(
-            f"{path}: {len(labels)} different labels ({abbreviate(labels)}), expected 2 to "
-            f"{MAX_LABELS}. Is --label_column right?"
-        )
-
-
-def check_name(value: Any, what: str) -> str:
-    """Returns the value as stripped text that fits into a cell of a tab-separated file.
-
-    Raises:
-        BadRowError: the text is empty, contains a tab or a line break, or is not valid Unicode; the
-            message starts with `what`.
-    """
-    name = check_text(str(value), what).strip()
-    if not name or "\t" in name or len(name.splitlines()) > 1:
-        raise BadRowError(
-            f"{what} is {files.quote(name)}, expected text without tabs and line breaks"
-        )
-    return name
-
-
-def check_text(value: Any, what: str) -> str:
-    """Returns the value if it is text that can be encoded as UTF-8.
-
-    Raises:
-        BadRowError: the value is not such text; the message starts with `what`.
-    """
-    if not isinstance(value, str):
-        raise BadRowError(f"{what} is {json.dumps(value)[:50]}, expected text")
-    if _SURROGATE.search(value):
-        raise BadRowError(f"{what} contains a lone surrogate, which is not a character")
-    return value
-
-
-ExampleType = TypeVar("ExampleType")
-
-
-@dataclasses.dataclass(frozen=True)
-class Examples(Generic[ExampleType]):
-    """The examples of a split.
-
-    Attributes:
-        path: the file or folder, or where else they are from.
-        examples: all usable examples, in the order of the file. Their `repr` says everything that a
-            model learns from them, and is the same in every process.
-        has_labels: whether the labels of every example are known.
-
-    Raises:
-        ValueError: there is no example.
-    """
-
-    path: str
-    examples: list[ExampleType]
-    has_labels: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.examples:
-            raise ValueError(f"{self.path}: contains no example")
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def checksum(self) -> str:
-        """Returns the SHA-256 of all examples, in hexadecimal."""
-        digest = hashlib.sha256()
-        for example in self.examples:
-            digest.update(repr(example).encode("utf-8"))
-        return digest.hexdigest()
-
-
-# Usual names of the columns with the texts, in lower case; the first one found is used.
-TEXT_A = ("text_a", "sentence1", "sentence", "text")
-TEXT_B = ("text_b", "sentence2")
-
-
-def parse_pair(row: Row) -> tuple[str, str]:
-    """Returns the two texts of a pair; the second is "" if the row has one text."""
-    if not isinstance(row, dict):
-        first, second = [*unnamed_texts(row, 2), ""][:2]
-        return first, second
-    return named_text(row, TEXT_A), named_text(row, TEXT_B, "")
-
-
-def parse_text(row: Row) -> str:
-    """Returns the text of a row."""
-    return named_text(row, TEXT_A) if isinstance(row, dict) else unnamed_texts(row, 1)[0]
-
-
-def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
-    """Returns the cells of a row of a file without a header.
-
-    Raises:
-        BadRowError: there are more than `most`, the number of texts that the task takes; or one
-            contains a lone surrogate.
-    """
-    if len(row) > most:
-        raise BadRowError(
-            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
-            "columns in the first line of a .tsv or .csv file"
-        )
-    return [check_text(cell, "the text") for cell in row]
-
-
-def named_text(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
-    """Returns the text in the column with the first of `names` that the row contains.
-
-    Raises:
-        BadRowError: there is no such column, and no default.
-    """
-    name = next((name for name in names if name in row), None)
-    if name is not None:
-        return text_cell(row, name)
-    if default is None:
-        expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
-    return default

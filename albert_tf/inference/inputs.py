@@ -9,16 +9,8 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning import registry, rows
-from albert_tf.finetuning.rows import (
-    COMMAS,
-    TABS,
-    TEXT_A,
-    BadRowError,
-    NumberedRow,
-    Row,
-    parse_pair,
-    parse_text,
-)
+from albert_tf.finetuning.columns import TEXT_A, find_header, parse_pair, parse_text
+from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, NumberedRow, Row
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
 
@@ -83,7 +75,7 @@ def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
     first = next(numbered, None)
     if first is None:
         return
-    header = rows.find_header(first[1], _NAMES)
+    header = find_header(first[1], _NAMES)
     if not header:
         yield first
     for line, row in numbered:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf.cli import programs
-from albert_tf.finetuning.rows import Row, parse_rows, read, text_cell
+from albert_tf.finetuning.cells import text_cell
+from albert_tf.finetuning.rows import Row, parse_rows, read
 from albert_tf.settings import SettingsGroup, setting
 
 if TYPE_CHECKING:

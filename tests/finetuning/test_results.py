@@ -10,8 +10,8 @@ from albert_tf.checkpoints import containers, store
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.task import MultipleChoice
-from albert_tf.finetuning.rows import Examples
 from albert_tf.finetuning.squad.task import QuestionAnswering
 from albert_tf.finetuning.task import Split
 

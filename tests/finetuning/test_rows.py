@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
-from albert_tf.finetuning import rows
-from albert_tf.finetuning.classification.reading import Example
-from albert_tf.finetuning.race.reading import Question
-from albert_tf.finetuning.rows import BadRowError, Examples, ShortRowError, parse_rows
-from albert_tf.finetuning.token_classification.tags import Sentence
+from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning.cells import cell, text_cell
+from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.race.questions import Question
+from albert_tf.finetuning.rows import BadRowError, ShortRowError, parse_rows
+from albert_tf.finetuning.token_classification.sentences import Sentence
 
 
 @pytest.fixture
@@ -61,19 +63,19 @@ def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
 
 def test_a_split_has_one_file(write, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"contains no dev\.txt or dev\.tsv"):
-        rows.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
+        split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
     path = write("dev.tsv", "a")
-    assert rows.find_file(str(tmp_path), "dev", (".txt", ".tsv")) == path
+    assert split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv")) == path
     write("dev.txt", "a")
     with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
-        rows.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
+        split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
 
 
 def test_cells_are_found_by_index_or_key():
-    assert rows.cell(["a", "b", "c"], 1) == "b"
-    assert rows.cell(["a", "b", "c"], -1) == "c"
-    assert rows.cell({"a": 5}, "a") == 5
-    assert rows.text_cell({"t": ["a", "b c"]}, "t") == "a b c"
+    assert cell(["a", "b", "c"], 1) == "b"
+    assert cell(["a", "b", "c"], -1) == "c"
+    assert cell({"a": 5}, "a") == 5
+    assert text_cell({"t": ["a", "b c"]}, "t") == "a b c"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_cells_are_found_by_index_or_key():
 )
 def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
     with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
-        rows.text_cell(row, column)
+        text_cell(row, column)
 
 
 def test_the_first_bad_rows_are_named_after_the_good_ones():

@@ -12,13 +12,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf.finetuning.race.reading import Question
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.task import option_sequences
-from albert_tf.finetuning.rows import Examples
-from albert_tf.finetuning.squad import features
-from albert_tf.finetuning.squad.features import WindowSettings
-from albert_tf.finetuning.squad.features import make_features as make_windows
+from albert_tf.finetuning.squad import WindowSettings, alignment
 from albert_tf.finetuning.squad.reading import SquadExample
+from albert_tf.finetuning.squad.windows import make_features as make_windows
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from tests import huggingface_folders as folders
@@ -130,7 +129,7 @@ def test_pieces_lead_back_to_the_words_of_a_text(tokenizers_of_kinds, kind, word
         text += spaces[number % len(spaces)] if number % 3 else " "
         places.append((len(text), len(text) + len(word)))
         text += word
-    aligned = features.tokenize(tokenizer, text)
+    aligned = alignment.tokenize(tokenizer, text)
     has_ids = [bool(tokenizer.encode(word)) for word in words]
     assert (aligned is None) == (not any(has_ids))
     for (begin, end), has_id in zip(places, has_ids, strict=True):

@@ -31,10 +31,11 @@ from albert_tf.checkpoints.saved_model import (
 )
 from albert_tf.finetuning import metrics
 from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
-from albert_tf.finetuning.classification import Settings, reading
-from albert_tf.finetuning.classification.reading import Example
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.custom import recorded_labels
+from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.tasks import ClassificationTask
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import (
@@ -98,7 +99,7 @@ class Classifier(FineTuningTask):
     def of_trained(cls, trained: TrainedModel) -> Classifier:
         """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
         is_regression = trained.task == run_record.REGRESSION
-        labels = () if is_regression else reading.recorded_labels(trained.run.record)
+        labels = () if is_regression else recorded_labels(trained.run.record)
         if labels:
             trained.check_labels(labels)
         elif not is_regression:

@@ -5,7 +5,6 @@ The main functions, `read_race` and `read_questions`, each read a split.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import glob
 import json
@@ -17,9 +16,12 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import rows
+from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning.cells import cell
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
-from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Examples, Row
+from albert_tf.finetuning.race.questions import Question, nonempty_text, parse_question
+from albert_tf.finetuning.rows import JSON_LINES, BadRowError
 
 LEVELS = ("middle", "high")
 ALL_IN_ONE = "all.txt"
@@ -27,82 +29,18 @@ RACE_OPTIONS = 4
 EXTENSIONS = (".jsonl", ".json")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Question:
-    """A question about a passage, with its options.
-
-    Attributes:
-        example_id: id of the passage, shared by all its questions.
-        passage: the text.
-        question: the question, which may have a "_" to be replaced by the option, or be "".
-        options: two or more options.
-        label: index of the correct option, starting at 0; None if unknown.
-        level: part of the data set, such as "middle"; or "".
-    """
-
-    example_id: str
-    passage: str
-    question: str
-    options: tuple[str, ...]
-    label: int | None
-    level: str = ""
-
-
-def num_choices(questions: Sequence[Question]) -> int:
-    """Returns the largest number of options of any question."""
-    return max(len(question.options) for question in questions)
-
-
-def _text(row: dict[str, Any], key: str) -> str:
-    text = rows.text_cell(row, key)
-    if not text.strip():
-        raise BadRowError(f"{key!r} is empty")
-    return text
-
-
 def _list(row: dict[str, Any], key: str) -> list[Any]:
-    values = rows.cell(row, key)
+    values = cell(row, key)
     if not isinstance(values, list):
         raise BadRowError(f"{key!r} is {type(values).__name__}, expected a list")
     return values
-
-
-def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
-    if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
-    for number, value in enumerate(values, 1):
-        if not rows.check_text(value, f"option {number}").strip():
-            raise BadRowError(f"option {number} of {len(values)} is empty")
-    if num_options not in (None, len(values)):
-        raise BadRowError(f"{len(values)} options, expected {num_options}")
-    return tuple(values)
-
-
-def _label(value: Any, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given as its index or letter.
-
-    Raises:
-        BadRowError: there is no such option.
-    """
-    number = value
-    if isinstance(value, str) and value.isdecimal():
-        number = int(value)
-    elif isinstance(value, str) and len(value) == 1:
-        number = ord(value) - ord("A")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
-        last = chr(ord("A") + min(len(options), 26) - 1)
-        raise BadRowError(
-            f"label {files.quote(value)} for {len(options)} options: expected 0 to "
-            f"{len(options) - 1} or A to {last}"
-        )
-    return number
 
 
 def _questions_of_article(article: Any, place: str, level: str, split: str) -> list[Question]:
     """Returns the questions of an article of RACE."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
-    passage = _text(article, "article")
+    passage = nonempty_text(article, "article")
     keys = ["questions", "options", "answers"]
     if split == "test" and "answers" not in article:
         keys.remove("answers")
@@ -193,36 +131,6 @@ def _examples(path: str, questions: list[Question]) -> Examples[Question]:
     return Examples(path, questions, all(question.label is not None for question in questions))
 
 
-def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
-    """Returns the question in a JSON object; see `read_questions`.
-
-    Args:
-        row: the object.
-        split: "train", "dev" or "test".
-        num_options: the number of options; None for any.
-
-    Raises:
-        BadRowError: the object is not a valid question.
-    """
-    passage = _text(row, "passage")
-    options = _options(rows.cell(row, "options"), num_options)
-    question = rows.text_cell(row, "question") if "question" in row else ""
-    is_labeled = split != "test" or row.get("label") is not None
-    label = _label(rows.cell(row, "label"), options) if is_labeled else None
-    example_id = rows.check_text(str(row.get("id", "")), "'id'")
-    level = str(row.get("level", ""))
-    if level:
-        level = rows.check_name(level, "'level'")
-    return Question(example_id, passage, question, options, label, level)
-
-
-def parse_choice(row: Row) -> Question:
-    """Returns the question of a row, without its label."""
-    if not isinstance(row, dict):
-        raise BadRowError("expected a JSON object with passage, question and options")
-    return parse_question({key: row[key] for key in row if key != "label"}, "test")
-
-
 def read_questions(data_dir: str, split: str) -> Examples[Question]:
     """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
 
@@ -243,7 +151,7 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
         FileNotFoundError: the file does not exist.
         ValueError: there are two files, or a bad question; the message names the file and the line.
     """
-    path = rows.find_file(data_dir, split, EXTENSIONS)
+    path = split_files.find_file(data_dir, split, EXTENSIONS)
 
     def parse(row: dict[str, Any], line: int) -> Question:
         return parse_question({"id": f"{split}-{line - 1}"} | row, split)

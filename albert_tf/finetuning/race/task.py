@@ -26,11 +26,8 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
 from albert_tf.finetuning import metrics
 from albert_tf.finetuning.batching import Features, TokenSequences, log_full_sequences
-from albert_tf.finetuning.race.reading import (
-    Question,
-    num_choices,
-)
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.race.questions import Question, num_choices
 from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, as_json
 from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.model.ops import MASKED_SCORE

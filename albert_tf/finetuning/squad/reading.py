@@ -20,14 +20,9 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import rows
-from albert_tf.finetuning.rows import (
-    BadRowError,
-    Row,
-    abbreviate,
-    named_text,
-    unnamed_texts,
-)
+from albert_tf.finetuning.cells import check_text, text_cell
+from albert_tf.finetuning.columns import named_text, unnamed_texts
+from albert_tf.finetuning.rows import BadRowError, Row, abbreviate
 from albert_tf.finetuning.squad import Settings
 
 SHUFFLE_SEED = 12345  # as in Google's programs
@@ -218,7 +213,7 @@ def _objects(
         files.check_fields(item, path, fields)
         for name in fields:
             if isinstance(item.get(name), str):
-                rows.check_text(item[name], f"{path}: {name!r}")
+                check_text(item[name], f"{path}: {name!r}")
         yield path, item
 
 
@@ -261,7 +256,7 @@ def parse_question(row: Row) -> tuple[str, str]:
         found = named_text(row, ("question",)), named_text(row, ("context", "passage"))
     else:
         cells = unnamed_texts(row, 2)
-        found = rows.text_cell(cells, 0), rows.text_cell(cells, 1)
+        found = text_cell(cells, 0), text_cell(cells, 1)
     for name, text in zip(("question", "context"), found, strict=True):
         if not text.strip():
             raise BadRowError(f"the {name} is empty")

@@ -31,26 +31,25 @@ from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.answers import (
     Answers,
     Candidates,
-    best_thresholds,
     candidates_v1,
     candidates_v2,
     decode,
+    write_answers,
+)
+from albert_tf.finetuning.squad.features import SquadFeatures
+from albert_tf.finetuning.squad.metrics import (
+    best_thresholds,
     evaluate_cmrc,
     evaluate_v1,
     evaluate_v2,
     format_exactly,
-    write_answers,
-)
-from albert_tf.finetuning.squad.features import (
-    NoFeaturesError,
-    SquadFeatures,
-    make_features,
 )
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     SquadExample,
     shuffled,
 )
+from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
 from albert_tf.finetuning.task import (
     RESULTS_FILE,
     SEPARATOR,

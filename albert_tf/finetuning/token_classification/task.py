@@ -22,7 +22,7 @@ from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batching import Features, TokenSequences
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import (
     Batch,
     FineTuningTask,
@@ -33,15 +33,11 @@ from albert_tf.finetuning.task import (
     mark,
 )
 from albert_tf.finetuning.token_classification import RAW, Settings
-from albert_tf.finetuning.token_classification.tags import (
-    Sentence,
-    Tags,
-    cut,
-    find_spans,
-    join_tokens,
-    recorded_tags,
-    span_metrics,
-)
+from albert_tf.finetuning.token_classification.metrics import span_metrics
+from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning.token_classification.spans import find_spans
+from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
+from albert_tf.finetuning.token_classification.units import cut, join_tokens
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.model.tokenization import Tokenizer

@@ -7,7 +7,7 @@ import pytest
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.classification import Settings, reading
-from albert_tf.finetuning.classification.reading import Example
+from albert_tf.finetuning.classification.parsing import Example
 
 PHASES = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from albert_tf.finetuning.classification.reading import Example, parse_label, read_examples
+from albert_tf.finetuning.classification.labels import parse_label
+from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, find_task
 from albert_tf.finetuning.rows import BadRowError
 

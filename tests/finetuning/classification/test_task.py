@@ -10,9 +10,10 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification import task as classification
-from albert_tf.finetuning.classification.reading import Example, read_examples
+from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of

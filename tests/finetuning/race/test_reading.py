@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from albert_tf.finetuning.race.reading import Question, num_choices, read_questions, read_race
+from albert_tf.finetuning.race.questions import Question, num_choices
+from albert_tf.finetuning.race.reading import read_questions, read_race
 
 OPTIONS = ["w", "x", "y", "z"]
 

@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race import task as race
-from albert_tf.finetuning.race.reading import Question, read_race
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.race.questions import Question
+from albert_tf.finetuning.race.reading import read_race
 from albert_tf.finetuning.task import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.finetuning.squad import features
-from albert_tf.finetuning.squad.features import UNKNOWN, align_characters
+from albert_tf.finetuning.squad import alignment
+from albert_tf.finetuning.squad.alignment import UNKNOWN, align_characters
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
 
@@ -14,7 +14,7 @@ ACCENTED = "A  café … costs ½?\nYes x3, No"
 
 
 def test_pieces_are_aligned_as_in_googles_program():
-    text = features.tokenize(WordTokenizer(), ACCENTED)
+    text = alignment.tokenize(WordTokenizer(), ACCENTED)
     assert text.first_char.tolist() == [0, 1, 7, 9, 15, 18, 22, 25, 26]
     assert text.last_char.tolist() == [0, 6, 8, 14, 17, 21, 24, 25, 28]
     begin = ACCENTED.index("costs ½?")
@@ -67,7 +67,7 @@ def mutate(rng, text, alphabet, rate):
 @pytest.mark.parametrize("block_rows", [3, 256])
 @pytest.mark.parametrize("alphabet", ["ab ", "abcdefgh \udfff"])
 def test_the_pairs_are_those_of_googles_table(monkeypatch, block_rows, alphabet):
-    monkeypatch.setattr(features, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(alignment, "BLOCK_ROWS", block_rows)
     rng = random.Random(7)
     found = 0
     for _ in range(80):
@@ -93,7 +93,7 @@ def test_texts_that_differ_much_are_aligned_with_twice_the_band():
 
 @pytest.mark.parametrize("text", ["", "\n\t", "\u0301", "한국어 문장", "½⅓"])
 def test_a_text_removed_by_normalization_is_skipped(text):
-    assert features.tokenize(WordTokenizer(), text) is None
+    assert alignment.tokenize(WordTokenizer(), text) is None
 
 
 def test_a_table_too_large_is_refused_at_once():
@@ -126,14 +126,14 @@ def chinese(tmp_path_factory):
     ],
 )
 def test_wordpieces_are_aligned_with_their_characters(chinese, text, expected):
-    aligned = features.tokenize(chinese, text)
+    aligned = alignment.tokenize(chinese, text)
     spans = zip(aligned.first_char.tolist(), aligned.last_char.tolist(), strict=True)
     assert [text[first : last + 1] for first, last in spans] == expected
     assert aligned.token_ids.tolist() == chinese.encode(text)
 
 
 def test_wordpieces_of_an_answer_are_those_that_overlap_it(chinese):
-    aligned = features.tokenize(chinese, " Nexon中100 ")
+    aligned = alignment.tokenize(chinese, " Nexon中100 ")
     # " Nexon中100 ": nex ##on 中 10 ##0
     assert aligned.first_token.tolist() == [0, 0, 0, 0, 1, 1, 2, 3, 3, 4, 5]
     assert aligned.last_token.tolist() == [-1, 0, 0, 0, 1, 1, 2, 3, 3, 4, 4]
@@ -141,4 +141,4 @@ def test_wordpieces_of_an_answer_are_those_that_overlap_it(chinese):
 
 @pytest.mark.parametrize("text", ["", " \n", "\x00\u200b"])
 def test_a_text_without_wordpieces_is_skipped(chinese, text):
-    assert features.tokenize(chinese, text) is None
+    assert alignment.tokenize(chinese, text) is None

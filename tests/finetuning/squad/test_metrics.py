@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from official.nlp.tools import squad_evaluate_v1_1
 
-from albert_tf.finetuning.squad.answers import (
+from albert_tf.finetuning.squad.metrics import (
     best_thresholds,
     cmrc_exact_match,
     cmrc_f1,

@@ -10,7 +10,7 @@ from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.squad import Settings, features
+from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
 from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
 from albert_tf.finetuning.squad.reading import SquadData, SquadExample, read_squad
@@ -146,7 +146,7 @@ def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
 
 
 def test_training_features_are_in_googles_order(tiny_config, monkeypatch):
-    made, make_features = [], features.make_features
+    made, make_features = [], windows.make_features
 
     def noted(examples, *args):
         made.append([example.qas_id for example in examples])

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.finetuning.squad import features as squad_features
-from albert_tf.finetuning.squad.features import WindowSettings, make_features
+from albert_tf.finetuning.squad import WindowSettings, windows
 from albert_tf.finetuning.squad.reading import SquadExample, read_squad, shuffled
+from albert_tf.finetuning.squad.windows import make_features
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
 
@@ -103,7 +103,7 @@ def columns(features):
 
 @pytest.mark.ci
 def test_several_processes_create_the_same_features(toy_tokenizer, monkeypatch):
-    monkeypatch.setattr(squad_features, "TASK_CHARS", 30)
+    monkeypatch.setattr(windows, "TASK_CHARS", 30)
     text = "A small boat waits at the landing, and nobody knows whose it is. "
     questions = [
         example(text * (1 + number % 3), "Whose boat?", "boat", 8, qas_id=str(number))

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.finetuning.token_classification import Settings
-from albert_tf.finetuning.token_classification.tags import Sentence, read_sentences
+from albert_tf.finetuning.token_classification.sentences import Sentence, read_sentences
 
 CONLL = """\
 -DOCSTART- -X- -X- O

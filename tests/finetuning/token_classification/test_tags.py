@@ -2,9 +2,13 @@
 
 import pytest
 
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.token_classification import tags
-from albert_tf.finetuning.token_classification.tags import Sentence, Tags, find_spans
+from albert_tf.finetuning.token_classification.metrics import span_metrics
+from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning.token_classification.spans import find_spans
+from albert_tf.finetuning.token_classification.tags import Tags
+from albert_tf.finetuning.token_classification.units import find_units, join_tokens
 
 
 def labeled(*sentences):
@@ -56,12 +60,12 @@ def test_labels_that_do_not_mark_spans_are_refused(sentences, message):
 )
 def test_the_units_of_the_training_data_are_found(sentences, units):
     rows = [Sentence(1, tuple(tokens), ("O",) * len(tokens)) for tokens in sentences]
-    assert tags.find_units(Examples("train.txt", rows)) == units
+    assert find_units(Examples("train.txt", rows)) == units
 
 
 def test_tokens_are_joined_as_they_were_cut():
-    assert tags.join_tokens("在 New York 的".split(), "words") == "在New York的"
-    assert tags.join_tokens("1 9 8 7".split(), "characters") == "1987"
+    assert join_tokens("在 New York 的".split(), "words") == "在New York的"
+    assert join_tokens("1 9 8 7".split(), "characters") == "1987"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_metrics_are_those_computed_by_hand():
     gold = ["B-P I-P O B-L O".split(), "B-L I-L".split()]
     guess = ["B-P I-P O B-P O".split(), "B-L O".split()]
     # Predicted: P 0-2 (correct), P 3-4 (wrong type), L 0-1 (too short). Gold: P, L, L.
-    assert tags.span_metrics(gold, guess) == pytest.approx(
+    assert span_metrics(gold, guess) == pytest.approx(
         {
             **{"precision": 1 / 3, "recall": 1 / 3, "f1": 1 / 3, "accuracy": 5 / 7},
             **{"precision_P": 1 / 2, "recall_P": 1, "f1_P": 2 / 3},
@@ -114,4 +118,4 @@ def test_metrics_are_those_computed_by_hand():
 
 def test_metrics_without_spans_are_zero():
     nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
-    assert tags.span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}
+    assert span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}

@@ -8,15 +8,12 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.rows import Examples
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.finetuning.token_classification import Settings, task
-from albert_tf.finetuning.token_classification.tags import (
-    Sentence,
-    Tags,
-    read_data,
-    recorded_tags,
-)
+from albert_tf.finetuning.token_classification.reading import read_data
+from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
 
 TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 

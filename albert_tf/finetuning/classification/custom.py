@@ -1,0 +1,122 @@
+"""Makes the task of a user's own data, from the settings and the training data.
+
+A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
+lines. Columns are found by name or index, and labels are read from the training data.
+"""
+
+from __future__ import annotations
+
+from albert_tf import files
+from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.labels import is_number
+from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.tasks import (
+    ACCURACY,
+    CUSTOM_TASK,
+    MICRO_F1,
+    ClassificationTask,
+    Columns,
+    Source,
+)
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.labels import check_number_of_labels
+from albert_tf.finetuning.rows import Column
+
+EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
+_CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
+
+
+def labels_of(train: Examples[Example]) -> tuple[str, ...]:
+    """Returns the labels of training data, in numerical order if they are integers, else sorted.
+
+    Raises:
+        ValueError: there are fewer than two labels or too many, or labels are fractions, which
+            means a regression task.
+    """
+    lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
+    labels = sorted(lines)
+    check_number_of_labels(labels, train.path)
+    fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
+    if fraction is not None:
+        raise ValueError(
+            f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
+            "To predict numbers, pass --is_regression; to predict one of these classes, list all "
+            "of them in --labels. Is --label_column right?"
+        )
+    if all(label.removeprefix("-").isdecimal() for label in labels):
+        labels.sort(key=int)
+    return tuple(labels)
+
+
+def _parse_column(text: str | None) -> Column | None:
+    if not text:
+        return None
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
+    """Returns the label column, or the columns of the labels of a multi-label task.
+
+    Raises:
+        ValueError: columns of labels are given by number, without names.
+    """
+    given = settings.label_column or ""
+    if not settings.is_multi_label or "," not in given:
+        return _parse_column(given)
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if not all(isinstance(_parse_column(name), str) for name in names):
+        raise ValueError(
+            f"--label_column={given}: labels are named by the columns' names, not by numbers. Add "
+            "a header line to the files"
+        )
+    return names
+
+
+def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
+    """Returns a custom task, without labels if only the training data tells them."""
+    columns = Columns(
+        _parse_column(settings.text_a_column),
+        _parse_column(settings.text_b_column),
+        _parse_label_column(settings),
+    )
+    named = columns.label if isinstance(columns.label, tuple) else ()
+    if named and labels and set(named) != set(labels):
+        raise ValueError(
+            f"--label_column={settings.label_column}: expected the columns of the labels "
+            f"{', '.join(labels)}"
+        )
+    is_unnamed = huggingface.are_default(list(labels))
+    aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
+    metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
+    selection_metric = ACCURACY
+    if settings.is_regression:
+        metrics = ("MSE", "pearson", "spearman")
+        selection_metric = "pearson"
+    elif settings.is_multi_label:
+        metrics = ()  # all of `multi_label_metrics`
+        selection_metric = MICRO_F1
+    splits = {
+        split: tuple(
+            Source(split + extension, columns, settings.has_header, is_custom=True)
+            for extension in EXTENSIONS
+        )
+        for split in ("train", "dev", "test")
+    }
+    return ClassificationTask(
+        CUSTOM_TASK,
+        "",
+        splits,
+        labels or named,
+        settings.is_regression,
+        metrics,
+        selection_metric,
+        label_aliases=aliases,
+        is_multi_label=settings.is_multi_label,
+    )
+
+
+def recorded_labels(record: RunRecord) -> tuple[str, ...]:
+    """Returns the labels that a classifier was trained with; () if none are recorded."""
+    return record.labels if record.task_name in _CLASSIFIERS else ()

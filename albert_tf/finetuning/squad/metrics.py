@@ -1,0 +1,235 @@
+"""Computes the metrics of extractive question answering, as the official scripts do.
+
+* SQuAD 1.1 (`evaluate-v1.1.py`): `exact_match` and `f1`.
+* SQuAD 2.0 (`evaluate-v2.0.py`): `exact`, `f1` and `total` over all questions, over answerable
+  and over unanswerable questions; and the best threshold of the null odds.
+* CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and F1 over single
+  Chinese characters and whole words of other scripts ("mixed segmentation").
+
+SQuAD 2.0's script is that of the TensorFlow Model Garden, `official.nlp.tools`. It has no
+function for the scores of single questions, which are computed here, as for SQuAD 1.1.
+
+Means are percentages. Gold answers and predictions are given by question id. Null odds are larger
+if a question is less likely to have an answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from official.nlp.tools import squad_evaluate_v2_0 as script_v2
+
+Golds = Mapping[str, Sequence[str]]
+Predictions = Mapping[str, str]
+NullOdds = Mapping[str, float]
+Metric = Callable[[str, str], float]
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+# The punctuation that the script of CMRC 2018 removes. It keeps "‘" and "…", because their entries
+# in its list are doubled ("……") and never equal a single character.
+_DROPPED_SIGNS = set("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+_HAN = re.compile("[\u4e00-\u9fa5]")
+# Emulates NLTK's word tokenizer, which the script applies between Chinese characters. It splits off
+# punctuation, commas unless a digit follows, periods at the end, quotes at either end of a word,
+# and the second half of English contractions.
+_SIGNS = r";@#$%&?!\[\](){}<>\"–—«»“”‘"
+_CONTRACTION = r"'(?:s|m|d|ll|re|ve)\b"
+_WORD = re.compile(
+    rf"[{_SIGNS}]|\.\.+|n't\b|{_CONTRACTION}"
+    rf"|(?:(?!n't\b)[^\s{_SIGNS}',.]|,(?=\d)|\.(?!\.|\W*$)|(?<=\w)(?!{_CONTRACTION})'(?=\w))+"
+    r"|[',.]"
+)
+
+
+def _mean_of_best(metric: Metric, golds: Golds, predictions: Predictions) -> float:
+    """Returns the mean over questions of the best score over their gold answers, in percent.
+
+    Questions without a prediction count as wrong.
+
+    Raises:
+        ValueError: there are no questions, or a question has no gold answer.
+    """
+    without = [qas_id for qas_id, answers in golds.items() if not answers]
+    if without or not golds:
+        raise ValueError(
+            f"{len(without)} of {len(golds)} questions have no gold answer"
+            + (f"; the first is {without[0]}" if without else "")
+        )
+    scores = [
+        max(metric(predictions[qas_id], answer) for answer in answers)
+        for qas_id, answers in golds.items()
+        if qas_id in predictions
+    ]
+    return 100.0 * sum(scores) / len(golds)
+
+
+def _words(text: str) -> list[str]:
+    """Returns the words that the scripts of SQuAD compare, without punctuation and articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """Returns 1.0 if two answers have the same words, else 0.0."""
+    return float(_words(prediction) == _words(gold))
+
+
+def word_f1(prediction: str, gold: str) -> float:
+    """Returns the F1 of the words that two answers have in common; 0.0 if both have none."""
+    predicted = _words(prediction)
+    wanted = _words(gold)
+    return _f1((Counter(predicted) & Counter(wanted)).total(), len(predicted), len(wanted))
+
+
+def _f1(num_common: int, num_predicted: int, num_gold: int) -> float:
+    if not num_common:
+        return 0.0
+    precision = num_common / num_predicted
+    recall = num_common / num_gold
+    return (2 * precision * recall) / (precision + recall)
+
+
+def evaluate_v1(golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns the official metrics of SQuAD 1.1, `exact_match` and `f1`.
+
+    Raises:
+        ValueError: see `_mean_of_best`.
+    """
+    return {
+        "exact_match": _mean_of_best(exact_match, golds, predictions),
+        "f1": _mean_of_best(word_f1, golds, predictions),
+    }
+
+
+def evaluate_v2(
+    golds: Golds, predictions: Predictions, null_odds: NullOdds | None = None
+) -> dict[str, float]:
+    """Returns the official metrics of SQuAD 2.0: `exact`, `f1`, `total`, `HasAns_…`, `NoAns_…`.
+
+    Args:
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answers, "" for unanswered questions.
+        null_odds: if given, questions above 1.0 count as unanswered, and `final_exact`,
+            `final_exact_thresh`, `final_f1` and `final_f1_thresh` are the best means and thresholds
+            that the script finds. Its search may stop between questions with equal odds, and
+            returns 0 if it is best to answer nothing; `best_thresholds` corrects both.
+    """
+    measured = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
+    kinds = ("pr_",) if null_odds else ("pr_", "final_")
+    return {name: value for name, value in measured.items() if not name.startswith(kinds)}
+
+
+def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
+    """Returns gold answers in the data format of SQuAD."""
+    questions = [
+        {"id": qas_id, "answers": [{"text": text} for text in answers]}
+        for qas_id, answers in golds.items()
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]
+
+
+def best_thresholds(
+    golds: Golds, predictions: Predictions, null_odds: NullOdds
+) -> dict[str, float]:
+    """Returns the thresholds of the null odds that maximize the mean scores, and these means.
+
+    Questions with null odds up to the threshold count as answered.
+
+    Args:
+        golds: the gold answers; unanswerable questions have none.
+        predictions: the answer to each question, in case it is answered.
+        null_odds: the null odds of each question.
+
+    Returns:
+        `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`.
+    """
+    exact = _best_scores(exact_match, golds, predictions)
+    # If neither answer has words, they agree in SQuAD 2.0.
+    f1 = {
+        qas_id: max(score, exact[qas_id])
+        for qas_id, score in _best_scores(word_f1, golds, predictions).items()
+    }
+    best_exact, exact_threshold = _find_best_threshold(golds, exact, null_odds)
+    best_f1, f1_threshold = _find_best_threshold(golds, f1, null_odds)
+    return {
+        "best_exact": best_exact,
+        "best_exact_thresh": exact_threshold,
+        "best_f1": best_f1,
+        "best_f1_thresh": f1_threshold,
+    }
+
+
+def _best_scores(metric: Metric, golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns question id → best score over the gold answers that have words, or else over ""."""
+    scores = {}
+    for qas_id, answers in golds.items():
+        if qas_id in predictions:
+            compared = list(filter(_words, answers)) or [""]
+            scores[qas_id] = max(metric(predictions[qas_id], gold) for gold in compared)
+    return scores
+
+
+def _find_best_threshold(
+    golds: Golds, scores: Mapping[str, float], null_odds: NullOdds
+) -> tuple[float, float]:
+    """Returns the best mean score in percent, and the threshold that attains it."""
+    ordered = sorted(scores, key=null_odds.__getitem__)
+    best = current = float(sum(not golds[qas_id] for qas_id in scores))
+    threshold = null_odds[ordered[0]] - 1.0  # nothing is answered
+    for odds, group in itertools.groupby(ordered, null_odds.__getitem__):
+        for qas_id in group:
+            current += scores[qas_id] - (0 if golds[qas_id] else 1)
+        if current > best:
+            best = current
+            threshold = odds
+    return 100.0 * best / len(scores), threshold
+
+
+def mixed_segmentation(text: str) -> list[str]:
+    """Splits text into Chinese characters and other words, without punctuation, as CMRC 2018."""
+    text = text.lower().strip()
+    kept = "".join(char for char in text if char not in _DROPPED_SIGNS)
+    spaced = re.split(f"({_HAN.pattern})", kept)
+    words: list[str] = []
+    for part in spaced:
+        words += [part] if _HAN.match(part) else _WORD.findall(part)
+    return words
+
+
+def cmrc_exact_match(prediction: str, gold: str) -> float:
+    """Returns 1.0 if both texts are equal in lower case without punctuation, else 0.0."""
+    predicted, wanted = (
+        [char for char in text.lower().strip() if char not in _DROPPED_SIGNS]
+        for text in (prediction, gold)
+    )
+    return float(predicted == wanted)
+
+
+def cmrc_f1(prediction: str, gold: str) -> float:
+    """Returns the F1 over `mixed_segmentation`; the overlap is the longest common substring."""
+    predicted = mixed_segmentation(prediction)
+    wanted = mixed_segmentation(gold)
+    matcher = difflib.SequenceMatcher(None, predicted, wanted, autojunk=False)
+    return _f1(matcher.find_longest_match().size, len(predicted), len(wanted))
+
+
+def evaluate_cmrc(golds: Golds, predictions: Predictions) -> dict[str, float]:
+    """Returns the metrics of CMRC 2018: `exact_match`, `f1` and their mean, `average`.
+
+    Raises:
+        ValueError: see `_mean_of_best`.
+    """
+    exact = _mean_of_best(cmrc_exact_match, golds, predictions)
+    f1 = _mean_of_best(cmrc_f1, golds, predictions)
+    return {"exact_match": exact, "f1": f1, "average": (exact + f1) * 0.5}
+
+
+def format_exactly(metrics: Mapping[str, float]) -> str:
+    """Returns lines `key = value`, sorted by key, with all digits, like Google's SQuAD programs."""
+    return "".join(f"{key} = {value}\n" for key, value in sorted(metrics.items()))

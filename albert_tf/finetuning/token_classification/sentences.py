@@ -1,0 +1,114 @@
+"""Reads sentences with a label for each token.
+
+Files have one token per line, with the token in the first column and its label in the last one,
+and blank lines between sentences. In Chinese, a token is often a character:
+
+    U.N.      B-ORG
+    official  O
+    Ekeus     B-PER
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+
+from albert_tf import files
+from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning.cells import check_text
+from albert_tf.finetuning.columns import parse_text
+from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.token_classification import Settings
+
+EXTENSIONS = (".txt", ".conll", ".tsv")
+DOCUMENT_START = "-DOCSTART-"
+_TOKENS = "tokens"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sentence:
+    """The tokens of a sentence and their labels.
+
+    Attributes:
+        line: line number of the first token in the file, starting at 1; each token has its own
+            line.
+        tokens: one or more tokens.
+        labels: the label of each token; None if a test file does not have it.
+    """
+
+    line: int = dataclasses.field(repr=False)
+    tokens: tuple[str, ...]
+    labels: tuple[str | None, ...]
+
+
+def read_sentences(
+    settings: Settings, split: str, labels: Sequence[str] = ()
+) -> Examples[Sentence]:
+    """Reads the sentences of a split.
+
+    Args:
+        settings: the folder and the columns.
+        split: "train", "dev" or "test"; in a test file, labels may be missing.
+        labels: all valid labels; () to accept any.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: there are several files or no sentence, or a line has no token, no label or an
+            unknown label; the message names the file and the lines.
+    """
+    path = split_files.find_file(settings.data_dir, split, EXTENSIONS)
+    numbered = [
+        (number, line.rstrip("\r"))
+        for number, line in enumerate(files.read_text(path).split("\n"), 1)
+        if line.strip(" \t\r") and not line.startswith(DOCUMENT_START)
+    ]
+    sentences: list[tuple[int, list[str], list[str | None]]] = []
+    last = 0  # line of the last token
+    for number, (token, label) in rows.parse_rows(
+        path, numbered, lambda line, _: _parse_line(line, settings, labels, split == "test")
+    ):
+        if number > last + 1 or not sentences:
+            sentences.append((number, [], []))
+        sentences[-1][1].append(token)
+        sentences[-1][2].append(label)
+        last = number
+    found = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
+    return Examples(path, found, all(None not in sentence.labels for sentence in found))
+
+
+def _parse_line(
+    line: str, settings: Settings, labels: Sequence[str], is_test: bool
+) -> tuple[str, str | None]:
+    """Returns the token and its label, which is None if a test file does not have it."""
+    # Not `split()`, because an ideographic space can be a token of Chinese text.
+    cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+    count = len(cells)
+    place, label_place = (
+        column if column >= 0 else count + column
+        for column in (settings.token_column, settings.label_column)
+    )
+    if not 0 <= place < count or not cells[place]:
+        raise BadRowError(f"no token in column {settings.token_column} of {count}")
+    label = ""
+    if 0 <= label_place < count and label_place != place:
+        label = cells[label_place].strip()
+    if label and (label in labels or not labels):
+        return cells[place], label
+    if is_test:
+        return cells[place], None
+    if not label:
+        raise BadRowError(f"no label in column {settings.label_column} of {count}")
+    raise BadRowError(f"unknown label {files.quote(label)}; expected {rows.abbreviate(labels)}")
+
+
+def parse_words(row: Row) -> str | list[str]:
+    """Returns the text or the list of tokens of a row."""
+    if not isinstance(row, dict) or _TOKENS not in row:
+        return parse_text(row)
+    tokens = row[_TOKENS]
+    if not isinstance(tokens, list):
+        raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
+    return [check_text(token, "a token") for token in tokens]
