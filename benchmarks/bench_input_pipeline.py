@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from albert_tf.data.records import encode_examples, frame_records
 from albert_tf.model.config import AlbertConfig
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 
 LENGTH = 512
@@ -81,7 +81,7 @@ def main() -> None:
     task = PretrainingTask(AlbertConfig(VOCABULARY), LENGTH, PREDICTIONS)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_records(folder, 4, flags.records)
-        record_list = input_pipeline.check_files(dict.fromkeys(paths), task.features)
+        record_list = record_files.check_files(dict.fromkeys(paths), task.features)
         ours = input_pipeline.training_dataset(record_list, task.features, flags.batch_size, seed=5)
         ways: dict[str, Iterator[Any]] = {
             "ours": iter(ours),

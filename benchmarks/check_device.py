@@ -35,7 +35,7 @@ from albert_tf.cli.describe import StepShape, step_flops
 from albert_tf.model import ops, optimization
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices
+from albert_tf.training import precision, replicas, strategies
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.version import __version__
@@ -84,7 +84,7 @@ class Training:
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-        devices.apply_precision(precision_name)
+        precision.apply_precision(precision_name)
         batch = random_batch(shape.rows, shape.length, shape.predictions, config.vocab_size)
         self._step, self._inputs = make_step(strategy, config, batch, jit_compile=jit_compile)
         self.model = self._step.model
@@ -118,16 +118,16 @@ def find_strategy(device: str, tpu_name: str = "") -> tf.distribute.Strategy:
         ValueError: TensorFlow does not find the device; the message says what to do.
     """
     if device == "tpu":
-        return devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name=tpu_name or None))
+        return strategies.make_strategy(DeviceSettings(use_tpu=True, tpu_name=tpu_name or None))
     if device == "gpu" and not tf.config.list_physical_devices("GPU"):
-        raise ValueError(f"TensorFlow finds no GPU: {devices.why_no_gpu()}")
+        raise ValueError(f"TensorFlow finds no GPU: {strategies.why_no_gpu()}")
     return tf.distribute.OneDeviceStrategy(f"/{device}:0")
 
 
 # The checks, of a device and the name of a TPU
 def check_versions(device: str, tpu_name: str) -> Outcome:
     """Names the device and its memory, and lists the versions of the software."""
-    parts = [devices.describe(find_strategy(device, tpu_name))]
+    parts = [replicas.describe(find_strategy(device, tpu_name))]
     parts += [f"TensorFlow {tf.__version__}", f"tf_keras {tf_keras.__version__}"]
     parts.append(f"Python {platform.python_version()}")
     if device == "gpu":
@@ -191,7 +191,7 @@ def check_two_devices(device: str, tpu_name: str) -> Outcome:
         one = find_strategy("cpu")
     else:
         settings = DeviceSettings(distribution="mirrored", num_devices=2)
-        several = devices.make_strategy(settings)
+        several = strategies.make_strategy(settings)
         one = find_strategy(device)
     worst = compare_weights([one, several], 0.0)
     text = f"weights after training on {several.num_replicas_in_sync} devices differ by {worst:.1e}"
@@ -202,7 +202,7 @@ def check_speed(shape: StepShape, device: str, tpu_name: str) -> Outcome:
     """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
     strategy = find_strategy(device, tpu_name)
     config = read_config("albert_base")
-    name, _ = devices.resolve_precision("auto")
+    name, _ = precision.resolve_precision("auto")
     training = Training(strategy, config, shape, name, jit_compile=device == "gpu")
     times = []
     for _ in range(WARM_UP_STEPS + TIMED_STEPS):

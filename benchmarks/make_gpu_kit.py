@@ -54,7 +54,7 @@ from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices
+from albert_tf.training import precision
 
 GOLDEN = "golden"
 PROGRAMS = (
@@ -212,7 +212,7 @@ def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -
 
 def make_pretraining(name: Name) -> Program:
     """Returns a pre-training step."""
-    devices.apply_precision("bfloat16")
+    precision.apply_precision("bfloat16")
     config = name.read_config()
     shape = StepShape(name.rows, name.length, PREDICTIONS)
     batch = check_device.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
@@ -241,7 +241,7 @@ def classification_batch(name: Name) -> dict[str, NDArray[Any]]:
 
 def make_classification(name: Name) -> Program:
     """Returns a step of fine-tuning."""
-    devices.apply_precision("bfloat16")
+    precision.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     strategy = tf.distribute.get_strategy()
@@ -252,7 +252,7 @@ def make_classification(name: Name) -> Program:
 
 def make_prediction(name: Name) -> Program:
     """Returns the predictions of a classifier."""
-    devices.apply_precision("bfloat16")
+    precision.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     model = task.build_model()
@@ -296,7 +296,7 @@ def make_attention(name: Name) -> Program:
 def make_golden(name: Name) -> Program:
     """Returns loss and gradients of a small model in float32, beside those of Google's code."""
     del name
-    devices.apply_precision("float32")
+    precision.apply_precision("float32")
     config = AlbertConfig.from_json_file(os.path.join(GOLDEN_FOLDER, "encoder_shared.json"))
     model = AlbertForPretraining(config)
     with np.load(os.path.join(GOLDEN_FOLDER, "encoder_shared.npz")) as golden:

@@ -19,7 +19,7 @@ from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay, create_optimizer
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices
+from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 
 MATRIX = 2048
@@ -82,7 +82,7 @@ def main() -> None:
     if job["engine"] == "openvino":
         serve_openvino(job)
         return
-    devices.apply_precision(job["precision"])
+    precision.apply_precision(job["precision"])
     arrays = contenders.load_batches(job["batches"])
     task = make_task(job, arrays[0])
     model = task.build_model()

@@ -82,12 +82,12 @@ def scaled(values: dict[str, Any], scale: float) -> dict[str, Any]:
 
 def run_row(settings: Settings, table: Table, folder: str) -> None:
     """Trains, evaluates and fine-tunes one row with one seed, and writes `result.json`."""
-    from albert_tf import pretraining
+    from albert_tf.pretraining.metadata_checks import find_objective, find_record_files
 
     row = table.rows[settings.row]
     output_dir = settings.output_dir
     records = records_of(output_dir, table, training_part(table), row.get("data", {}))
-    objective = pretraining.find_objective(pretraining.find_record_files(records, "--input_file"))
+    objective = find_objective(find_record_files(records, "--input_file"))
     began = time.monotonic()
     checkpoint = ""
     for number, phase in enumerate(row.get("phases", [{}])):
@@ -171,12 +171,12 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     """
     from albert_tf.checkpoints import finding, loading
     from albert_tf.data.records import find_records
-    from albert_tf.pretraining import input_pipeline
-    from albert_tf.training.evaluation import Evaluator
+    from albert_tf.pretraining import input_pipeline, record_files
+    from albert_tf.training.evaluator import Evaluator
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))
-    chosen = input_pipeline.check_files(find_records(records, "records"), judge.features)
+    chosen = record_files.check_files(find_records(records, "records"), judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()
     return {

@@ -125,9 +125,9 @@ def _process():
     # loses; pytest has enabled it for the terminal.
     faulthandler.enable = lambda *_, **__: None
     if os.environ.get(WITHOUT_BFLOAT16):
-        from albert_tf.training import devices
+        from albert_tf.training import precision
 
-        devices._read_cpu_info = lambda: ""
+        precision._read_cpu_info = lambda: ""
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from lowering import lower, lower_step, variables_of
 
 from albert_tf.model import config
-from albert_tf.training import devices
+from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
 from tests.test_accelerators import CONFIG, FINE_TUNING, PRETRAINING
@@ -164,7 +164,7 @@ def test_a_full_size_step_accesses_few_bytes(compiler):
     (topology,) = BOUNDS.keys() & set(TOPOLOGIES)
     made_of = check_device.read_config("albert_base", dropout=0.1)
     made_of = dataclasses.replace(made_of, num_hidden_layers=3)
-    devices.apply_precision("bfloat16")
+    precision.apply_precision("bfloat16")
     batch = check_device.random_batch(8, 512, 20, made_of.vocab_size)
     step, batch = check_device.make_step(
         tf.distribute.get_strategy(), made_of, batch, optimizer="lamb"

@@ -45,7 +45,7 @@ from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
-from albert_tf.pretraining import input_pipeline
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
@@ -116,7 +116,7 @@ def write_train_records(path):
 
 def read_records(path):
     task = PretrainingTask(AlbertConfig(**TINY_SHAPE), SEQ_LENGTH, MAX_PREDICTIONS)
-    found = input_pipeline.check_files({str(path): None}, task.features)
+    found = record_files.check_files({str(path): None}, task.features)
     batches = list(
         input_pipeline.batches(input_pipeline.evaluation_dataset(found, task.features, 4), found)
     )

@@ -22,8 +22,8 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf.training import hooks
-from albert_tf.training.task import prefetch
+from albert_tf.training import progress
+from albert_tf.training.prefetching import prefetch
 
 DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
@@ -389,7 +389,7 @@ class BatchRunner:
         batches = evaluation_batches(self.features, self.batch_size, self.padding)
         total = -(-count // self.batch_size)
         if self.shows_progress:
-            batches = hooks.with_progress(batches, "predicting", total)
+            batches = progress.with_progress(batches, "predicting", total)
         for numbers, batch in batches:
             for name, values in self._step(batch).items():
                 for number, row in zip(numbers.tolist(), np.asarray(values), strict=True):

@@ -30,7 +30,7 @@ from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Outputs, Split, training_steps
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.training import devices
+from albert_tf.training import devices, replicas
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
@@ -84,7 +84,7 @@ def fine_tune(
     if settings.export_dir:
         files.ensure_directory(settings.export_dir, "--export_dir")
     with devices.open_devices(settings) as opened:
-        if len(planned) > 1 and devices.is_multi_worker(opened.strategy):
+        if len(planned) > 1 and replicas.is_multi_worker(opened.strategy):
             raise ValueError(
                 "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
             )

@@ -43,7 +43,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.model.tokenization import Tokenizer, split_pairs
-from albert_tf.training import devices
+from albert_tf.training import replicas
 from albert_tf.training.task import Batch, Sums, Task
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def padding_multiple(
             the square root of n, since the cost of the padding falls as 1 / lengths.
     """
     limit = settings.max_seq_length
-    if devices.is_tpu(strategy):  # a single length: TPUs compile each shape separately
+    if replicas.is_tpu(strategy):  # a single length: TPUs compile each shape separately
         return limit
     if settings.pad_to_multiple:
         return settings.pad_to_multiple

@@ -7,19 +7,20 @@ delete old ones, because the best one is kept as `model.ckpt-best`. The results 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, Evaluation, RunFolder, best_of
-from albert_tf.training import devices, hooks
-from albert_tf.training.hooks import Hook, Tracker, format_figures
+from albert_tf.training import precision
+from albert_tf.training.early_stopping import is_patience_exhausted
+from albert_tf.training.figures import format_figures
+from albert_tf.training.hooks import Hook
 from albert_tf.training.loop import Trainer
-from albert_tf.training.task import Batch, Sums, Task, add_derived
+from albert_tf.training.task import Task
+from albert_tf.training.tracker import Tracker
 
 
 def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
@@ -46,26 +47,6 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
             f"wrote it in its place. Restore that one, or move {EVALUATIONS_FILE} away to go on "
             "with this one."
         )
-
-
-def is_patience_exhausted(evaluations: Iterable[Evaluation], metric: str, patience: int) -> bool:
-    """Returns whether a metric did not improve in `patience` checkpoints in a row.
-
-    Args:
-        evaluations: evaluations ordered by step; those of step 0 are ignored.
-        metric: name of the metric.
-        patience: the number of checkpoints; 0 for no limit.
-    """
-    best = -math.inf
-    waited = 0
-    for evaluation in evaluations:
-        if not patience or not evaluation.step:
-            continue
-        value = evaluation.metrics[metric]
-        best, waited = (value, 0) if value > best else (best, waited + 1)
-        if waited >= patience:
-            return True
-    return False
 
 
 class CheckpointEvaluator(Hook):
@@ -98,7 +79,7 @@ class CheckpointEvaluator(Hook):
         self._tracker = tracker
         self._patience = patience
         self._measured_on = task.measured_on()
-        self._precision = devices.current_precision()
+        self._precision = precision.current_precision()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = folder.evaluations(self._checkpoints())
 
@@ -275,45 +256,3 @@ class CheckpointEvaluator(Hook):
                 metric,
                 best.metrics[metric],
             )
-
-
-class Evaluator:
-    """Computes the metrics of a task over a dataset; the weights may change between calls.
-
-    Args:
-        model: called as `model(batch, training=False)`.
-        task: computes loss and metrics from the model's outputs.
-        dataset: batches, which may differ in size.
-        max_steps: the maximum number of batches; None for all.
-    """
-
-    def __init__(
-        self, model: Any, task: Any, dataset: tf.data.Dataset, max_steps: int | None = None
-    ) -> None:
-        self.model = model
-        self.task = task
-        self.dataset = dataset.take(-1 if max_steps is None else max_steps)
-        features = {
-            name: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
-            for name, spec in dataset.element_spec.items()
-        }
-        self._step = tf.function(self._one_batch, input_signature=[features])
-
-    def _one_batch(self, batch: Batch) -> Sums:
-        loss, sums = self.task.loss(self.model(batch, training=False), batch)
-        return sums | {"loss": (loss, tf.ones_like(loss))}
-
-    def evaluate(self) -> dict[str, float]:
-        """Returns metric → weighted mean over the dataset.
-
-        `loss` is the unweighted mean of the batches' losses, as in Google's programs
-        (`tf.metrics.mean` of an Estimator).
-        """
-        totals: dict[str, list[float]] = {}
-        for batch in hooks.with_progress(self.dataset, "evaluating"):
-            for name, (total, weight) in self._step(batch).items():
-                entry = totals.setdefault(name, [0.0, 0.0])
-                entry[0] += float(total)
-                entry[1] += float(weight)
-        means = {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}
-        return add_derived(self.task, means)

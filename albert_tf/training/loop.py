@@ -26,10 +26,12 @@ from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.families import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model import optimization
-from albert_tf.training import devices
+from albert_tf.training import replicas
+from albert_tf.training.hooks import Hook
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
+from albert_tf.training.metric_names import check_names
 from albert_tf.training.settings import RunSettings
-from albert_tf.training.step import StepResult, TrainStep, check_names
+from albert_tf.training.step import StepResult, TrainStep
 from albert_tf.training.task import Batch, add_derived
 
 # Even with the policy "skip", the run stops if this many steps contain no good one.
@@ -40,32 +42,6 @@ Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that ste
 
 class NonFiniteLossError(ArithmeticError):
     """The loss, a gradient or an updated weight is NaN or infinite."""
-
-
-class Hook:
-    """What is done during training; by default, nothing."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Is called before the first step."""
-
-    def on_step(self, trainer: Trainer, result: StepResult) -> None:
-        """Is called after each step.
-
-        Args:
-            trainer: the trainer, whose attributes are those after the step.
-            result: the result of the step. Reading its values waits for the device.
-        """
-
-    def on_save(self, trainer: Trainer, prefix: str) -> None:
-        """Is called after a checkpoint was written, in the process that writes files.
-
-        Args:
-            trainer: the trainer.
-            prefix: prefix of the checkpoint.
-        """
-
-    def on_end(self, trainer: Trainer) -> None:
-        """Is called when training ends, also by an error."""
 
 
 class Untimed(NamedTuple):
@@ -112,11 +88,11 @@ class Trainer:
         self.optimizer = take_step.optimizer
         self.step = 0
         self.batch: Batch = {}
-        self.is_chief = devices.is_chief(take_step.strategy)
+        self.is_chief = replicas.is_chief(take_step.strategy)
         self.is_stopping = False
         self.untimed = Untimed()
         self.values: dict[str, float] = {}
-        self._is_one_of_many = devices.is_multi_worker(take_step.strategy)
+        self._is_one_of_many = replicas.is_multi_worker(take_step.strategy)
         self._slots = self.optimizer.slot_variables(take_step.variables)
         self._hooks: Sequence[Hook] = ()
         self._is_complete = False

@@ -31,21 +31,20 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.optimization import WarmUpPolynomialDecay
-from albert_tf.training import devices
+from albert_tf.training import devices, replicas, workers
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
-from albert_tf.training.hooks import (
-    Hook,
-    LogMetrics,
-    ProgressBar,
-    SaveCheckpoints,
-    Tracker,
-    make_tracker,
-)
+from albert_tf.training.hooks import Hook
 from albert_tf.training.loop import Trainer
+from albert_tf.training.loss_scale import LossScale
+from albert_tf.training.metrics_log import LogMetrics
+from albert_tf.training.precision import current_precision
+from albert_tf.training.progress import ProgressBar
+from albert_tf.training.saving import SaveCheckpoints
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.training.task import Task
+from albert_tf.training.tracker import Tracker, make_tracker
 
 
 class Run:
@@ -106,7 +105,7 @@ class Run:
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)
         folder.check_config(config, path)
-        with devices.losses_interrupt(), contextlib.ExitStack() as stack:
+        with workers.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:
                 opened = stack.enter_context(devices.open_devices(settings))
             if opened.is_chief:
@@ -155,15 +154,15 @@ class Run:
         )
         changes = self._check_record()
         start = run_record.describe_start(
-            sys.argv, {"devices": devices.describe(self.strategy), "precision": self._precision}
+            sys.argv, {"devices": replicas.describe(self.strategy), "precision": self._precision}
         )
         if changes:
             start["changed_settings"] = changes
         self.record = dataclasses.replace(self.record, start=start)
-        if settings.do_train and devices.is_multi_worker(self.strategy):
+        if settings.do_train and replicas.is_multi_worker(self.strategy):
             names = self.record.files.keys() | run_record.ALWAYS_COMPARED
             texts = self.record.texts(names | settings.names_for_training)
-            devices.check_same(self.strategy, texts | start["versions"])
+            workers.check_same(self.strategy, texts | start["versions"])
 
     def _config_record(self) -> FileRecord:
         content = json.dumps(self.config.to_dict(), sort_keys=True)
@@ -229,7 +228,7 @@ class Run:
         self.begin()
         if self.is_chief:
             task.keep_files(self.folder)
-        rows = devices.local_rows(self.strategy, settings.train_batch_size)
+        rows = replicas.local_rows(self.strategy, settings.train_batch_size)
         trainer.train(
             lambda step: task.batches(settings, step, rows),
             [*hooks, ProgressBar(), LogMetrics(self._tracker), evaluator, SaveCheckpoints()],
@@ -290,7 +289,7 @@ class Run:
     def _make_trainer(self, task: Task, schedule: WarmUpPolynomialDecay) -> Trainer:
         """Returns a trainer that resumes from the newest checkpoint of the folder, if any."""
         settings, strategy = self.settings, self.strategy
-        devices.check_batch_size(
+        replicas.check_batch_size(
             strategy, settings.train_batch_size, settings.gradient_accumulation_steps
         )
         options = StepOptions(
@@ -307,7 +306,7 @@ class Run:
             optimizer = optimization.create_optimizer(
                 settings.optimizer, schedule, settings.weight_decay
             )
-            loss_scale = devices.LossScale() if devices.current_precision() == "float16" else None
+            loss_scale = LossScale() if current_precision() == "float16" else None
         signature = task.batch_signature()
         take_step = TrainStep(model, task, optimizer, options, strategy, signature, loss_scale)
         trainer = Trainer(take_step, settings, schedule.num_train_steps, self.folder)

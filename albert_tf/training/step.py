@@ -12,7 +12,7 @@
 4. *All-reduce.* Gradients and metrics are summed over the replicas.
 5. *Clipping.* The summed gradient is scaled to a global norm of at most 1.
 6. *Update.* The optimizer updates the weights unless the loss or a gradient is not finite. With
-   float16, the loss is scaled (`devices.LossScale`), and an overflow lowers the scale.
+   float16, the loss is scaled (`LossScale`), and an overflow lowers the scale.
 
 Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 """
@@ -20,41 +20,24 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.model.ops import SEED_ALGORITHM
 from albert_tf.model.optimization import Optimizer
-from albert_tf.training import devices
-from albert_tf.training.devices import LossScale
+from albert_tf.training import replicas
+from albert_tf.training.gradients import (
+    Gradients,
+    clipping_factor,
+    global_norm,
+    scale_gradients,
+)
+from albert_tf.training.loss_scale import LossScale
+from albert_tf.training.metric_names import check_names
 from albert_tf.training.task import Batch
 
-CLIP_NORM = 1.0
-# Names that a line of `metrics.jsonl` has besides the metrics of the task.
-RESERVED = frozenset(
-    (
-        *("step", "loss", "gradient_norm", "learning_rate", "skipped_steps"),
-        *("examples_per_second", "tokens_per_second"),
-    )
-)
 DROPOUT_STREAM = 1  # second half of the dropout seed; other uses of the seed have other numbers
-
-
-class Gradients(NamedTuple):
-    """Gradients, keyed by the index of the variable in `TrainStep.variables`.
-
-    Variables that the loss does not depend on are omitted and not updated.
-
-    Attributes:
-        dense: index → gradient, in the shape of the variable.
-        embedding: the same for embedding tables. TensorFlow computes their gradients as
-            `tf.IndexedSlices` with a row for each token of the batch; here they are dense.
-    """
-
-    dense: dict[int, tf.Tensor]
-    embedding: dict[int, tf.Tensor]
 
 
 class LocalSums(NamedTuple):
@@ -154,7 +137,7 @@ class TrainStep:
         flag = tf.TensorSpec((), tf.bool)
         signature = None if batch_signature is None else [batch_signature, flag, flag]
         # TPUStrategy compiles the step itself.
-        jit_compile = self.options.jit_compile and not devices.is_tpu(self.strategy)
+        jit_compile = self.options.jit_compile and not replicas.is_tpu(self.strategy)
         self.function = tf.function(
             self._run,
             input_signature=signature,
@@ -198,10 +181,10 @@ class TrainStep:
 
         A device then receives only its own rows.
         """
-        count = devices.num_local_replicas(self.strategy)
+        count = replicas.num_local_replicas(self.strategy)
         if count == 1:
             return batch
-        first = devices.first_local_replica(self.strategy)
+        first = replicas.first_local_replica(self.strategy)
 
         def take(context: tf.distribute.experimental.ValueContext) -> Batch:
             return take_part(batch, context.replica_id_in_sync_group - first, count)
@@ -351,47 +334,6 @@ class TrainStep:
             stop_requests=zero,
         )
         return gradients, local
-
-
-def check_names(names: Iterable[str], what: str) -> None:
-    """Raises ValueError if one of the names of metrics is reserved.
-
-    Args:
-        names: the names.
-        what: what has them, for the message.
-    """
-    if taken := RESERVED.intersection(names):
-        raise ValueError(
-            f"{what} {min(taken)!r} has the name of a metric of every run: give it another one"
-        )
-
-
-def global_norm(gradients: Gradients, squares: tf.Tensor) -> tf.Tensor:
-    """Returns the global norm for clipping as computed by Google's programs, float32 scalar.
-
-    They call `tf.clip_by_global_norm`, which treats each row of `tf.IndexedSlices` separately: the
-    gradient of an embedding table contributes the squares of its rows, one row for each token of
-    the batch, without first adding up the rows of the same word. These squares are therefore
-    computed in each micro-batch and added up. All other gradients are squared after summation.
-
-    Args:
-        gradients: gradients of the batch.
-        squares: sum of the squared rows of the embedding gradients, float32 scalar.
-    """
-    dense = [tf.reduce_sum(tf.square(gradient)) for gradient in gradients.dense.values()]
-    # Not `tf.add_n`: it begins with any input whose memory it can reuse, which differs between runs
-    # if another operation reads `squares` as well.
-    return tf.sqrt(tf.reduce_sum(tf.stack([squares, *dense])))
-
-
-def clipping_factor(norm: tf.Tensor) -> tf.Tensor:
-    """Returns the factor that scales gradients of the given global norm to at most CLIP_NORM."""
-    return CLIP_NORM * tf.minimum(1.0 / norm, 1.0 / CLIP_NORM)
-
-
-def scale_gradients(gradients: Gradients, factor: tf.Tensor) -> Gradients:
-    """Returns gradients times a scalar; a factor of 0 turns even non-finite values into 0."""
-    return tf.nest.map_structure(lambda x: tf.math.multiply_no_nan(x, factor), gradients)
 
 
 def take_part(batch: Batch, number: tf.Tensor | int, count: int) -> Batch:

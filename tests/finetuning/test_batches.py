@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf.finetuning import batching, task
 from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.training import devices
+from albert_tf.training import replicas
 
 NUM_EXAMPLES = 23
 PADDING = Padding(max_seq_length=20, multiple=4)
@@ -187,5 +187,5 @@ def test_batches_have_few_lengths_and_little_padding(monkeypatch):
     assert multiple(27, max_seq_length=512, pad_to_multiple=1) == 1
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     assert multiple(max_seq_length=128) == 8
-    monkeypatch.setattr(devices, "is_tpu", lambda strategy: True)
+    monkeypatch.setattr(replicas, "is_tpu", lambda strategy: True)
     assert multiple(max_seq_length=128, pad_to_multiple=4) == 128

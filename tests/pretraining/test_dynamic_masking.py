@@ -13,9 +13,10 @@ from albert_tf import data, pretraining
 from albert_tf.data.masking import num_to_predict
 from albert_tf.data.records import find_records
 from albert_tf.data.settings import MaskingSettings
-from albert_tf.pretraining import input_pipeline
-from albert_tf.pretraining.input_pipeline import DynamicMasking
-from albert_tf.pretraining.task import PretrainingTask, make_records
+from albert_tf.pretraining import dynamic_masking, input_pipeline
+from albert_tf.pretraining.dynamic_masking import DynamicMasking
+from albert_tf.pretraining.program import make_records
+from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 
 SEQ_LENGTH = 20
@@ -163,5 +164,5 @@ def test_records_with_masks_are_not_masked_again_but_evaluated_as_they_are(
         pretraining.run(dataclasses.replace(settings, input_file=path))
     masked, unmasked = (find_records(found, "") for found in (path, settings.input_file))
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
-        input_pipeline.for_records(masked | unmasked, MaskingSettings(), seed=3)
+        dynamic_masking.for_records(masked | unmasked, MaskingSettings(), seed=3)
     assert make_records(masked, settings, task).masking is None

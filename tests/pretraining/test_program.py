@@ -13,8 +13,9 @@ import tensorflow as tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.pretraining.input_pipeline import check_files
-from albert_tf.pretraining.task import PretrainingTask, check_learning_rate
+from albert_tf.pretraining.program import check_learning_rate
+from albert_tf.pretraining.record_files import check_files
+from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
 from tests.model.test_modeling import GOLDEN, read_golden
 from tests.pretraining.conftest import write_batch, write_metadata

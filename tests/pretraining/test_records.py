@@ -13,8 +13,9 @@ from albert_tf import files, pretraining
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data import records
 from albert_tf.data.records import find_records, frame_records
-from albert_tf.pretraining import input_pipeline
-from albert_tf.pretraining.input_pipeline import Feature
+from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining.record_files import Feature
+from albert_tf.pretraining.vocabulary import find_vocabulary, keep_vocabulary
 from tests.data.conftest import flip
 from tests.pretraining.conftest import example, write_metadata, write_numbers, write_records
 
@@ -23,7 +24,7 @@ LENGTHS = (5, 19, 1, 11, 3, 8)
 
 
 def find_record_files(paths, features):
-    return input_pipeline.check_files(find_records(",".join(paths), "--input_file"), features)
+    return record_files.check_files(find_records(",".join(paths), "--input_file"), features)
 
 
 @pytest.fixture(name="numbered")
@@ -111,7 +112,7 @@ GOOD = {"ids": [5, 96, 0, 0, 0, 0, 0], "mask": [1, 1, 0, 0, 0, 0, 0], "weights":
 
 
 def test_integers_are_parsed_as_int32_and_floats_as_they_are():
-    batch = input_pipeline.parse(tf.constant([example(**GOOD)] * 2), LIMITED)
+    batch = record_files.parse(tf.constant([example(**GOOD)] * 2), LIMITED)
     assert [batch[name].dtype for name in GOOD] == [tf.int32, tf.int32, tf.float32]
     assert {name: values[1].numpy().tolist() for name, values in batch.items()} == GOOD
 
@@ -161,15 +162,15 @@ def test_the_vocabulary_of_records_is_that_of_their_metadata(tmp_path):
     paths = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
     names = [write_numbers(path, range(4)) for path in paths]
     found = find_record_files(names, FEATURES)
-    assert input_pipeline.find_vocabulary(found) == RunRecord()
+    assert find_vocabulary(found) == RunRecord()
     write_metadata(paths[0], 4)
-    record = input_pipeline.find_vocabulary(find_record_files(names, FEATURES))
+    record = find_vocabulary(find_record_files(names, FEATURES))
     assert record.settings == {"do_lower_case": False}
     assert record.files["vocabulary"].digest == "97 entries, sha256 aaaaaaaaaaaaaaaa"
     write_metadata(paths[1], 4, checksum="b" * 64)
     found = find_record_files(names, FEATURES)
     with pytest.raises(ValueError, match=r"different vocabularies: x.*a\.records.*b\.records"):
-        input_pipeline.find_vocabulary(found)
+        find_vocabulary(found)
 
 
 @pytest.mark.parametrize("place", ["x.model", "model/30k.model"])
@@ -181,20 +182,20 @@ def test_the_vocabulary_is_copied_to_the_run_from_beside_the_records_or_the_init
     for folder in (tmp_path / "model", run):
         folder.mkdir()
     vocabulary.write_bytes(b"pieces")
-    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))  # no metadata
+    keep_vocabulary(found, str(run), str(tmp_path / "model"))  # no metadata
     write_metadata(path, 4, checksum=hashlib.sha256(b"pieces").hexdigest())
     found = find_record_files([str(path)], FEATURES)
     vocabulary.write_bytes(b"others")
-    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))
+    keep_vocabulary(found, str(run), str(tmp_path / "model"))
     assert not list(run.iterdir())
     vocabulary.write_bytes(b"pieces")
-    input_pipeline.keep_vocabulary(found, str(run), str(tmp_path / "model"))
+    keep_vocabulary(found, str(run), str(tmp_path / "model"))
     assert (run / "spiece.model").read_bytes() == b"pieces"
 
 
 def test_the_checksum_of_records_is_that_of_their_content(tmp_path):
     def checksum(path):
-        return input_pipeline.checksum_of(find_record_files([str(path)], FEATURES))
+        return record_files.checksum_of(find_record_files([str(path)], FEATURES))
 
     one, moved = tmp_path / "a", tmp_path / "moved" / "a"
     moved.parent.mkdir()

@@ -24,7 +24,8 @@ from albert_tf.checkpoints.families import variable_name
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import devices
+from albert_tf.training import precision, replicas, strategies
+from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from tests import conftest
@@ -65,7 +66,7 @@ def make_step(
 ):
     """Returns a training step of a tiny model, for pre-training unless a task is given."""
     strategy = strategy or tf.distribute.get_strategy()
-    devices.apply_precision(precision_name)
+    precision.apply_precision(precision_name)
     tf_keras.utils.set_random_seed(3)
     task = task or pretraining_task()
     with strategy.scope():
@@ -74,14 +75,14 @@ def make_step(
         schedule = optimization.WarmUpPolynomialDecay(rate, 2 * STEPS, 4)
         made = optimization.create_optimizer(optimizer, schedule)
         made.slot_variables(list(model.trainable_variables))
-    loss_scale = devices.LossScale() if precision_name == "float16" else None
+    loss_scale = LossScale() if precision_name == "float16" else None
     return TrainStep(model, task, made, StepOptions(**options), strategy, loss_scale=loss_scale)
 
 
 def run_case(strategy=None, **options):
     """Returns the weights and the result of the last step after STEPS steps with these options."""
     step = make_step(strategy=strategy, **options)
-    rows = devices.local_rows(step.strategy, ROWS)
+    rows = replicas.local_rows(step.strategy, ROWS)
     for number in range(STEPS):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
         result = step(batch)
@@ -93,7 +94,7 @@ def run_case(strategy=None, **options):
 
 def main(path, settings, *cases):
     """Runs the cases one after the other."""
-    strategy = devices.make_strategy(DeviceSettings(**json.loads(settings)))
+    strategy = strategies.make_strategy(DeviceSettings(**json.loads(settings)))
     np.save(path, [run_case(strategy, **json.loads(case)) for case in cases])
 
 

@@ -9,11 +9,13 @@ import tensorflow as tf
 
 from albert_tf.model import optimization
 from albert_tf.model.optimization import WarmUpPolynomialDecay
-from albert_tf.training.hooks import LogMetrics, SaveCheckpoints, Tracker
 from albert_tf.training.loop import Trainer
+from albert_tf.training.metrics_log import LogMetrics
+from albert_tf.training.saving import SaveCheckpoints
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
 from albert_tf.training.task import Task
+from albert_tf.training.tracker import Tracker
 
 METRIC = "eval_accuracy"
 

@@ -1,4 +1,4 @@
-"""Where and in which precision a run computes: devices, workers, loss scaling."""
+"""Where a run computes: devices, replicas and workers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import contextlib
 import json
 import types
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training import devices
-from albert_tf.training.devices import LossScale
+from albert_tf.training import devices, precision, replicas, strategies
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import DeviceSettings
+from albert_tf.training.workers import losses_interrupt
 
 
 def workers(count):
@@ -31,7 +30,7 @@ def make_machine(monkeypatch):
     def make(gpus=0, tf_config=""):
         names = [f"GPU:{number}" for number in range(gpus)]
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: names)
-        monkeypatch.setattr(devices, "_GPU_FILES", ())
+        monkeypatch.setattr(strategies, "_GPU_FILES", ())
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setenv("TF_CONFIG", tf_config)
         monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
@@ -57,7 +56,7 @@ def make_machine(monkeypatch):
 )
 def test_auto_uses_the_available_devices(machine, settings, gpus, tf_config, expected):
     machine(gpus, tf_config)
-    assert devices.choose_distribution(DeviceSettings(**settings)) == expected
+    assert strategies.choose_distribution(DeviceSettings(**settings)) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_auto_uses_the_available_devices(machine, settings, gpus, tf_config, exp
 def test_devices_that_do_not_exist_are_refused(machine, settings, gpus, tf_config, said):
     warnings = machine(gpus, tf_config)
     with pytest.raises(ValueError, match=said):
-        devices.make_strategy(DeviceSettings(**settings))
+        strategies.make_strategy(DeviceSettings(**settings))
     assert not warnings
 
 
@@ -89,21 +88,21 @@ def test_devices_that_do_not_exist_are_refused(machine, settings, gpus, tf_confi
 def test_the_reason_why_there_is_no_gpu_is_said(monkeypatch, has_cuda, visible, reason):
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: has_cuda)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert devices.why_no_gpu().startswith(reason)
+    assert strategies.why_no_gpu().startswith(reason)
 
 
 def test_several_logical_cpu_devices_and_an_unused_gpu_cause_warnings(
     machine, monkeypatch, tmp_path
 ):
     warnings = machine()
-    monkeypatch.setattr(devices, "_GPU_FILES", (f"{tmp_path}/nvidia[0-9]*",))
+    monkeypatch.setattr(strategies, "_GPU_FILES", (f"{tmp_path}/nvidia[0-9]*",))
     (tmp_path / "nvidia-modeset").touch()
-    devices.make_strategy(DeviceSettings(distribution="one_device"))
+    strategies.make_strategy(DeviceSettings(distribution="one_device"))
     assert not warnings
     (tmp_path / "nvidia0").touch()
-    monkeypatch.setattr(devices, "_split_cpu", lambda count: None)
+    monkeypatch.setattr(strategies, "_split_cpu", lambda count: None)
     monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
-    assert devices.make_strategy(DeviceSettings(num_devices=2)) == ["/cpu:0", "/cpu:1"]
+    assert strategies.make_strategy(DeviceSettings(num_devices=2)) == ["/cpu:0", "/cpu:1"]
     assert "Using 2 logical devices of the CPU" in warnings[0]
     assert warnings[1].startswith("This machine has an NVIDIA GPU, but TensorFlow finds none: ")
 
@@ -126,12 +125,12 @@ def test_a_tpu_is_connected_initialized_and_used_or_reported_as_missing(monkeypa
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", record("connect"))
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", record("initialize"))
     monkeypatch.setattr(tf.distribute, "TPUStrategy", StandIn)
-    strategy = devices.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"))
+    strategy = strategies.make_strategy(DeviceSettings(use_tpu=True, tpu_name="pod"))
     assert calls == [("connect", "pod"), ("initialize", "pod"), ("strategy", "pod")]
-    assert devices.is_tpu(strategy)
-    assert devices.describe(strategy) == "8 TPU core(s)"
+    assert replicas.is_tpu(strategy)
+    assert replicas.describe(strategy) == "8 TPU core(s)"
     calls.clear()
-    devices.make_strategy(DeviceSettings(use_tpu=True))
+    strategies.make_strategy(DeviceSettings(use_tpu=True))
     assert calls == [("initialize", "local"), ("strategy", "local")]
 
     def find_nothing(**arguments):
@@ -141,22 +140,22 @@ def test_a_tpu_is_connected_initialized_and_used_or_reported_as_missing(monkeypa
     monkeypatch.setattr(resolvers, "TPUClusterResolver", find_nothing)
     settings = DeviceSettings(use_tpu=True, tpu_name="mine", tpu_zone="z", gcp_project="p")
     with pytest.raises(ValueError, match=r"--tpu_name=mine: no such host\ndocs/tpu\.md"):
-        devices.make_strategy(settings)
+        strategies.make_strategy(settings)
 
 
 def test_micro_batches_must_divide_the_rows_of_each_device():
     strategy = types.SimpleNamespace(num_replicas_in_sync=2)
-    devices.check_batch_size(strategy, 24, 3)
+    replicas.check_batch_size(strategy, 24, 3)
     for size, parts in ((25, 1), (24, 5)):
         with pytest.raises(ValueError, match=rf"={size} is not .* 2 device\(s\) x --gradient_acc"):
-            devices.check_batch_size(strategy, size, parts)
+            replicas.check_batch_size(strategy, size, parts)
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_the_precision_is_that_of_the_block_also_if_it_fails(name):
     with contextlib.suppress(KeyError), devices.open_devices(DeviceSettings(precision=name)) as it:
-        assert (it.precision, it.is_chief, devices.current_precision()) == (name, True, name)
-        difference = devices.precision_difference(name)
+        assert (it.precision, it.is_chief, precision.current_precision()) == (name, True, name)
+        difference = precision.precision_difference(name)
         assert ("--precision=float32 gives Google's numbers" in difference) == (name != "float32")
         layer = tf_keras.layers.Dense(3)
         assert layer(tf.ones((2, 5))).dtype == tf.as_dtype(name)
@@ -186,89 +185,6 @@ def test_a_lost_worker_interrupts_the_run(before):
     message = before + "Collective ops is aborted by: Socket closed\nmore"
     with (
         pytest.raises(InterruptedRunError, match=r"lost \(Collective ops is aborted by: Socket cl"),
-        devices.losses_interrupt(),
+        losses_interrupt(),
     ):
         raise tf.errors.UnavailableError(None, None, message)
-
-
-# Precision.
-
-
-@pytest.mark.parametrize(
-    ("tpus", "capabilities", "flags", "expected"),
-    [
-        (["TPU:0"], [], "", "bfloat16"),
-        ([], [], "fpu avx2 amx_tile amx_bf16 avx512_bf16", "bfloat16"),
-        ([], [], "fpu avx2 avx512f avx512_vnni", "float32"),
-        ([], [], "", "float32"),
-        # With several GPUs, the least capable one decides.
-        ([], [(8, 0)], "", "bfloat16"),
-        ([], [(7, 0)], "", "float16"),
-        ([], [(6, 1)], "amx_bf16", "float32"),
-        ([], [None], "", "float32"),
-        ([], [(9, 0), (7, 5)], "", "float16"),
-    ],
-)
-def test_auto_is_what_the_hardware_supports(monkeypatch, tpus, capabilities, flags, expected):
-    def details(gpu):
-        return {} if gpu is None else {"compute_capability": gpu}
-
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: tpus)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
-    monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
-    monkeypatch.setattr(devices, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
-    assert devices.resolve_precision("auto")[0] == expected
-
-
-def one_step(scale, weight, factor):
-    """Minimizes factor · mean(weight) in float16 by one step, in a graph like training."""
-
-    @tf.function
-    def step(factor):
-        with tf.GradientTape() as tape:
-            loss = scale.scale(factor * tf.reduce_mean(tf.cast(weight, tf.float16)))
-        gradients = scale.unscale([tape.gradient(loss, weight), None])
-        assert gradients[1] is None
-        is_finite = tf.reduce_all(tf.math.is_finite(gradients[0]))
-        weight.assign_sub(tf.math.multiply_no_nan(gradients[0], tf.cast(is_finite, tf.float32)))
-        scale.update(is_finite)
-
-    step(tf.constant(factor, tf.float16))
-
-
-def test_small_gradients_do_not_underflow_and_are_unscaled():
-    for initial, expected in ((2.0**15, -(2.0**-26)), (1.0, 0.0)):
-        scale, weight = LossScale(initial), tf.Variable(tf.zeros((64,)))
-        one_step(scale, weight, 2.0**-20)
-        np.testing.assert_array_equal(weight, np.full(64, expected))
-
-
-def test_an_overflow_skips_the_step_and_halves_the_scale():
-    scale, weight = LossScale(initial=8.0), tf.Variable((1.0, 2.0))
-    one_step(scale, weight, 10000.0)  # 8 · 10000 overflows float16
-    np.testing.assert_array_equal(weight, (1.0, 2.0))
-    assert float(scale.value) == 4.0
-    one_step(scale, weight, 4096.0)
-    np.testing.assert_array_equal(weight, (1.0 - 2048, 2.0 - 2048))
-    assert float(scale.value) == 4.0
-
-
-def test_the_scale_grows_after_consecutive_good_steps_and_stays_in_range():
-    scale = LossScale(initial=4.0, growth_steps=3, minimum=2.0)
-    values = []
-    for is_good in (True, True, False, True, True, True, True, False, False, False):
-        scale.update(tf.constant(is_good))
-        values.append(float(scale.value))
-    assert values == [4, 4, 2, 2, 2, 4, 4, 2, 2, 2]
-    largest = LossScale(initial=2.0**127, growth_steps=1)
-    largest.update(tf.constant(True))
-    assert float(largest.value) == 2.0**127
-
-
-def test_gradients_of_embeddings_stay_sparse():
-    scale = LossScale(initial=16.0)
-    slices = tf.IndexedSlices(tf.constant(((16.0, 32.0),)), tf.constant((3,)), tf.constant((7, 2)))
-    (found,) = scale.unscale([slices])
-    assert isinstance(found, tf.IndexedSlices)
-    np.testing.assert_array_equal(found.values, ((1.0, 2.0),))
-    np.testing.assert_array_equal(found.indices, slices.indices)

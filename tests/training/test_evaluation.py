@@ -13,13 +13,13 @@ import tensorflow as tf
 from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.training import devices
+from albert_tf.training import precision
+from albert_tf.training.early_stopping import is_patience_exhausted
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
-    Evaluator,
     check_not_replaced,
-    is_patience_exhausted,
 )
+from albert_tf.training.evaluator import Evaluator
 from tests.training.one_weight import METRIC, OneWeight, OneWeightTask
 
 
@@ -94,9 +94,9 @@ def test_other_data_or_another_precision_repeat_the_evaluation(tmp_path):
     save(tmp_path, 0, 0.25)
     (first,) = make_evaluator(tmp_path).evaluate_all()
     (other,) = make_evaluator(tmp_path, "middle only").evaluate_all()
-    devices.apply_precision("bfloat16")
+    precision.apply_precision("bfloat16")
     (half,) = make_evaluator(tmp_path).evaluate_all()
-    devices.apply_precision("float32")
+    precision.apply_precision("float32")
     assert run_folder.heading([first]) == ""
     assert run_folder.heading([half]) == (
         "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"

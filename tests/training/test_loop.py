@@ -17,7 +17,7 @@ from absl import logging
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
-from albert_tf.training.evaluation import Evaluator
+from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
 from albert_tf.training.settings import RunSettings

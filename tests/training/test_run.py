@@ -20,10 +20,11 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import LambAlbertZh
 from albert_tf.training.devices import Devices
-from albert_tf.training.hooks import Hook, Tracker
+from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepOptions
+from albert_tf.training.tracker import Tracker
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training.one_weight import OneWeightTask
 

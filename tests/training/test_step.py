@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.model.optimization import Lamb
-from albert_tf.training.devices import LossScale
+from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.step import (
     Gradients,
     TrainStep,

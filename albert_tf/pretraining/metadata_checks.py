@@ -1,0 +1,75 @@
+"""Finds record files, and checks what their metadata says before TensorFlow is imported."""
+
+from __future__ import annotations
+
+from absl import logging
+
+from albert_tf import files
+from albert_tf.data import records
+from albert_tf.data.records import FoundRecords
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import OBJECTIVES, SOP
+
+
+def find_record_files(patterns: str, flag: str) -> FoundRecords:
+    """Returns the record files of a flag, with their metadata.
+
+    Raises:
+        ValueError: no file matches, or TensorFlow cannot read from this kind of store.
+    """
+    found = records.find_records(patterns, flag)
+    for path in filter(files.is_remote, found):
+        if not path.startswith("gs://"):
+            raise ValueError(
+                f"{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
+                "Copy these, and the metadata beside them, to a local folder first"
+            )
+    return found
+
+
+def find_objective(found: FoundRecords) -> str:
+    """Returns the sentence objective that records were created for; `sop` if it is not known.
+
+    Raises:
+        ValueError: it is not registered here. The message names the metadata file.
+    """
+    for info in filter(None, found.values()):
+        name: str = info.settings.get("sentence_objective", SOP)
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"{info.metadata_file}: the records were created for sentence_objective={name!r}, "
+                f"expected one of {', '.join(OBJECTIVES)}, or register it before training"
+            )
+        logging.info("Sentence objective of the records: %s", name)
+        return name
+    return SOP
+
+
+def check_records(found: FoundRecords, objective: str, config: AlbertConfig) -> None:
+    """Checks vocabulary and sentence objective of the records that have metadata.
+
+    Args:
+        found: the records.
+        objective: abbreviation of the sentence objective to train.
+        config: the model's config.
+
+    Raises:
+        ValueError: they do not fit the model. The message names the file.
+    """
+    for path, info in found.items():
+        if info is None:
+            continue
+        theirs = info.settings.get("sentence_objective", objective)
+        if theirs != objective:
+            raise ValueError(
+                f"{path} was created for sentence_objective={theirs}, but the model is one of "
+                f"sentence_objective={objective}. Pass --sentence_objective={theirs}, or create "
+                f"the records again with --sentence_objective={objective}."
+            )
+        size = info.vocabulary["size"]
+        if size > config.vocab_size:
+            raise ValueError(
+                f"{path} was created with a vocabulary of {size} entries, but the model has "
+                f"vocab_size={config.vocab_size}: ids would be out of range. Use the config that "
+                f"belongs to {info.vocabulary['file']}."
+            )

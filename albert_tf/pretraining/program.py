@@ -1,0 +1,173 @@
+"""The pre-training program, as a function of its settings.
+
+It trains from the latest checkpoint in the output directory, or from scratch. Each checkpoint is
+evaluated on held-out records as soon as it is saved; the results are eval_results.txt,
+model.ckpt-best and the metrics in TensorBoard and metrics.jsonl.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from absl import logging
+
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.run_folder import Evaluation
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.data.records import FoundRecords
+from albert_tf.pretraining import dynamic_masking, record_files, vocabulary
+from albert_tf.pretraining.input_pipeline import Records
+from albert_tf.pretraining.settings import Settings
+from albert_tf.pretraining.task import PretrainingTask, format_results
+from albert_tf.training.hooks import Hook
+from albert_tf.training.run import Run
+
+PAPER_LEARNING_RATE = 0.00176  # with LAMB; section 4.1 of the ALBERT paper
+PAPER_BATCH_SIZE = 4096
+# At a quarter of the paper's batch size, the square-root rule halves the learning rate.
+MUCH_SMALLER = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The result of a run; its `str` lists the metrics of the last checkpoint.
+
+    Attributes:
+        output_dir: folder of the run.
+        evaluations: evaluations of the checkpoints, sorted by step; empty without do_eval, and on
+            all workers but the first.
+        has_files: whether this process wrote the files of the run; with several workers, only the
+            first does.
+    """
+
+    output_dir: str
+    evaluations: tuple[Evaluation, ...] = ()
+    has_files: bool = True
+
+    def __str__(self) -> str:
+        return format_results(self.evaluations[-1]).rstrip("\n") if self.evaluations else ""
+
+
+def run(
+    settings: Settings,
+    train_records: FoundRecords,
+    eval_records: FoundRecords,
+    hooks: Sequence[Hook] = (),
+) -> Result:
+    """Pre-trains and evaluates, depending on the settings; resumes an existing run.
+
+    Args:
+        settings: completed settings, with the sentence objective.
+        train_records: the record files to train on.
+        eval_records: the record files to evaluate on.
+        hooks: called in training; see `training.hooks`.
+
+    Raises:
+        ValueError, OSError: settings, records or checkpoints are invalid or inconsistent; the
+            message says which.
+        ArithmeticError: the loss became NaN or infinite.
+        InterruptedRunError: a signal stopped the run; the same settings resume it.
+    """
+    with Run.open(settings) as run:
+        task = make_task(run, train_records, eval_records)
+        run.admit(describe_data(task))
+        if settings.do_train:
+            check_learning_rate(settings)
+            run.train(task, hooks)
+        if not run.is_chief:
+            logging.info("Training finished. Only the first worker evaluates.")
+            return Result(run.folder.path, has_files=False)
+        evaluations = run.evaluate(task) if settings.do_eval else []
+        run.begin()
+        return Result(run.folder.path, tuple(evaluations))
+
+
+def check_learning_rate(settings: Settings) -> None:
+    """Logs a warning if the paper's learning rate is used with a much smaller batch size."""
+    batch_size = settings.train_batch_size
+    is_papers = math.isclose(settings.learning_rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
+    if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
+        logging.warning(
+            "The default --learning_rate is meant for batches of %d, but --train_batch_size is %d. "
+            "By the square-root rule of the LAMB paper, pass --learning_rate=%.3g.",
+            PAPER_BATCH_SIZE,
+            batch_size,
+            PAPER_LEARNING_RATE * math.sqrt(batch_size / PAPER_BATCH_SIZE),
+        )
+
+
+def make_task(run: Run, train_records: FoundRecords, eval_records: FoundRecords) -> PretrainingTask:
+    """Returns the task with its records.
+
+    Raises:
+        ValueError: see `make_records`; or there are fewer records than a batch has.
+    """
+    settings = run.settings
+    task = PretrainingTask(
+        run.config,
+        settings.max_seq_length,
+        settings.prediction_slots,
+        settings.sentence_objective,
+    )
+    training = evaluating = make_records(train_records, settings, task, settings.do_train)
+    if eval_records is not train_records:
+        evaluating = make_records(eval_records, settings, task)
+    total = sum(file.num_records for file in training.files)
+    if settings.do_train and total < settings.train_batch_size:
+        raise ValueError(
+            f"--train_batch_size={settings.train_batch_size} is larger than the data: {total} "
+            "records. Reduce it, or create more data (a larger --dupe_factor)."
+        )
+    task.use(training, evaluating, settings)
+    return task
+
+
+def make_records(
+    found: FoundRecords, settings: Settings, task: PretrainingTask, is_trained_on: bool = False
+) -> Records:
+    """Returns record files with their numbers of records and masks, after checking their records.
+
+    Args:
+        found: the record files.
+        settings: the settings of the run.
+        task: the pre-training task.
+        is_trained_on: whether dynamic masking needs them to have no masks; records that are only
+            evaluated may have them.
+
+    Raises:
+        ValueError: a file is damaged, its records have other lengths or values than the task's, or
+            they are to be masked, but contain masked tokens.
+    """
+    features, masking = task.features, None
+    if settings.dynamic_masking:
+        masking = dynamic_masking.for_records(found, settings, settings.seed)
+        if masking is not None:
+            features = task.unmasked_features
+        elif is_trained_on:
+            raise ValueError(
+                "--dynamic_masking: expected records that create_pretraining_data.py wrote with "
+                "--masked_lm_prob=0, and a metadata file beside them that says so, but "
+                f"{next(iter(found))} contains masked tokens or has no metadata"
+            )
+    return Records(record_files.check_files(found, features), features, masking)
+
+
+def describe_data(task: PretrainingTask) -> RunRecord:
+    """Returns the record of the training records, of their vocabulary and of the task.
+
+    The vocabulary is known if the records were created by create_pretraining_data.py.
+
+    Raises:
+        ValueError: the records were created with different vocabularies.
+    """
+    train_files, eval_files = task.train_records.files, task.eval_records.files
+    known = vocabulary.find_vocabulary([*train_files, *eval_files])
+    path = record_files.name_files(train_files)
+    data = FileRecord.of(record_files.checksum_of(train_files), path)
+    return dataclasses.replace(
+        known,
+        files={**known.files, run_record.TRAINING_DATA: data},
+        task={run_record.SELECTION_METRIC: task.selection_metric},
+    )

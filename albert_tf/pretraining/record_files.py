@@ -1,0 +1,186 @@
+"""Pre-training record files: counts, checks and parses their records, and names the damaged one.
+
+Shapes: B batch size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from absl import logging
+from google.protobuf.message import DecodeError
+
+from albert_tf.data import records
+from albert_tf.data.records import FoundRecords, RecordFileInfo
+
+
+class Feature(NamedTuple):
+    """The expected values of a feature.
+
+    Attributes:
+        shape: shape of the values.
+        dtype: dtype of the values, tf.int64 or tf.float32.
+        limit: the integers of the first record must be in [0, limit); 0 for no limit.
+        limit_hint: where the limit comes from, for error messages.
+    """
+
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    limit: int = 0
+    limit_hint: str = ""
+
+
+Features = dict[str, Feature]  # by name
+
+# What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
+# may not be valid text.
+UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+
+# Feature → flag that sets its length.
+_FLAG_OF_FEATURE = {
+    name: width for name, (_, width) in records.FEATURES.items() if isinstance(width, str)
+}
+_CREATED = "Was it created by create_pretraining_data.py?"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """A TFRecord file.
+
+    Attributes:
+        path: path of the file.
+        num_records: number of records.
+        checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
+            record, or all records of a file without metadata. It does not depend on the folder.
+        metadata: what the metadata file beside it says, if one lists the file.
+    """
+
+    path: str
+    num_records: int
+    checksum: str
+    metadata: RecordFileInfo | None = None
+
+
+def check_files(found: FoundRecords, features: Features) -> list[RecordFile]:
+    """Returns the files with their numbers of records, from the metadata or else counted.
+
+    Args:
+        found: the files, with their metadata.
+        features: what the first record of each is expected to contain: name → shape and type.
+
+    Raises:
+        ValueError: a file is empty or not a TFRecord file, its first record is damaged or has not
+            the features or other lengths or values, or any record is damaged of a file without
+            metadata. The message names the file, and what was expected and found.
+    """
+    return [_read_file(path, info, features) for path, info in found.items()]
+
+
+def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
+    with contextlib.closing(records.read_records(path)) as contents:
+        first = next(contents, None)
+        if first is None:
+            raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
+        _check_first_record(path, first, features)
+        checksum = hashlib.sha256(first)
+        if info is not None:
+            checksum.update(info.checksum.encode())
+            return RecordFile(path, info.instances, checksum.hexdigest(), info)
+        logging.info("%s: no metadata beside it, so all records are read once", path)
+        num_records = 1
+        for content in contents:
+            num_records += 1
+            checksum.update(content)
+    return RecordFile(path, num_records, checksum.hexdigest())
+
+
+def _check_first_record(path: str, record: bytes, features: Features) -> None:
+    """Checks that a record has the expected features.
+
+    Raises:
+        ValueError: a feature is missing, or has a different length, or values of another vocabulary
+            or objective. The message names what was expected and found.
+    """
+    try:
+        stored = tf.train.Example.FromString(record).features.feature
+    except DecodeError:
+        raise ValueError(f"{path}: its records are not tf.train.Examples. {_CREATED}") from None
+    for name, feature in features.items():
+        if name not in stored:
+            found = ", ".join(sorted(stored))
+            raise ValueError(
+                f"{path}: its records have no feature {name!r}, only {found}. {_CREATED}"
+            )
+        values = stored[name].float_list.value or stored[name].int64_list.value
+        expected = math.prod(feature.shape)
+        if len(values) != expected:
+            flag = _FLAG_OF_FEATURE.get(name, name)
+            raise ValueError(
+                f"{path}: {name} has {len(values)} values, but --{flag}={expected}. Pass "
+                f"--{flag}={len(values)}, or create the records again with --{flag}={expected}."
+            )
+        wrong = [value for value in values if feature.limit and not 0 <= value < feature.limit]
+        if wrong:
+            limits = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
+            raise ValueError(f"{path}: {name} contains {wrong[0]}, {limits}")
+    if "masked_lm_weights" in features and not any(stored["masked_lm_weights"].float_list.value):
+        logging.warning(
+            "%s: the first record has no masked tokens (created with --masked_lm_prob=0?): the "
+            "model learns only the sentence objective from such records. Set --dynamic_masking to "
+            "mask tokens during training.",
+            path,
+        )
+
+
+def name_files(files: Sequence[RecordFile]) -> str:
+    """Returns the path of the first file and the number of the others."""
+    others = len(files) - 1
+    return files[0].path + (f" and {others} more" if others else "")
+
+
+def checksum_of(record_files: Sequence[RecordFile]) -> str:
+    """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
+    return hashlib.sha256(" ".join(file.checksum for file in record_files).encode()).hexdigest()
+
+
+def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
+    """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a record is not such an Example.
+    """
+    wanted = {name: tf.io.FixedLenFeature(f.shape, f.dtype) for name, f in features.items()}
+    batch = tf.io.parse_example(serialized, wanted)
+    return {
+        name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+        for name, value in batch.items()
+    }
+
+
+@contextlib.contextmanager
+def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
+    """Converts TensorFlow's error about a corrupt record into one line that names the file.
+
+    Args:
+        files: the files of a dataset of this module.
+
+    Raises:
+        ValueError: a record is corrupt, which names the file and the record, or it has not the
+            expected features, which names the files.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError:  # which does not say in which file
+        for file in files:
+            records.count_records(file.path)
+        raise
+    except UNPARSABLE:
+        raise ValueError(
+            f"{name_files(files)}: a record is not a tf.train.Example with the expected features"
+        ) from None
