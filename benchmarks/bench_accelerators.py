@@ -27,7 +27,8 @@ from typing import Any
 import reporting
 from contenders import FOLDER, ROOT
 
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.included_configs import config_file
 
 GPUS = ("a100", "h100")  # all other targets are topologies of TPUs
 PROGRAMS = {

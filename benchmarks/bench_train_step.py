@@ -28,8 +28,8 @@ import contenders
 import reporting
 from contenders import HUGGING_FACE, KERAS, OURS, Job
 
-from albert_tf.cli.describe import StepShape, step_flops
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.costs import StepShape, step_flops
 
 PREDICTIONS = {128: 20, 512: 76}
 

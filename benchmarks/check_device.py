@@ -31,9 +31,10 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf.cli.describe import StepShape, step_flops
 from albert_tf.model import ops, optimization
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.costs import StepShape, step_flops
+from albert_tf.model.included_configs import config_file
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision, replicas, strategies
 from albert_tf.training.settings import DeviceSettings

@@ -46,11 +46,12 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
 from albert_tf.checkpoints.families import variable_name
-from albert_tf.cli.describe import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model import ops
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
+from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask

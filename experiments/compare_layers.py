@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 import albert_tf
 from albert_tf import files
-from albert_tf.cli import describe, programs
+from albert_tf.cli import programs
 from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.costs import count_blocks
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
@@ -255,7 +256,7 @@ def summaries(
         modules = [len(set(pattern)) for pattern in config.modules_of_layers()]
         row = {
             "model": name,
-            "layers": str(describe.count_blocks(config)),
+            "layers": str(count_blocks(config)),
             "hidden size": str(config.hidden_size),
             "modules": " + ".join(str(count * config.inner_group_num) for count in modules),
         }

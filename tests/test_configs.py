@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from albert_tf.cli import describe
-from albert_tf.model import config
+from albert_tf.cli.recipes import recipe_file
+from albert_tf.files import included
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.costs import count_parameters
+from albert_tf.model.included_configs import config_file
 from tests.conftest import ROOT
 
 PATHS = sorted((ROOT / "configs").glob("*.json"))
@@ -51,7 +53,7 @@ def test_every_released_shape_is_there_with_googles_keys(tmp_path):
 def test_parameter_counts_are_the_published_ones(name):
     encoder, with_heads = PUBLISHED[name]
     assert load(name).num_weights == encoder
-    assert with_heads in (None, describe.count_parameters(load(name)))
+    assert with_heads in (None, count_parameters(load(name)))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -82,13 +84,13 @@ def test_configs_agree_with_the_files_inside_the_released_models(name, folder, s
 
 def test_a_name_is_that_of_an_included_file_unless_there_is_such_a_file(tmp_path, monkeypatch):
     configs = ROOT / "configs"
-    assert config.config_file("albert_tiny_zh") == str(configs / "albert_tiny_zh.json")
-    assert config.recipe_file("glue_mrpc") == str(configs / "recipes" / "glue_mrpc.flags")
+    assert config_file("albert_tiny_zh") == str(configs / "albert_tiny_zh.json")
+    assert recipe_file("glue_mrpc") == str(configs / "recipes" / "glue_mrpc.flags")
     for path in ("", "model/albert_base", "albert_base.json", "./albert_base"):
-        assert config.config_file(path) == config.recipe_file(path) == path
+        assert config_file(path) == recipe_file(path) == path
     monkeypatch.chdir(tmp_path)
     (tmp_path / "albert_base").write_text("{}")
-    assert config.config_file("albert_base") == "albert_base"
+    assert config_file("albert_base") == "albert_base"
 
 
 def test_an_installed_package_has_its_own_copy_and_lists_it(tmp_path, monkeypatch):
@@ -96,9 +98,9 @@ def test_an_installed_package_has_its_own_copy_and_lists_it(tmp_path, monkeypatc
     recipes.mkdir(parents=True)
     (recipes.parent / "albert_new.json").write_text("{}")
     (recipes / "new_task.flags").write_text("")
-    monkeypatch.setattr(config, "_PACKAGE", str(tmp_path))
-    assert config.config_file("albert_new") == str(recipes.parent / "albert_new.json")
-    assert config.recipe_file("new_task") == str(recipes / "new_task.flags")
-    for find in (config.config_file, config.recipe_file):
+    monkeypatch.setattr(included, "_PACKAGE", str(tmp_path))
+    assert config_file("albert_new") == str(recipes.parent / "albert_new.json")
+    assert recipe_file("new_task") == str(recipes / "new_task.flags")
+    for find in (config_file, recipe_file):
         with pytest.raises(FileNotFoundError, match=r"bse: neither .* has (albert_new|new_task)$"):
             find("bse")

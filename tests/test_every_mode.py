@@ -19,7 +19,8 @@ from hypothesis import settings
 
 from albert_tf.checkpoints.families import variable_name
 from albert_tf.model import kernels, ops, optimization
-from albert_tf.model.config import ACTIVATIONS, AlbertConfig
+from albert_tf.model.activation_names import ACTIVATIONS
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.ops import CPU, KERNELS, TPU
 from tests import kernel_arguments

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.model.config import GROUPS, OPTIMIZERS, AlbertConfig, google_groups
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import SCOPE
+from albert_tf.model.optimizer_names import OPTIMIZERS
+from albert_tf.model.sharing import GROUPS, google_groups
 
 Shape = tuple[int, ...]
 

@@ -29,7 +29,8 @@ from albert_tf.checkpoints.run_record import (
     SPANS,
     TOKEN_CLASSIFICATION,
 )
-from albert_tf.model.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.model.activation_names import ACTIVATIONS
+from albert_tf.model.config import LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 

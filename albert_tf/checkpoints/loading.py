@@ -31,12 +31,13 @@ from albert_tf.checkpoints.families import (
     part_of,
 )
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import (
     TOKENIZER_CONFIG_FILE,
     is_tokenizer_file,
     load_tokenizer,
 )
+from albert_tf.model.included_configs import config_file
 from albert_tf.model.objectives import NONE, SOP
 from albert_tf.model.tokenization import Tokenizer
 

@@ -36,8 +36,9 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.run_record import LOWER_CASE, RunRecord
 from albert_tf.model import ops
-from albert_tf.model.config import MEAN, POOLED, POOLINGS, AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import list_files
+from albert_tf.model.poolings import MEAN, POOLED, POOLINGS
 from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 
 DEFAULT = "serving_default"

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from absl import flags, logging
 
 from albert_tf import data, files, pretraining, settings
+from albert_tf.cli.recipes import recipe_file
 from albert_tf.data import settings as data_settings
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.model import config
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -251,7 +251,7 @@ def _flag_file(name: str) -> str:
     Raises:
         FileNotFoundError: there is no such file, or it is a device. The message names the flag.
     """
-    path = config.recipe_file(name)
+    path = recipe_file(name)
     files.check_file(path, "--flagfile")
     return path
 

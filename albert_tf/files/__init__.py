@@ -16,6 +16,7 @@ from albert_tf.files.checks import (
     check_writable,
     ensure_directory,
 )
+from albert_tf.files.included import find_included
 from albert_tf.files.json_files import (
     Json,
     JsonFields,
@@ -77,6 +78,7 @@ __all__ = [
     "exists",
     "expand_patterns",
     "file_size",
+    "find_included",
     "finish_replacing",
     "is_directory",
     "is_file",

@@ -145,7 +145,7 @@ class TrainedModel:
         num_outputs: number of outputs of the head; 0 if there is no head.
         max_seq_length: maximum sequence length, in tokens.
         top_k: maximum number of answers, and of words per mask, to return.
-        pooling: how to compute embeddings, one of `config.POOLINGS`.
+        pooling: how to compute embeddings, one of `POOLINGS`.
     """
 
     task: str

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints.saved_model import pool
 from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel, as_json
-from albert_tf.model.config import MEAN_LAST_4
+from albert_tf.model.poolings import MEAN_LAST_4
 
 
 class Embeddings(TextTask):

@@ -31,7 +31,7 @@ from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
-from albert_tf.model.config import MEAN, POOLED
+from albert_tf.model.poolings import MEAN, POOLED
 
 # If the folder does not record them.
 BATCH_SIZE = 32

@@ -18,8 +18,8 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
-from albert_tf.model import config
-from albert_tf.model.config import MEAN, POOLINGS
+from albert_tf.model.included_configs import config_file
+from albert_tf.model.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
@@ -285,7 +285,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
         """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
         if self.albert_config_file:
-            files.check_file(config.config_file(self.albert_config_file), "--albert_config_file")
+            files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         if self.input_file and self.input_file != STANDARD_INPUT:
             files.check_file(self.input_file, "--input_file")
         if self.embeddings_file:

@@ -1,172 +1,22 @@
 """Model configuration, read from and written to Google's `albert_config.json`.
 
-albert_zh's configs and Hugging Face's `config.json` can be read as well. The tables of activations
-and optimizers are here too, because TensorFlow is not imported.
+albert_zh's configs and Hugging Face's `config.json` can be read as well. TensorFlow is not
+imported.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
 
 from albert_tf import files
-
-# How the outputs for the tokens of a text become its embedding; see `pool` of an export.
-MEAN, MEAN_LAST_4, POOLED = POOLINGS = ("mean", "mean_last_4", "pooled")
-
-
-# Which layers of the encoder share their attention and feed-forward modules.
-#
-# A pattern gives the number of a module for each layer: `(0, 0, 1, 1)` means that four layers use
-# two modules. Attention and feed-forward network have a pattern each, so that ALBERT can share all
-# weights, those of one of them, or none (arXiv 1909.11942, section 4.5 and table 4).
-#
-# The rule for the names of weights extends Google's: module g of the attention has Google's names
-# in `group_<g>`, and so has module g of the feed-forward network. Where Google's hidden groups
-# express the sharing, config files and checkpoints are Google's.
-
-Pattern = tuple[int, ...]
-
-GROUPS = "groups"
-# Name → whether all layers share their attention, and whether they share their feed-forward module.
-_IS_SHARED = {
-    "all": (True, True),
-    "attention": (True, False),
-    "ffn": (False, True),
-    "none": (False, False),
-}
-SHARING_NAMES = (GROUPS, *_IS_SHARED)
-
-
-def google_groups(num_layers: int, num_groups: int) -> Pattern:
-    """Returns the hidden group of each layer in Google's models: ⌊layer / L · G⌋, both from 0.
-
-    Computed in floating point as in Google's `transformer_model`: if rounding skips a group (as
-    with G = L = 22 at layer 15), Google's checkpoints do not contain that group either.
-    """
-    return tuple(int(layer / num_layers * num_groups) for layer in range(num_layers))
-
-
-def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str, int]:
-    """Returns the sharing and the number of groups, "groups" where Google's groups express it.
-
-    Raises:
-        ValueError: the name is unknown, or does not use `num_groups`.
-    """
-    if share not in SHARING_NAMES:
-        raise ValueError(f"share={files.quote(share)}: expected one of {', '.join(SHARING_NAMES)}")
-    if share == GROUPS:
-        return GROUPS, num_groups
-    if num_groups != 1:
-        raise ValueError(
-            f"share={share!r} does not use num_hidden_groups={num_groups}: leave one of them out"
-        )
-    if share == "all":
-        return GROUPS, 1
-    each_its_own = tuple(range(num_layers))
-    is_google = share == "none" and google_groups(num_layers, num_layers) == each_its_own
-    return (GROUPS, num_layers) if is_google else (share, 1)
-
-
-# Finds the configs and recipes that are included in this package.
-#
-# In a checkout, they are in `configs/`, beside the package; an installed package contains a copy of
-# this folder.
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CONFIG_ENDING = ".json"
-RECIPE_ENDING = ".flags"
-
-
-def config_file(path: str) -> str:
-    """Returns the path of a config, given a path or the name of a config of this package.
-
-    >>> os.path.basename(config_file("albert_base"))
-    'albert_base.json'
-    >>> config_file("my_model/albert_config.json")
-    'my_model/albert_config.json'
-
-    Args:
-        path: a file, or a name such as `albert_base`. An existing file takes precedence.
-
-    Raises:
-        FileNotFoundError: a name without a dot or slash is neither a file nor a config of this
-            package. The message lists the names.
-    """
-    return _find_included(path, "config", _included("configs"), CONFIG_ENDING)
-
-
-def recipe_file(path: str) -> str:
-    """Returns the path of a flag file, given a path or the name of a recipe of this package.
-
-    Args:
-        path: a file, or a name such as `glue_mrpc`. An existing file takes precedence.
-
-    Raises:
-        FileNotFoundError: see `config_file`.
-    """
-    return _find_included(path, "recipe", _included("configs/recipes"), RECIPE_ENDING)
-
-
-def _included(path: str) -> str:
-    """Returns where a file or folder of a checkout is, which an installed package contains."""
-    installed = os.path.join(_PACKAGE, path)
-    return installed if os.path.exists(installed) else os.path.join(os.path.dirname(_PACKAGE), path)
-
-
-def _find_included(path: str, kind: str, folder: str, ending: str) -> str:
-    is_name = path and not {".", "/"} & set(path)
-    if not is_name or files.exists(path):
-        return path
-    candidate = os.path.join(folder, path + ending)
-    if os.path.isfile(candidate):
-        return candidate
-    names = sorted(
-        name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
-    )
-    raise FileNotFoundError(
-        f"{path}: neither a file nor a {kind} of albert_tf, which has {', '.join(names)}"
-    )
-
-
-# Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
-# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
-ACTIVATIONS: dict[str, tuple[str, ...]] = {
-    "gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu"),
-    "relu": ("relu",),
-    "tanh": ("tanh",),
-    "linear": ("linear",),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizerSpec:
-    """What programs need to know of an optimizer; `optimization.py` has its class.
-
-    Attributes:
-        description: what it is, for `--help`.
-        slots: names of what it stores for each weight, such as moments; `<weight>/<slot>` is in
-            checkpoints.
-    """
-
-    description: str
-    slots: tuple[str, ...]
-
-
-# The optimizers that `--optimizer` accepts.
-OPTIMIZERS = {
-    "adamw": OptimizerSpec("Google's AdamW", ("adam_m", "adam_v")),
-    "lamb": OptimizerSpec("Google's LAMB", ("adam_m", "adam_v")),
-    "lamb_albert_zh": OptimizerSpec(
-        "albert_zh's LAMB, which also applies the trust ratio to biases and LayerNorm",
-        ("lamb_m", "lamb_v"),
-    ),
-}
+from albert_tf.model.activation_names import ACTIVATIONS
+from albert_tf.model.included_configs import config_file
+from albert_tf.model.sharing import GROUPS, Pattern, as_google_groups, patterns_of
 
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
@@ -368,15 +218,7 @@ class AlbertConfig:
 
     def modules_of_layers(self) -> tuple[Pattern, Pattern]:
         """Returns the patterns of attention and feed-forward modules."""
-        count = self.num_hidden_layers
-        if self.share == GROUPS:
-            pattern = google_groups(count, self.num_hidden_groups)
-            return pattern, pattern
-        attention, ffn = (
-            (0,) * count if is_shared else tuple(range(count))
-            for is_shared in _IS_SHARED[self.share]
-        )
-        return attention, ffn
+        return patterns_of(self.share, self.num_hidden_layers, self.num_hidden_groups)
 
     @property
     def num_weights(self) -> int:

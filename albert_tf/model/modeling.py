@@ -21,7 +21,7 @@ consists of `SelfAttention` and a `FeedForward` network. ALBERT differs from BER
 
 Everything here is a Keras layer or model, whose weights have the names used in Google's
 checkpoints. The arithmetic is in `ops.py`, the layers that it is wrapped in are in `layers.py`,
-and which layers share which modules is in `config.py`.
+and which layers share which modules is in `sharing.py`.
 
 brightmart's variant of ALBERT (https://github.com/brightmart/albert_zh), the layout "albert_zh" of
 the config, differs in three places, each marked here by that name: word embeddings are projected to

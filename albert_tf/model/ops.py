@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import config
+from albert_tf.model import activation_names
 from albert_tf.model.config import LAYER_NORM_EPSILON
 
 # Targets of kernels.
@@ -209,7 +209,8 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
 # Keras's functions of these names, except for gelu.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    name: gelu if name == "gelu" else tf_keras.activations.get(name) for name in config.ACTIVATIONS
+    name: gelu if name == "gelu" else tf_keras.activations.get(name)
+    for name in activation_names.ACTIVATIONS
 }
 
 

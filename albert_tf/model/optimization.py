@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model.config import OPTIMIZERS
 from albert_tf.model.kernels import compiled
 from albert_tf.model.ops import CPU, op, register_kernel
+from albert_tf.model.optimizer_names import OPTIMIZERS
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
@@ -95,7 +95,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 class Optimizer(tf_keras.optimizers.Optimizer):
     """Base class of the optimizers: a Keras optimizer with what the training loop needs.
 
-    A new optimizer is a row in `config.OPTIMIZERS` and a subclass with the decorator
+    A new optimizer is a row in `optimizer_names.OPTIMIZERS` and a subclass with the decorator
     `named(<its name>)`, which implements `updated` and, if its slots do not have the shape of the
     weights, `slot_shape`. Its constructor takes the learning rate and the weight decay; other
     arguments have defaults. `TrainStep` and `Trainer` use

@@ -29,7 +29,8 @@ from albert_tf.checkpoints import containers, huggingface, loading, run_record
 from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
-from albert_tf.model.config import AlbertConfig, config_file
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.included_configs import config_file
 from albert_tf.model.optimization import WarmUpPolynomialDecay
 from albert_tf.training import devices, replicas, workers
 from albert_tf.training.devices import Devices

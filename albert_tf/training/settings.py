@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model import config
-from albert_tf.model.config import OPTIMIZERS
+from albert_tf.model.included_configs import config_file
+from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ModelSettings(SettingsGroup):
         """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
         super().check_paths()
         if self.albert_config_file:
-            files.check_file(config.config_file(self.albert_config_file), "--albert_config_file")
+            files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
         if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
             try:

@@ -20,7 +20,8 @@ from albert_tf.checkpoints.huggingface import (
     write_task,
 )
 from albert_tf.checkpoints.loading import read_weights
-from albert_tf.model.config import ACTIVATIONS, AlbertConfig
+from albert_tf.model.activation_names import ACTIVATIONS
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (

@@ -12,7 +12,7 @@ import tf_keras
 from albert_tf.checkpoints.containers import open_checkpoint
 from albert_tf.checkpoints.families import is_bookkeeping, variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.model.config import OPTIMIZERS, AlbertConfig
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.optimization import (
     AdamW,
@@ -23,6 +23,7 @@ from albert_tf.model.optimization import (
     fine_tuning_optimizer,
     trust_ratio,
 )
+from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.pretraining.task import PretrainingTask
 from tests.model.test_modeling import GOLDEN, read_golden
 

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
-from albert_tf.cli import describe
+from albert_tf.model import costs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from tests.conftest import TINY_SHAPE
 
-SHAPE = describe.StepShape(rows=5, length=11, predictions=7)
+SHAPE = costs.StepShape(rows=5, length=11, predictions=7)
 CONFIG = AlbertConfig(**TINY_SHAPE | {"num_hidden_groups": 1})
 
 
@@ -48,13 +48,13 @@ def test_flops_and_parameters_are_those_of_the_traced_model(changes):
     }
     forward = tf.function(model).get_concrete_function(inputs)
     encode = tf.function(model.encoder).get_concrete_function(inputs["input_ids"])
-    assert describe.step_flops(config, SHAPE) == 3 * matmul_flops(forward.graph)
-    assert describe.encoder_flops(config, SHAPE) == matmul_flops(encode.graph)
+    assert costs.step_flops(config, SHAPE) == 3 * matmul_flops(forward.graph)
+    assert costs.encoder_flops(config, SHAPE) == matmul_flops(encode.graph)
     weights = sum(int(tf.size(variable)) for variable in model.trainable_variables)
-    assert describe.count_parameters(config) == weights
+    assert costs.count_parameters(config) == weights
 
 
 def test_the_state_has_weights_gradients_moments_and_a_copy_in_bfloat16():
-    parameters = describe.count_parameters(CONFIG)
-    assert describe.state_bytes(CONFIG, 4) == 16 * parameters
-    assert describe.state_bytes(CONFIG, 2) == 18 * parameters
+    parameters = costs.count_parameters(CONFIG)
+    assert costs.state_bytes(CONFIG, 4) == 16 * parameters
+    assert costs.state_bytes(CONFIG, 2) == 18 * parameters
