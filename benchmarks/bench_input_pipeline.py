@@ -25,7 +25,8 @@ import contenders
 import reporting
 import tensorflow as tf
 
-from albert_tf.data.records import encode_examples, frame_records
+from albert_tf.data.records import frame_records
+from albert_tf.data.tf_example import encode_examples
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask

@@ -164,7 +164,7 @@ def compare_programs(text: str, folder: Path, language: str, rounds: int) -> dic
 
 def compare_serialization(run: Run, records: Path, samples: int) -> dict[str, Any]:
     """Returns the time that a run takes for a record, relative to building a tf.train.Example."""
-    from albert_tf.data.records import decode_example
+    from albert_tf.data.tf_example import decode_example
 
     instances = [
         {name: values.tolist() for name, values in decode_example(record).items()}

@@ -170,7 +170,7 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     the segment that follows. A model without such a head guesses: 0.5.
     """
     from albert_tf.checkpoints import finding, loading
-    from albert_tf.data.records import find_records
+    from albert_tf.data.record_metadata import find_records
     from albert_tf.pretraining import input_pipeline, record_files
     from albert_tf.training.evaluator import Evaluator
 

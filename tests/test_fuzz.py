@@ -32,8 +32,8 @@ from albert_tf import classification
 from albert_tf.checkpoints import containers, loading, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data import corpus
-from albert_tf.data.encoding import sentences_of
+from albert_tf.data.chunks import read_chunks
+from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
@@ -203,8 +203,8 @@ def write_parquet(path):
 
 
 def read_text(path):
-    form = corpus.SENTENCES if ".txt" in path.name else corpus.JSONL
-    chunks = corpus.read_chunks([str(path)], 100, form)
+    form = "sentences" if ".txt" in path.name else "jsonl"
+    chunks = read_chunks([str(path)], 100, form)
     settings = TextSettings(input_format=form)
     return [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]
 

@@ -20,8 +20,9 @@ import fsspec
 import pytest
 
 from albert_tf import data, files, pretraining
-from albert_tf.cli import programs, train_vocabulary
+from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
+from albert_tf.data import train_vocabulary
 from tests.cli.fine_tuning_programs import write_answerable, write_cola, write_conll, write_race
 from tests.conftest import TOY_TEXT, free_ports
 from tests.pretraining_runs import LENGTHS, write_records

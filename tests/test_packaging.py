@@ -19,7 +19,7 @@ import albert_tf
 from albert_tf import data, inference, pretraining, race
 from albert_tf.checkpoints import containers, download, huggingface
 from albert_tf.cli import programs
-from albert_tf.data import beam, corpus, masking
+from albert_tf.data import beam, chinese_words, sources
 from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.settings import fields_of
@@ -45,8 +45,8 @@ def write_hugging_face(path):
 def read_zstandard(path):
     (path / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "zstd", None)
-        with corpus.open_source(str(path / "text.txt.zst")):
+        patch.setattr(sources, "zstd", None)
+        with sources.open_source(str(path / "text.txt.zst")):
             pass
 
 
@@ -66,7 +66,7 @@ SPLIT = {"input_file": "a", "output_file": "b", "split_sentences": True}
         ("wandb", "wandb", lambda _: pretraining.Settings(**RUN, report_to="wandb")),
         ("sentencex", "sentences", lambda _: data.Settings.make(**SPLIT)),
         ("gradio", "web", lambda _: inference.Settings(model_dir="a", web=True).check_paths()),
-        ("jieba", "zh", lambda _: masking.load_segmenter()),
+        ("jieba", "zh", lambda _: chinese_words.load_segmenter()),
         ("apache_beam", "beam", lambda _: beam._import_beam()),
         ("openvino", "openvino", lambda _: PredictorSettings(engine="openvino")),
     ],

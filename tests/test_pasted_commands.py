@@ -22,7 +22,7 @@ from pydoc_data.topics import topics
 import pytest
 
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import train_vocabulary
+from albert_tf.data import train_vocabulary
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import random_weights

@@ -15,23 +15,28 @@ from absl import flags, logging
 from albert_tf import data, files, pretraining, settings
 from albert_tf.cli.recipes import recipe_file
 from albert_tf.data import settings as data_settings
+from albert_tf.data import train_vocabulary
 from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import FieldInfo, SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
-# Aliases of flags in albert_zh and in some of Google's programs: settings class → alias → name of
-# the field.
+# Aliases of flags in albert_zh, in some of Google's programs and in spm_train: settings class →
+# alias → name of the field.
 ALIASES: dict[type[SettingsGroup], dict[str, str]] = {
     ModelSettings: {"bert_config_file": "albert_config_file"},
     race.Settings: {"num_keep_checkpoint": "keep_checkpoint_max"},
     FineTuningSettings: {"num_train_steps": "train_step", "num_warmup_steps": "warmup_step"},
     pretraining.Settings: {"train_step": "num_train_steps", "warmup_step": "num_warmup_steps"},
+    train_vocabulary.Settings: {"input": "input_file", "model_prefix": "output_prefix"},
 }
 # Flags of old command lines that are accepted without effect: settings class → name → type, `bool`,
 # or `str` for any value.
 IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     data.Settings: {"input_file_mode": str},
+    train_vocabulary.Settings: dict.fromkeys(
+        ("model_type", "control_symbols", "pad_id", "unk_id", "bos_id", "eos_id"), str
+    ),
     pretraining.Settings: {"masked_lm_budget": str, "export_dir": str},
     classification.Settings: {"cached_dir": str},
     race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},

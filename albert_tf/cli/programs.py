@@ -53,9 +53,9 @@ class Program:
 
 
 PROGRAMS = {
-    "train-vocabulary": Program("albert_tf.cli.train_vocabulary", "train a vocabulary"),
+    "train-vocabulary": Program("albert_tf.data.train_vocabulary", "train a vocabulary"),
     "create-pretraining-data": Program("albert_tf.data", "create records from text"),
-    "inspect-records": Program("albert_tf.cli.inspect_records", "print and count records"),
+    "inspect-records": Program("albert_tf.data.inspect_records", "print and count records"),
     "run-pretraining": Program("albert_tf.pretraining", "pre-train"),
     "run-classifier": Program(
         "albert_tf.finetuning.classification", "fine-tune on GLUE, CLUE or texts of your own"

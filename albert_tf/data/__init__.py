@@ -66,13 +66,13 @@ def run(settings: Settings) -> Result:
             which.
         KeyboardInterrupt: the run was interrupted; the message says how to resume it.
     """
-    from albert_tf.data import beam, create  # imported late, for the sake of `--help`
+    from albert_tf.data import beam, create, report  # imported late, for the sake of `--help`
 
     engine = beam if settings.runner else create
     try:
         metadata = engine.create_pretraining_data(settings)
-        create.log_instances(settings)
-        create.log_counts(metadata, settings)
+        report.log_instances(settings)
+        report.log_counts(metadata, settings)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run the same command again to resume") from None
     return Result(metadata)

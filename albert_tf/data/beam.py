@@ -2,7 +2,7 @@
 
     plan → read chunks → encode each (`encoding`) → group by output → shuffle and write
 
-Files are divided into jobs by their sizes alone (`corpus`), and all workers read and encode jobs
+Files are divided into jobs by their sizes alone (`chunks`), and all workers read and encode jobs
 in parallel. With the same seed and chunk size, each output has the same bytes as that of `create`
 if it fits into one shuffle group there. The records of one output are shuffled in the memory of one
 worker: use so many outputs (`name@4096`) that each fits.
@@ -25,11 +25,13 @@ from typing import Any
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data import corpus, create, encoding, records
-from albert_tf.data.corpus import Source
-from albert_tf.data.encoding import EncodedBatch, make_chunk_encoder
-from albert_tf.data.records import Outputs
+from albert_tf.data import create, record_metadata, records, shuffle
+from albert_tf.data.chunks import Chunk, Position, ReadJob, plan_jobs, read_job
+from albert_tf.data.encoding import make_chunk_encoder
+from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
+from albert_tf.data.shuffle import EncodedBatch
+from albert_tf.data.sources import Source
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
@@ -40,18 +42,18 @@ DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most w
 _RUNNERS = {"daskrunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 # Some records of one output: position of the chunk, index of the batch, slots, TFRecord frames.
-Piece = tuple[corpus.Position, int, list[int], list[bytes]]
+Piece = tuple[Position, int, list[int], list[bytes]]
 # Counts of some chunks, and position of the chunk → checksum.
-Counts = tuple[collections.Counter[str], dict[corpus.Position, str]]
+Counts = tuple[collections.Counter[str], dict[Position, str]]
 
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
 
 
 def _pieces(
-    chunk: corpus.Chunk, number: int, batch: EncodedBatch, num_outputs: int
+    chunk: Chunk, number: int, batch: EncodedBatch, num_outputs: int
 ) -> Iterator[tuple[int, Piece]]:
     """Splits a batch by output; yields (output, piece)."""
-    outputs = batch.slots // encoding.slots_per_output(num_outputs)
+    outputs = batch.slots // shuffle.slots_per_output(num_outputs)
     for output in np.unique(outputs).tolist():
         chosen = np.flatnonzero(outputs == output).tolist()
         slots = batch.slots[chosen].tolist()
@@ -61,13 +63,13 @@ def _pieces(
 
 def _jobs(
     share: int, shares: int, sources: list[Source], chunk_bytes: int, input_format: str
-) -> list[corpus.ReadJob]:
+) -> list[ReadJob]:
     """Returns a share of the jobs. The plan is made again, because it is larger than the files."""
-    return corpus.plan_jobs(sources, chunk_bytes, input_format)[share::shares]
+    return plan_jobs(sources, chunk_bytes, input_format)[share::shares]
 
 
 def _encode(
-    chunk: corpus.Chunk, settings: EncodingSettings, num_outputs: int
+    chunk: Chunk, settings: EncodingSettings, num_outputs: int
 ) -> Iterator[tuple[int, Piece | Counts]]:
     """Yields the records of a chunk by output, and then its counts."""
     counts: collections.Counter[str] = collections.Counter()
@@ -108,15 +110,15 @@ def _write_output(
 
     The order is the same as in `create` if an output fits into one shuffle group there.
     """
-    made: list[tuple[corpus.Position, int, bytes]] = []
+    made: list[tuple[Position, int, bytes]] = []
     for chunk, _, slots, frames in sorted(pieces, key=lambda piece: piece[:2]):
         made += zip([chunk] * len(slots), slots, frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
-    order = encoding.random_order(len(made), random_seed, output)
+    order = shuffle.random_order(len(made), random_seed, output)
     shuffled = (made[at][2] for at in order)
     written = sum(records.write_records(path, shuffled))
-    return records.describe_file(path, written)
+    return record_metadata.describe_file(path, written)
 
 
 def _finish(
@@ -134,7 +136,7 @@ def _finish(
         if output not in entries:
             entries[output] = _write_output(output, [], outputs, random_seed)
     made["files"] = [entries[output] for output in sorted(entries)]
-    records.write_metadata(outputs.metadata_file, metadata | made)
+    record_metadata.write_metadata(outputs.metadata_file, metadata | made)
 
 
 def _import_beam() -> Any:
@@ -153,14 +155,14 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     """Adds the steps to the pipeline."""
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
-    shares = min(MAX_SHARES, len(corpus.plan_jobs(job.sources, *text)))
+    shares = min(MAX_SHARES, len(plan_jobs(job.sources, *text)))
     outputs = job.outputs
     seed = settings.random_seed
     _ = (
         pipeline
         | "shares" >> beam.Create(range(shares))
         | "plan" >> beam.FlatMap(_jobs, shares, job.sources, *text)
-        | "read chunks" >> beam.FlatMap(corpus.read_job, *text)
+        | "read chunks" >> beam.FlatMap(read_job, *text)
         | "spread" >> beam.Reshuffle()
         | "encode" >> beam.FlatMap(_encode, settings, len(outputs.paths))
         | "by output" >> beam.GroupByKey()
@@ -219,4 +221,4 @@ def create_pretraining_data(settings: Settings) -> dict[str, Any]:
     with beam.Pipeline(runner, options) as pipeline:
         _build(pipeline, job, settings)
     files.remove_half_written(job.outputs.all_files)  # left by killed workers
-    return records.load_metadata(job.outputs.metadata_file)
+    return record_metadata.load_metadata(job.outputs.metadata_file)

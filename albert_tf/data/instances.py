@@ -25,13 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import (
-    RandomStream,
-    WordMarker,
-    mask_batch,
-    num_to_predict,
-    starts_word,
-)
+from albert_tf.data.chinese_words import WordMarker
+from albert_tf.data.masking import mask_batch, num_to_predict
+from albert_tf.data.random_streams import RandomStream
 from albert_tf.data.settings import (
     FULL_SENTENCES,
     MIN_TARGET,
@@ -39,6 +35,7 @@ from albert_tf.data.settings import (
     SENTENCE_PAIR,
     InstanceSettings,
 )
+from albert_tf.data.word_starts import starts_word
 from albert_tf.model.tokenization import Tokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
@@ -105,7 +102,7 @@ def tokenize_documents(
     Args:
         parts: lists of lines; each list starts a new document.
         tokenizer: the tokenizer.
-        word_start_table: bool [V], which pieces start a word; see `masking.word_start_table`.
+        word_start_table: bool [V], which pieces start a word; see `word_starts.word_start_table`.
         word_marker: finds tokens that continue a word although `word_start_table` says otherwise.
     """
     ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]

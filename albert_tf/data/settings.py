@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from albert_tf import files
-from albert_tf.data.corpus import INPUT_FORMATS, SENTENCES
+from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
 from albert_tf.model import objectives
 from albert_tf.model.objectives import NONE, NSP, SOP, SentenceObjective, find
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting

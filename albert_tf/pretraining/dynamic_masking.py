@@ -23,8 +23,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import PerInstanceStream, mask_batch, num_to_predict
-from albert_tf.data.records import FoundRecords
+from albert_tf.data.masking import mask_batch, num_to_predict
+from albert_tf.data.random_streams import PerInstanceStream
+from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.training.task import Batch
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf import files
-from albert_tf.data import records
-from albert_tf.data.records import FoundRecords
+from albert_tf.data.record_metadata import FoundRecords, find_records
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import OBJECTIVES, SOP
 
@@ -17,7 +16,7 @@ def find_record_files(patterns: str, flag: str) -> FoundRecords:
     Raises:
         ValueError: no file matches, or TensorFlow cannot read from this kind of store.
     """
-    found = records.find_records(patterns, flag)
+    found = find_records(patterns, flag)
     for path in filter(files.is_remote, found):
         if not path.startswith("gs://"):
             raise ValueError(

@@ -16,7 +16,7 @@ from absl import logging
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import Evaluation
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data.records import FoundRecords
+from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.pretraining import dynamic_masking, record_files, vocabulary
 from albert_tf.pretraining.input_pipeline import Records
 from albert_tf.pretraining.settings import Settings

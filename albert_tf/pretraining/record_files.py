@@ -17,7 +17,7 @@ from absl import logging
 from google.protobuf.message import DecodeError
 
 from albert_tf.data import records
-from albert_tf.data.records import FoundRecords, RecordFileInfo
+from albert_tf.data.record_metadata import FoundRecords, RecordFileInfo
 
 
 class Feature(NamedTuple):

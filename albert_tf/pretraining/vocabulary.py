@@ -10,7 +10,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.data.records import RecordFileInfo
+from albert_tf.data.record_metadata import RecordFileInfo
 from albert_tf.model import huggingface_tokenizer
 from albert_tf.pretraining.record_files import RecordFile
 

@@ -21,7 +21,7 @@ from albert_tf.checkpoints.saved_model import (
     token_inputs,
     token_signatures,
 )
-from albert_tf.data.records import encode_examples
+from albert_tf.data.tf_example import encode_examples
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from tests.conftest import TINY_SHAPE

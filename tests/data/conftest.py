@@ -10,7 +10,8 @@ import random
 import pytest
 
 from albert_tf.data.create import create_pretraining_data
-from albert_tf.data.records import find_records, read_records
+from albert_tf.data.record_metadata import find_records
+from albert_tf.data.records import read_records
 from albert_tf.data.settings import MEGABYTE, Settings
 from tests.conftest import TOY_TEXT
 

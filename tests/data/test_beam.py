@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from albert_tf.data import corpus
 from albert_tf.data.beam import (
     COUNTS,
     _encode,
@@ -18,8 +17,9 @@ from albert_tf.data.beam import (
     _write_group,
     create_pretraining_data,
 )
-from albert_tf.data.corpus import find_sources
-from albert_tf.data.records import Outputs
+from albert_tf.data.chunks import read_job
+from albert_tf.data.outputs import Outputs
+from albert_tf.data.sources import find_sources
 from tests.data.conftest import all_records, contents
 
 needs_beam = pytest.mark.skipif(
@@ -41,7 +41,7 @@ def by_hand(settings):
     assert len(jobs) > 3
     groups = collections.defaultdict(list)
     for job in reversed(jobs):
-        for chunk in corpus.read_job(job, *text):
+        for chunk in read_job(job, *text):
             for key, value in _encode(chunk, settings, len(outputs.paths)):
                 groups[key].insert(0, value)
     written = [_write_group(group, outputs, settings.random_seed)[1] for group in groups.items()]

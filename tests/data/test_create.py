@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from albert_tf.data import corpus, create
+from albert_tf.data import create, report
 from albert_tf.data.create import create_pretraining_data
-from albert_tf.data.records import (
-    FEATURES,
-    count_records,
-    decode_example,
-    read_metadata,
-)
+from albert_tf.data.record_metadata import read_metadata
+from albert_tf.data.records import FEATURES, count_records
 from albert_tf.data.settings import MEGABYTE, EncodingSettings
+from albert_tf.data.tf_example import decode_example
 from tests.data.conftest import SETTINGS, all_records, contents, write
 
 
@@ -157,7 +154,7 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
 def test_paths_that_cannot_be_used_are_refused_before_text_is_read(
     tmp_path, make, monkeypatch, corpus_file, changes, said
 ):
-    monkeypatch.setattr(corpus, "read_job", None)
+    monkeypatch.setattr(create, "read_job", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").touch()
     (tmp_path / "text.txt").symlink_to(corpus_file)
@@ -199,12 +196,12 @@ GOOD = {
 
 def problems(changes, **settings):
     counts = collections.Counter(GOOD | changes)
-    return create.find_problems(counts, dataclasses.replace(REPORTED, **settings), "vocab.txt")
+    return report.find_problems(counts, dataclasses.replace(REPORTED, **settings), "vocab.txt")
 
 
 def test_the_report_has_shares_and_means(caplog):
     with caplog.at_level("INFO", logger="absl"):
-        create.log_counts({"counts": GOOD, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
+        report.log_counts({"counts": GOOD, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
     assert [re.findall(r"[\d.]+", message) for message in caplog.messages] == [
         ["40", "2000", "50000", "1000", "95.0", "14.74", "54.00", "1"],
         ["50.0", "25.0", "0.15", "0.10"],
@@ -226,7 +223,7 @@ def test_the_report_has_shares_and_means(caplog):
     ],
 )
 def test_a_problem_is_reported_with_the_flag_that_helps(changes, problem, flag, caplog):
-    create.log_counts({"counts": GOOD | changes, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
+    report.log_counts({"counts": GOOD | changes, "vocabulary": {"file": "vocab.txt"}}, REPORTED)
     assert bool(caplog.messages) == bool(problem)
     assert caplog.messages == problems(changes)
     for message in caplog.messages[:1]:

@@ -18,8 +18,8 @@ from albert_tf.data.instances import (
     create_batches,
     tokenize_documents,
 )
-from albert_tf.data.masking import word_start_table
 from albert_tf.data.settings import DOC_SENTENCES, FULL_SENTENCES, InstanceSettings
+from albert_tf.data.word_starts import word_start_table
 
 CLS, SEP, MASK = 2, 3, 4
 

@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.records import (
-    METADATA_SUFFIX,
-    Outputs,
-    count_records,
-    decode_example,
-    encode_examples,
-    frame_records,
-    read_metadata,
-    read_records,
-    write_metadata,
-)
+from albert_tf.data.outputs import Outputs
+from albert_tf.data.record_metadata import METADATA_SUFFIX, read_metadata, write_metadata
+from albert_tf.data.records import count_records, frame_records, read_records
+from albert_tf.data.tf_example import decode_example, encode_examples
 from tests.data.conftest import flip, write
 
 CONTENTS = [b"x" * size for size in (5, 700, 31, 31, 97)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf import data
-from albert_tf.data import create
+from albert_tf.data import create, work_directory
 from albert_tf.data.settings import MEGABYTE
 from tests.conftest import ROOT, TOY_TEXT
 from tests.data.conftest import contents, write
@@ -24,9 +24,9 @@ class StoppedError(Exception):
     """Simulates an interruption of a run."""
 
 
-def stop_after(monkeypatch, times, name="finish_chunk"):
-    """Makes a function of `create` raise after some calls, of which the chunks are returned."""
-    real = getattr(create, name)
+def stop_after(monkeypatch, times, module=work_directory, name="finish_chunk"):
+    """Makes a function raise after some calls, of which the chunks are returned."""
+    real = getattr(module, name)
     calls = []
 
     def stopping(*args):
@@ -35,14 +35,22 @@ def stop_after(monkeypatch, times, name="finish_chunk"):
         calls.append(args[1])
         return real(*args)
 
-    monkeypatch.setattr(create, name, stopping)
+    monkeypatch.setattr(module, name, stopping)
     return calls
 
 
-def stop(make, monkeypatch, times, name="finish_chunk", **changes):
-    """Runs the program until the function was called some times."""
+def stop(make, monkeypatch, times, **changes):
+    """Runs the program until some chunks are finished."""
     with monkeypatch.context() as patch:
-        stop_after(patch, times, name)
+        stop_after(patch, times)
+        with pytest.raises(StoppedError):
+            make(**changes)
+
+
+def stop_before_writing(make, monkeypatch, **changes):
+    """Runs the program until all chunks are finished."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, 0, create, "_write_outputs")
         with pytest.raises(StoppedError):
             make(**changes)
 
@@ -73,7 +81,7 @@ def test_an_interrupted_run_is_not_resumed_with_other_settings(make, monkeypatch
 
 
 def test_only_files_of_the_program_are_removed_from_the_work_directory(tmp_path, make, monkeypatch):
-    stop(make, monkeypatch, 0, "_write_outputs")
+    stop_before_writing(make, monkeypatch)
     folder = tmp_path / "out" / "train.work"
     for name in ("notes.txt", "chunk-000001-000.spill.0a1b2c3d.tmp"):
         (folder / name).write_text("mine or half")
@@ -86,7 +94,7 @@ def test_only_changed_text_is_encoded_again_on_resuming(tmp_path, make, monkeypa
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path in paths:
         path.write_text("\n\n".join([TOY_TEXT] * 20), encoding="utf-8")
-    stop(make, monkeypatch, 0, "_write_outputs", inputs=paths)
+    stop_before_writing(make, monkeypatch, inputs=paths)
     paths[1].write_text(text, encoding="utf-8")
     with monkeypatch.context() as patch:
         calls = stop_after(patch, 99)
@@ -144,14 +152,14 @@ def test_an_interruption_says_how_to_resume(make, monkeypatch):
 
 
 def test_a_second_run_with_the_same_work_directory_is_refused(make, monkeypatch):
-    finish_chunk = create.finish_chunk
+    finish_chunk = work_directory.finish_chunk
 
     def begin_another(*args):
         with pytest.raises(ValueError, match=r"--work_dir=.*work: another process is using it"):
             make()
         finish_chunk(*args)
 
-    monkeypatch.setattr(create, "finish_chunk", begin_another)
+    monkeypatch.setattr(work_directory, "finish_chunk", begin_another)
     assert make()["counts"]["instances"]
 
 
@@ -159,7 +167,7 @@ def test_file_systems_without_locks_are_not_locked(tmp_path, make, monkeypatch, 
     def fail(*_, **__):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(create.filelock.FileLock, "acquire", fail)
+    monkeypatch.setattr(work_directory.filelock.FileLock, "acquire", fail)
     assert make()["counts"]["instances"]
     assert "cannot lock out other processes (No locks available)" in caplog.text
 

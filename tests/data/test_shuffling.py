@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from albert_tf.data import encoding
+from albert_tf.data import shuffle
 
 RECORDS = [b"%d" % number * (number % 5) + b"-" for number in range(200)]
 
@@ -20,14 +20,14 @@ def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
     for first in range(0, len(records), 7):
         some = records[first : first + 7]
         counts = collections.Counter(instances=len(some), record_bytes=sum(map(len, some)))
-        slots = encoding.draw_slots(len(some), first, num_outputs, rng)
-        batches.append(encoding.EncodedBatch(some, slots, counts))
-    return encoding.spill(batches, str(tmp_path / name), num_outputs)
+        slots = shuffle.draw_slots(len(some), first, num_outputs, rng)
+        batches.append(shuffle.EncodedBatch(some, slots, counts))
+    return shuffle.spill(batches, str(tmp_path / name), num_outputs)
 
 
 def read_back(blocks, num_outputs, groups=1, seed=7):
     return [
-        list(encoding.shuffled(blocks, output, num_outputs, groups, seed))
+        list(shuffle.shuffled(blocks, output, num_outputs, groups, seed))
         for output in range(num_outputs)
     ]
 
@@ -39,7 +39,7 @@ def read_back(blocks, num_outputs, groups=1, seed=7):
 def test_every_record_comes_back_once_and_outputs_are_balanced(
     tmp_path, monkeypatch, num_outputs, groups, num_slots
 ):
-    monkeypatch.setattr(encoding, "NUM_SLOTS", num_slots)
+    monkeypatch.setattr(shuffle, "NUM_SLOTS", num_slots)
     blocks, _ = spill(tmp_path, RECORDS, num_outputs)
     outputs = read_back(blocks, num_outputs, groups)
     assert sorted(record for output in outputs for record in output) == sorted(RECORDS)
@@ -48,7 +48,7 @@ def test_every_record_comes_back_once_and_outputs_are_balanced(
 
 
 def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding, "SPILL_BYTES", 100)
+    monkeypatch.setattr(shuffle, "SPILL_BYTES", 100)
     blocks, counts = spill(tmp_path, RECORDS, 3)
     assert len(blocks) > 3
     assert sorted(map(os.path.basename, blocks)) == sorted(os.listdir(tmp_path))
@@ -72,7 +72,7 @@ def test_several_chunks_are_shuffled_together_in_an_order_of_the_seed(tmp_path):
 
 
 def test_all_orders_are_equally_likely(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding, "NUM_SLOTS", 3)
+    monkeypatch.setattr(shuffle, "NUM_SLOTS", 3)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # makes writing slow
     records, times = [b"a", b"b", b"c"], 600
     orders = collections.Counter()

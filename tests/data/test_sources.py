@@ -12,8 +12,8 @@ import pytest
 from backports import zstd
 from pyarrow import parquet
 
-from albert_tf.data import corpus
-from albert_tf.data.corpus import Source, find_sources, open_source
+from albert_tf.data.chunks import read_chunks
+from albert_tf.data.sources import Source, find_sources, open_source
 from tests.data.conftest import write
 
 TEXT = "".join(f"line {number} 字\n" for number in range(300)).encode()
@@ -112,7 +112,7 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
     assert [json.loads(line) for line in read_all(rows).splitlines()] == ROWS
     (source,) = find_sources([rows])
     assert (source.has_rows, source.is_splittable) == (True, False)
-    chunks, expected = (list(corpus.read_chunks([path], 5000, "jsonl")) for path in (rows, text))
+    chunks, expected = (list(read_chunks([path], 5000, "jsonl")) for path in (rows, text))
     assert [(c.position, c.checksum) for c in chunks] == [
         (c.position, c.checksum) for c in expected
     ]
@@ -126,7 +126,7 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
 def test_rows_are_refused_as_another_format(tmp_path):
     path = write(tmp_path / "rows", pack_parquet(TABLE))
     with pytest.raises(ValueError, match=r"rows is a .* input format is sentences.*_format=jsonl"):
-        next(corpus.read_chunks([path], 5000))
+        next(read_chunks([path], 5000))
 
 
 def test_a_file_without_a_column_of_text_is_refused(tmp_path):

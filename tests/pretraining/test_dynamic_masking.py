@@ -11,7 +11,7 @@ import pytest
 
 from albert_tf import data, pretraining
 from albert_tf.data.masking import num_to_predict
-from albert_tf.data.records import find_records
+from albert_tf.data.record_metadata import find_records
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining import dynamic_masking, input_pipeline
 from albert_tf.pretraining.dynamic_masking import DynamicMasking

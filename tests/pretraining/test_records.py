@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from albert_tf import files, pretraining
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.data import records
-from albert_tf.data.records import find_records, frame_records
+from albert_tf.data import record_metadata
+from albert_tf.data.record_metadata import find_records
+from albert_tf.data.records import frame_records
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_files import Feature
 from albert_tf.pretraining.vocabulary import find_vocabulary, keep_vocabulary
@@ -152,7 +153,7 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, content, features, said
 
 def test_records_in_a_store_that_tensorflow_cannot_read_are_refused(monkeypatch):
     monkeypatch.setattr(files, "expand_patterns", lambda patterns, what: [patterns])
-    monkeypatch.setattr(records, "read_metadata", lambda paths: {})
+    monkeypatch.setattr(record_metadata, "read_metadata", lambda paths: {})
     assert pretraining.find_record_files("gs://bucket/a", "--input_file") == {"gs://bucket/a": None}
     with pytest.raises(ValueError, match=r"--input_file: s3://bucket/a: .*Copy these"):
         pretraining.find_record_files("s3://bucket/a", "--input_file")

@@ -27,9 +27,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from albert_tf import files
-from albert_tf.cli import flags
-from albert_tf.data import corpus
-from albert_tf.data.encoding import sentences_of
+from albert_tf.data.chunks import read_chunks
+from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.model.tokenization import (
     SPECIAL_TOKENS,
@@ -116,11 +115,33 @@ class Settings(TextSettings):
         return [self.output_prefix + ending for ending in OUTPUT_ENDINGS[self.type]]
 
 
-# The flags of spm_train.
-flags.ALIASES[Settings] = {"input": "input_file", "model_prefix": "output_prefix"}
-flags.IGNORED[Settings] = dict.fromkeys(
-    ("model_type", "control_symbols", "pad_id", "unk_id", "bos_id", "eos_id"), str
-)
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The outcome of a run.
+
+    Attributes:
+        outputs: the files written.
+        tokenizer: the tokenizer of the new vocabulary.
+        num_lines: number of lines at the start of the text that the shares are of.
+        known_share: fraction of the pieces in these lines that are in the vocabulary.
+        characters_per_piece: mean length of a piece in these lines.
+    """
+
+    outputs: list[str]
+    tokenizer: FullTokenizer
+    num_lines: int
+    known_share: float
+    characters_per_piece: float
+
+    def __str__(self) -> str:
+        first = enumerate(self.tokenizer.pieces[:SUMMARY_IDS])
+        return (
+            f"wrote {' and '.join(self.outputs)}\n"
+            f"size: {self.tokenizer.vocab_size} pieces; the model's vocab_size must be no less\n"
+            f"coverage: {self.known_share:.3%} of the pieces in the first {self.num_lines} lines "
+            f"are known; {self.characters_per_piece:.2f} characters a piece\n"
+            f"first ids: {'  '.join(f'{i} {piece}' for i, piece in first)}"
+        )
 
 
 def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
@@ -129,7 +150,7 @@ def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
     Raises:
         ValueError: a line is not UTF-8; the message names the file and the line.
     """
-    for chunk in corpus.read_chunks(paths, CHUNK_BYTES, settings.input_format):
+    for chunk in read_chunks(paths, CHUNK_BYTES, settings.input_format):
         for lines in sentences_of(chunk.parts, settings):
             yield from filter(None, map(str.strip, lines))
 
@@ -249,17 +270,15 @@ def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
     return FullTokenizer(vocab_file, settings.do_lower_case)
 
 
-def _print_summary(tokenizer: FullTokenizer, lines: list[str]) -> None:
+def _summarize(tokenizer: FullTokenizer, lines: list[str], outputs: list[str]) -> Result:
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
-    known_share = 1 - ids.count(tokenizer.unk_id) / max(1, len(ids))
-    characters = sum(len(line) for line in lines)
-    first = "  ".join(f"{i} {piece}" for i, piece in enumerate(tokenizer.pieces[:SUMMARY_IDS]))
-    print(f"size: {tokenizer.vocab_size} pieces; the model's vocab_size must be no less")
-    print(
-        f"coverage: {known_share:.3%} of the pieces in the first {len(lines)} lines are known; "
-        f"{characters / max(1, len(ids)):.2f} characters a piece"
+    return Result(
+        outputs=outputs,
+        tokenizer=tokenizer,
+        num_lines=len(lines),
+        known_share=1 - ids.count(tokenizer.unk_id) / max(1, len(ids)),
+        characters_per_piece=sum(map(len, lines)) / max(1, len(ids)),
     )
-    print(f"first ids: {first}")
 
 
 def _check_settings(paths: list[str], settings: Settings) -> None:
@@ -278,8 +297,11 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
     files.ensure_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
 
 
-def run(settings: Settings) -> None:
-    """Trains and writes a vocabulary, and prints a summary.
+def run(settings: Settings) -> Result:
+    """Trains and writes a vocabulary.
+
+    Returns:
+        A summary, whose text the program prints.
 
     Raises:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
@@ -292,5 +314,4 @@ def run(settings: Settings) -> None:
         raise ValueError(f"--input_file: no text in {', '.join(paths)}")
     write = _write_wordpiece if settings.type == "wordpiece" else _write_sentencepiece
     tokenizer = write(read_lines(paths, settings), settings)
-    print(f"wrote {' and '.join(settings.outputs)}")
-    _print_summary(tokenizer, first_lines)
+    return _summarize(tokenizer, first_lines, settings.outputs)

@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from albert_tf.cli import train_vocabulary
-from albert_tf.cli.train_vocabulary import Settings
+from albert_tf.data import train_vocabulary
+from albert_tf.data.train_vocabulary import Settings
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT
 
@@ -36,16 +36,15 @@ def english(tmp_path):
     return write(tmp_path / "en.txt", TOY_TEXT)
 
 
-def test_sentencepiece_has_the_special_ids_of_the_published_models(english, tmp_path, capsys):
+def test_sentencepiece_has_the_special_ids_of_the_published_models(english, tmp_path):
     prefix = str(tmp_path / "new" / "toy")
-    train_vocabulary.run(Settings(english, prefix, vocab_size=79))
+    printed = str(train_vocabulary.run(Settings(english, prefix, vocab_size=79)))
     tokenizer = FullTokenizer(f"{prefix}.vocab", spm_model_file=f"{prefix}.model")
     assert tokenizer.pieces[:13] == SPECIAL_LAYOUT
     assert tokenizer.vocab_size == 79
     assert tokenizer.encode("£5 (a–b)")[1:].count(tokenizer.unk_id) == 1  # the 5
     assert not {"<s>", "</s>"} & set(tokenizer.pieces)
-    printed = capsys.readouterr().out
-    assert "size: 79 pieces" in printed
+    assert f"wrote {prefix}.model and {prefix}.vocab\nsize: 79 pieces" in printed
     assert "coverage: 100.000%" in printed
     assert "0 <pad>  1 <unk>  2 [CLS]  3 [SEP]  4 [MASK]  5 (" in printed
 

@@ -18,8 +18,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from albert_tf.data import records
-from albert_tf.data.records import FoundRecords, decode_example
+from albert_tf.data.record_metadata import FoundRecords, find_records
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
+from albert_tf.data.tf_example import decode_example
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
@@ -203,7 +204,7 @@ def find_objective(found: FoundRecords) -> SentenceObjective:
 
 def run(settings: Settings) -> Iterator[str]:
     """Yields instances and statistics of the records."""
-    found = records.find_records(settings.input_file, "--input_file")
+    found = find_records(settings.input_file, "--input_file")
     tokenizer = load_tokenizer(settings, found)
     objective = find_objective(found)
     statistics = Statistics()

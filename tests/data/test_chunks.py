@@ -8,8 +8,10 @@ import re
 
 import pytest
 
-from albert_tf.data import corpus
-from albert_tf.data.corpus import Source, find_sources, plan_jobs, read_chunks, read_job
+from albert_tf.data import chunks as text_chunks
+from albert_tf.data.chunks import plan_jobs, read_chunks, read_job, text_checksum
+from albert_tf.data.sources import Source, find_sources
+from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
 from tests.data.conftest import split_documents, write
 
 
@@ -36,7 +38,7 @@ def source(number, size, **kind):
 def test_the_plan_covers_every_byte_of_every_file_once():
     rng = random.Random(5)
     sizes = [rng.choice([0, 7, 40, 99, 100, 149, 150, 151, 1234, 10_000]) for _ in range(200)]
-    jobs = plan_jobs([source(*pair) for pair in enumerate(sizes)], 100, corpus.SENTENCES)
+    jobs = plan_jobs([source(*pair) for pair in enumerate(sizes)], 100, SENTENCES)
     assert [job.position for job in jobs] == sorted(job.position for job in jobs)
     planned = [0] * len(sizes)
     for span in (span for job in jobs for span in job.spans):
@@ -55,20 +57,20 @@ def test_many_small_files_are_few_jobs_and_files_as_documents_are_rarely_split()
 
 def test_large_compressed_files_are_streams_and_small_ones_share_a_job():
     found = [source(number, 100 + number, is_splittable=False) for number in range(9)]
-    assert {job.is_stream for job in plan_jobs(found, 400, corpus.SENTENCES)} == {True}
-    (job,) = plan_jobs(found, 1 << 20, corpus.SENTENCES)
+    assert {job.is_stream for job in plan_jobs(found, 400, SENTENCES)} == {True}
+    (job,) = plan_jobs(found, 1 << 20, SENTENCES)
     assert not job.is_stream
     assert len(job.spans) == 9
 
 
-@pytest.mark.parametrize("input_format", corpus.INPUT_FORMATS)
+@pytest.mark.parametrize("input_format", INPUT_FORMATS)
 @pytest.mark.parametrize("chunk_bytes", [1, 29])
 def test_jobs_read_in_any_order_hold_every_line_once(
     tmp_path, monkeypatch, input_format, chunk_bytes
 ):
     """Random text with every kind of line end, cut at every possible place."""
-    monkeypatch.setattr(corpus, "READ_BYTES", 5)
-    monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 100)
+    monkeypatch.setattr(text_chunks, "READ_BYTES", 5)
+    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 100)
     rng = random.Random(chunk_bytes)
     pieces = ["\n", "\n", "\r\n", "\r", " ", "\t", "a", "bc", "字", "\n\n", "\r\n\r\n"]
     texts = ["".join(rng.choices(pieces, k=rng.randint(1, 150))) for _ in range(3)]
@@ -121,8 +123,8 @@ def test_errors_name_the_line_that_is_not_utf_8(tmp_path):
 def test_an_endless_line_is_refused_before_it_is_read(
     tmp_path, monkeypatch, input_format, start, line
 ):
-    monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 5000)
-    monkeypatch.setattr(corpus, "READ_BYTES", 1000)
+    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 5000)
+    monkeypatch.setattr(text_chunks, "READ_BYTES", 1000)
     path = write(tmp_path / "text.txt", start + "x" * 60_000)
     with pytest.raises(ValueError, match=rf"text\.txt, line {line}: longer than .* Expected one"):
         list(read_chunks([path], 1000, input_format))
@@ -132,7 +134,7 @@ def test_an_endless_line_is_refused_before_it_is_read(
 def test_a_document_that_is_too_long_is_split_between_lines_with_a_warning(
     tmp_path, monkeypatch, caplog, input_format
 ):
-    monkeypatch.setattr(corpus, "MIN_DOCUMENT_LIMIT", 500)
+    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 500)
     lines = [f"sentence {number}" for number in range(1000)]
     path = write(tmp_path / "text.txt", "\n".join(lines) + "\n")
     chunks = list(read_chunks([path], 100, input_format))
@@ -151,4 +153,4 @@ def test_checksums_depend_on_the_text_its_files_and_the_order_of_chunks(tmp_path
     assert checksum("one\n", "two\n") == checksum("one\n", "two\n")
     assert len({checksum("one\n", "two\n"), checksum("one\ntwo\n"), checksum("one\ntwo \n")}) == 3
     texts = [["0a", "0b"], ["0b", "0a"], ["0a"], ["0a", "0b", "0b"], []]
-    assert len(set(map(corpus.text_checksum, texts))) == 5
+    assert len(set(map(text_checksum, texts))) == 5

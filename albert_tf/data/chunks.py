@@ -1,10 +1,5 @@
 r"""Divides text files into chunks of whole documents that processes read independently.
 
-By default, files have the format of Google's programs: one sentence per line and a blank line
-between documents. With `input_format="documents"` each file is a document, and with "jsonl" each
-line is a JSON object; `encoding` parses these. With "wikiextractor" a document is between
-`<doc …>` and `</doc>`.
-
 `plan_jobs` divides the files by their sizes alone, without reading them:
 
 * A large file is cut every `chunk_bytes` bytes. A job holds the documents between the first
@@ -20,62 +15,23 @@ are derived: they depend neither on the number of processes nor on the order of 
 
 from __future__ import annotations
 
-import bz2
-import contextlib
 import dataclasses
-import gzip
 import hashlib
-import importlib
-import io
-import json
-import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from typing import IO
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.data.sources import Source, find_sources, open_source
+from albert_tf.data.text_formats import DOCUMENTS, FORMATS, JSONL, SENTENCES
 
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
 MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
 COMPRESSION_RATIO = 4  # assumed for small compressed files
-
-
-@dataclasses.dataclass(frozen=True)
-class _Format:
-    """How the documents in a text file are separated.
-
-    Attributes:
-        expected: what an error says about the format.
-        end: matches the end of a document; of a line, where a file is one.
-    """
-
-    expected: str
-    end: re.Pattern[bytes]
-
-
-SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
-_END_OF_LINE = re.compile(_LINE_END)
-_FORMATS = {
-    SENTENCES: _Format(
-        "Expected one sentence per line and a blank line between documents; split the text into "
-        "sentences first.",
-        end=re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
-    ),
-    DOCUMENTS: _Format("Expected lines of text.", end=_END_OF_LINE),
-    JSONL: _Format("Expected one JSON object per line.", end=_END_OF_LINE),
-    WIKIEXTRACTOR: _Format(
-        "Expected the output of WikiExtractor.",
-        end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
-    ),
-}
-INPUT_FORMATS = tuple(_FORMATS)
 
 # Number of the file and offset in its text.
 Position = tuple[int, int]
@@ -199,7 +155,7 @@ def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: st
         source_files: the files; only their sizes and kinds are used.
         chunk_bytes: target size of a chunk, in bytes of text. The last chunk of a large file has
             between half and one and a half of it.
-        input_format: one of INPUT_FORMATS.
+        input_format: one of INPUTFORMATS.
 
     Raises:
         ValueError: a Parquet or Arrow file has another format than "jsonl".
@@ -243,7 +199,7 @@ def _cuts(
         start: offset at which the first chunk starts.
         reaches: returns whether the text of the file has so many bytes.
         chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUT_FORMATS.
+        input_format: one of INPUTFORMATS.
     """
     step, smallest = chunk_bytes, max(1, chunk_bytes // 2)  # the smallest remainder that is a chunk
     if input_format == DOCUMENTS:
@@ -267,7 +223,7 @@ def read_chunks(
     Args:
         paths: text files, plain or gzip-compressed.
         chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUT_FORMATS.
+        input_format: one of INPUTFORMATS.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -283,7 +239,7 @@ def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chun
     Args:
         job: planned with the same arguments.
         chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUT_FORMATS.
+        input_format: one of INPUTFORMATS.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -344,7 +300,7 @@ class _Window:
         stream: the stream of its text, at `start`.
         start: offset at which the window starts.
         chunk_bytes: target size of a chunk, which determines how long documents may be.
-        input_format: one of INPUT_FORMATS.
+        input_format: one of INPUTFORMATS.
     """
 
     def __init__(
@@ -403,7 +359,7 @@ class _Window:
         if not offset:
             return 0
         is_document = self._input_format == DOCUMENTS
-        pattern = _FORMATS[self._input_format].end
+        pattern = FORMATS[self._input_format].end
         limit = offset + self._limit
         searched = offset
         self.reaches(offset + READ_BYTES)
@@ -461,7 +417,7 @@ def _line_number(path: str, offset: int) -> int:
 def _line_too_long(path: str, line: int, input_format: str) -> ValueError:
     return ValueError(
         f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
-        f"{_FORMATS[input_format].expected}"
+        f"{FORMATS[input_format].expected}"
     )
 
 
@@ -477,185 +433,3 @@ def text_checksum(chunk_checksums: Iterable[str]) -> str:
     for checksum in chunk_checksums:
         digest.update(bytes.fromhex(checksum))
     return digest.hexdigest()
-
-
-# Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
-#
-# A plain file can be read from any offset, so that several processes share it. Other files are
-# streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
-# and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. The first bytes of
-# a file tell its kind.
-
-try:
-    zstd: Any = importlib.import_module("backports.zstd")
-except ImportError:  # the extra `zstd` is not installed
-    zstd = None
-
-OPENED_AT_ONCE = 16  # because remote files answer slowly
-PARQUET_MAGIC = b"PAR1"
-ARROW_MAGIC = b"ARROW1"
-ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"  # Hugging Face's datasets write streams
-MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, ARROW_STREAM_MAGIC)
-_MAGIC_BYTES = 8
-_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
-_BATCH_ROWS = 256
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A text file, of which only the first and the last byte have been looked at.
-
-    Attributes:
-        number: its position in the list of files, starting at 0.
-        path: the file.
-        size: its size in bytes, as stored.
-        is_splittable: whether it can be read from any offset.
-        has_rows: whether it is a Parquet or Arrow file.
-    """
-
-    number: int
-    path: str
-    size: int
-    is_splittable: bool = True
-    has_rows: bool = False
-
-    def reaches(self, offset: int) -> bool:
-        """Returns whether the file has as many bytes."""
-        return self.size >= offset
-
-
-def find_sources(paths: Sequence[str]) -> list[Source]:
-    """Returns the size and the kind of every file.
-
-    Raises:
-        FileNotFoundError: a file does not exist, or is a folder.
-    """
-    with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
-        return list(pool.map(_inspect, range(len(paths)), paths))
-
-
-def _inspect(number: int, path: str) -> Source:
-    with files.open_binary(path) as stream:
-        start = stream.read(_MAGIC_BYTES)
-        has_rows = start.startswith(MAGICS)
-        is_splittable = not start.startswith(tuple(_OPENERS))
-        size = stream.seek(0, os.SEEK_END)
-        return Source(number, path, size, is_splittable, has_rows)
-
-
-@contextlib.contextmanager
-def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Opens a text file.
-
-    Yields:
-        The stream of its text, and the stream of the bytes as stored, which tells the progress.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is compressed or has rows, and is damaged, which is raised where it is
-            read; or it has no column with text.
-    """
-    with files.open_binary(path) as raw:
-        start = raw.read(_MAGIC_BYTES)
-        raw.seek(0)
-        magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
-        if magic is None:
-            yield raw, raw
-            return
-        name, open_text = _OPENERS[magic]
-        try:
-            yield open_text(path, raw), raw
-        except _damage_of(magic) as error:
-            if isinstance(error, OSError) and error.errno:  # of the system, not of the content
-                raise
-            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
-
-
-def _damage_of(magic: bytes) -> tuple[type[Exception], ...]:
-    """Returns what is raised for damaged content."""
-    if magic in MAGICS:
-        import pyarrow
-
-        return OSError, pyarrow.ArrowException
-    return EOFError, OSError, zlib.error, *([zstd.ZstdError] if zstd else [])
-
-
-def _open_zstandard(path: str, raw: IO[bytes]) -> Any:
-    if zstd is None:
-        raise ValueError(
-            f"{path}: reading Zstandard files requires backports.zstd: "
-            "pip install 'albert-tf2[zstd]'"
-        )
-    options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
-    return zstd.ZstdFile(raw, options=options)
-
-
-# Parquet and Arrow files are read as JSON lines: a row becomes a line with all columns that contain
-# text, so that the number of a line in a message is that of the row.
-
-
-def _open_parquet(path: str, raw: IO[bytes]) -> IO[bytes]:
-    from pyarrow import parquet
-
-    rows = parquet.ParquetFile(raw, buffer_size=1 << 20)
-    names = _text_columns(path, rows.schema_arrow)
-    return io.BufferedReader(_LineStream(rows.iter_batches(_BATCH_ROWS, columns=names)))
-
-
-def _open_arrow(path: str, raw: IO[bytes]) -> IO[bytes]:
-    from pyarrow import ipc
-
-    if raw.read(len(ARROW_MAGIC)) == ARROW_MAGIC:
-        opened = ipc.open_file(raw)
-        batches = map(opened.get_batch, range(opened.num_record_batches))
-    else:
-        raw.seek(0)
-        batches = opened = ipc.open_stream(raw)
-    names = _text_columns(path, opened.schema)
-    return io.BufferedReader(_LineStream(batch.select(names) for batch in batches))
-
-
-def _text_columns(path: str, schema: Any) -> list[str]:
-    """Returns the names of the columns that contain text."""
-    kinds = ("string", "large_string", "string_view")
-    names = [field.name for field in schema if str(field.type) in kinds]
-    if not names:
-        listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
-        raise ValueError(f"{path}: no column contains text; its columns: {listed}")
-    return names
-
-
-class _LineStream(io.RawIOBase):
-    """The rows of record batches as JSON lines."""
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        super().__init__()
-        self._batches = batches
-        self._lines = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._lines:
-            batch = next(self._batches, None)
-            if batch is None:
-                return 0
-            batch.validate(full=True)  # damaged offsets would end the process
-            rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
-            self._lines = memoryview("".join(rows).encode())
-        count = min(len(buffer), len(self._lines))
-        buffer[:count] = self._lines[:count]
-        self._lines = self._lines[count:]
-        return count
-
-
-# First bytes → name of the format, and what opens it.
-_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
-    b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
-    b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
-    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
-    PARQUET_MAGIC: ("Parquet", _open_parquet),
-    ARROW_MAGIC: ("Arrow", _open_arrow),
-    ARROW_STREAM_MAGIC: ("Arrow", _open_arrow),
-}

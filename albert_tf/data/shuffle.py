@@ -1,0 +1,165 @@
+"""Shuffles more records than fit in memory.
+
+Each record is spilled to disk, to a random slot of its output file. Later, the slots of an output
+are read back in groups as large as memory allows, and each group is shuffled. Random slots
+combined with a random order within each group make a uniformly random permutation of all records.
+
+A block is a file of records sorted by slot, written under a temporary name and then renamed, so
+that it is either complete or does not exist. Little-endian integers of 8 bytes precede the
+records: the number of records before each slot and after the last one, and the offset in bytes of
+each record and of the end.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_tf import files
+
+NUM_SLOTS = 4096  # in all outputs together; an output has at most as many groups as slots
+SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block
+
+_ORDER = 2  # mixed into the seed, so that this order has a separate random stream
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedBatch:
+    """Some instances of a chunk, serialized.
+
+    Attributes:
+        records: serialized examples in TFRecord frames.
+        slots: int64 [number of records], the shuffle slot of each record; see `draw_slots`.
+        counts: what this batch adds to the counts in the metadata.
+    """
+
+    records: list[bytes]
+    slots: NDArray[np.int64]
+    counts: collections.Counter[str]
+
+
+def slots_per_output(num_outputs: int) -> int:
+    """Returns the number of slots per output: an equal share of NUM_SLOTS, at least one."""
+    return max(1, NUM_SLOTS // num_outputs)
+
+
+def draw_slots(
+    count: int, first: int, num_outputs: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draws a random slot for each record of a batch.
+
+    The slots of output i start at `i * slots_per_output(num_outputs)`. Records are distributed
+    evenly: within a chunk, the outputs' numbers of records differ by at most one.
+
+    Args:
+        count: number of records in the batch.
+        first: index within the chunk of the batch's first record.
+        num_outputs: number of outputs.
+        rng: random generator.
+
+    Returns:
+        int64 [count].
+    """
+    each = slots_per_output(num_outputs)
+    outputs = rng.permutation((first + np.arange(count)) % num_outputs)
+    return outputs * each + rng.integers(0, each, count)
+
+
+def spill(
+    batches: Iterable[EncodedBatch], stem: str, num_outputs: int
+) -> tuple[list[str], collections.Counter[str]]:
+    """Writes the records of a chunk to disk, in blocks.
+
+    Args:
+        batches: the instances of the chunk.
+        stem: path prefix of the blocks, which are named `<stem>-000.spill`, …
+        num_outputs: number of output files.
+
+    Returns:
+        The paths of the blocks, in order, and the counts of the chunk.
+    """
+    paths: list[str] = []
+    counts: collections.Counter[str] = collections.Counter()
+    buffered: list[EncodedBatch] = []
+
+    def flush() -> None:
+        if records := [record for batch in buffered for record in batch.records]:
+            paths.append(f"{stem}-{len(paths):03d}.spill")
+            slots = np.concatenate([batch.slots for batch in buffered])
+            _write_block(paths[-1], records, slots, num_outputs)
+        buffered.clear()
+
+    for batch in batches:
+        counts.update(batch.counts)
+        buffered.append(batch)
+        if sum(batch.counts["record_bytes"] for batch in buffered) >= SPILL_BYTES:
+            flush()
+    flush()
+    return paths, counts
+
+
+def _write_block(
+    path: str, records: list[bytes], slots: NDArray[np.int64], num_outputs: int
+) -> None:
+    order = np.argsort(slots, kind="stable")
+    records_before = np.searchsorted(slots[order], np.arange(_num_slots(num_outputs) + 1))
+    sorted_records = [records[at] for at in order.tolist()]
+    offsets = np.cumsum([0, *map(len, sorted_records)])
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(np.concatenate([records_before, offsets]).astype("<i8").tobytes())
+        stream.writelines(sorted_records)
+
+
+def shuffled(
+    blocks: Sequence[str], output: int, num_outputs: int, groups: int, random_seed: int
+) -> Iterator[bytes]:
+    """Yields the records of an output from all blocks, in random order.
+
+    Args:
+        blocks: paths of the blocks. The result depends on their order.
+        output: index of the output, starting at 0.
+        num_outputs: number of outputs.
+        groups: number of groups into which the slots are divided; one is in memory at a time.
+        random_seed: the run's seed.
+    """
+    each = slots_per_output(num_outputs)
+    bounds = [output * each + each * group // groups for group in range(groups + 1)]
+    for group, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        records = [
+            record for path in blocks for record in _read_slots(path, num_outputs, begin, end)
+        ]
+        yield from map(records.__getitem__, random_order(len(records), random_seed, output, group))
+
+
+def random_order(count: int, random_seed: int, output: int, group: int = 0) -> list[int]:
+    """Returns a random permutation of 0 to `count - 1`, the order in which a group is written."""
+    rng = np.random.default_rng([random_seed, output, _ORDER, group])
+    order: list[int] = rng.permutation(count).tolist()
+    return order
+
+
+def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[bytes]:
+    """Yields the records of the slots `begin` (inclusive) to `end` (exclusive) of one block."""
+    num_slots = _num_slots(num_outputs)
+    with open(path, "rb") as stream:
+
+        def integers(start: int, count: int) -> list[int]:
+            stream.seek(8 * start)
+            found: list[int] = np.frombuffer(stream.read(8 * count), "<i8").tolist()
+            return found
+
+        (first,), (last,), (total,) = (integers(slot, 1) for slot in (begin, end, num_slots))
+        offsets = integers(num_slots + 1 + first, last - first + 1)
+        stream.seek(8 * (num_slots + 1 + total + 1) + offsets[0])
+        data = stream.read(offsets[-1] - offsets[0])
+    for start, stop in itertools.pairwise(offsets):
+        yield data[start - offsets[0] : stop - offsets[0]]
+
+
+def _num_slots(num_outputs: int) -> int:
+    return num_outputs * slots_per_output(num_outputs)

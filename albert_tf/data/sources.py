@@ -1,0 +1,139 @@
+"""Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
+
+A plain file can be read from any offset, so that several processes share it. Other files are
+streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
+and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. The first bytes of
+a file tell its kind.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import dataclasses
+import gzip
+import importlib
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
+
+from albert_tf import files
+from albert_tf.data.table_rows import (
+    ARROW_MAGIC,
+    ARROW_STREAM_MAGIC,
+    MAGICS,
+    PARQUET_MAGIC,
+    open_arrow,
+    open_parquet,
+)
+
+try:
+    zstd: Any = importlib.import_module("backports.zstd")
+except ImportError:  # the extra `zstd` is not installed
+    zstd = None
+
+OPENED_AT_ONCE = 16  # because remote files answer slowly
+_MAGIC_BYTES = 8
+_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A text file, of which only the first and the last byte have been looked at.
+
+    Attributes:
+        number: its position in the list of files, starting at 0.
+        path: the file.
+        size: its size in bytes, as stored.
+        is_splittable: whether it can be read from any offset.
+        has_rows: whether it is a Parquet or Arrow file.
+    """
+
+    number: int
+    path: str
+    size: int
+    is_splittable: bool = True
+    has_rows: bool = False
+
+    def reaches(self, offset: int) -> bool:
+        """Returns whether the file has as many bytes."""
+        return self.size >= offset
+
+
+def find_sources(paths: Sequence[str]) -> list[Source]:
+    """Returns the size and the kind of every file.
+
+    Raises:
+        FileNotFoundError: a file does not exist, or is a folder.
+    """
+    with ThreadPoolExecutor(OPENED_AT_ONCE) as pool:
+        return list(pool.map(_inspect, range(len(paths)), paths))
+
+
+def _inspect(number: int, path: str) -> Source:
+    with files.open_binary(path) as stream:
+        start = stream.read(_MAGIC_BYTES)
+        has_rows = start.startswith(MAGICS)
+        is_splittable = not start.startswith(tuple(_OPENERS))
+        size = stream.seek(0, os.SEEK_END)
+        return Source(number, path, size, is_splittable, has_rows)
+
+
+@contextlib.contextmanager
+def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Opens a text file.
+
+    Yields:
+        The stream of its text, and the stream of the bytes as stored, which tells the progress.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is compressed or has rows, and is damaged, which is raised where it is
+            read; or it has no column with text.
+    """
+    with files.open_binary(path) as raw:
+        start = raw.read(_MAGIC_BYTES)
+        raw.seek(0)
+        magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
+        if magic is None:
+            yield raw, raw
+            return
+        name, open_text = _OPENERS[magic]
+        try:
+            yield open_text(path, raw), raw
+        except _damage_of(magic) as error:
+            if isinstance(error, OSError) and error.errno:  # of the system, not of the content
+                raise
+            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
+
+
+def _damage_of(magic: bytes) -> tuple[type[Exception], ...]:
+    """Returns what is raised for damaged content."""
+    if magic in MAGICS:
+        import pyarrow
+
+        return OSError, pyarrow.ArrowException
+    return EOFError, OSError, zlib.error, *([zstd.ZstdError] if zstd else [])
+
+
+def _open_zstandard(path: str, raw: IO[bytes]) -> Any:
+    if zstd is None:
+        raise ValueError(
+            f"{path}: reading Zstandard files requires backports.zstd: "
+            "pip install 'albert-tf2[zstd]'"
+        )
+    options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
+    return zstd.ZstdFile(raw, options=options)
+
+
+# First bytes → name of the format, and what opens it.
+_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
+    b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
+    b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
+    PARQUET_MAGIC: ("Parquet", open_parquet),
+    ARROW_MAGIC: ("Arrow", open_arrow),
+    ARROW_STREAM_MAGIC: ("Arrow", open_arrow),
+}
