@@ -30,11 +30,12 @@ from absl import logging
 from contenders import HUGGING_FACE, OURS, Job
 
 from albert_tf.finetuning import batching
-from albert_tf.finetuning.batching import Padding, TokenSequences, TrainingOrder
+from albert_tf.finetuning.batching import Padding, TrainingOrder
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import find_task
+from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 

@@ -167,9 +167,9 @@ def draw_confusion_matrix(run: RunFolder) -> Any:
     Returns:
         The figure; None if the run is not a classifier's.
     """
-    from albert_tf.finetuning.classification import task
+    from albert_tf.finetuning.classification import dev_predictions
 
-    labels, pairs = task.read_dev_predictions(run)
+    labels, pairs = dev_predictions.read_dev_predictions(run)
     if not pairs:
         return None
     ids = {label: number for number, label in enumerate(labels)}

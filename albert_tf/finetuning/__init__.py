@@ -15,7 +15,7 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer

@@ -243,26 +243,3 @@ def import_tasks(module: str) -> None:
     source = os.path.realpath(imported.__file__ or "")
     if path is not None and source != path:
         raise ValueError(f"{module}: {source} has the same module name, {name!r}. Rename the file")
-
-
-@dataclasses.dataclass(frozen=True)
-class FineTuningResult:
-    """The result of a fine-tuning program; its `str` is the text that the program prints.
-
-    Attributes:
-        output_dir: folder of the run; in a sweep, of the best run.
-        step: step of the best checkpoint; 0 if none was evaluated.
-        metrics: metrics of the best checkpoint on the dev set; empty if none was evaluated.
-        text: the metrics, and the answers to single questions, as text.
-        has_files: whether this process trained or evaluated, and wrote the files of the run; with
-            several workers, only the first does.
-    """
-
-    output_dir: str
-    step: int
-    metrics: Mapping[str, float]
-    text: str
-    has_files: bool = True
-
-    def __str__(self) -> str:
-        return self.text

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,13 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.families import GLOBAL_STEP
 from albert_tf.checkpoints.run_folder import (
-    DATA_SUFFIX,
     Evaluation,
     RunFolder,
     best_of,
@@ -38,26 +35,28 @@ from albert_tf.checkpoints.run_folder import (
 from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning import batching
-from albert_tf.finetuning.batching import BatchRunner, Features, Padding, TokenSequences
+from albert_tf.finetuning.batch_runner import BatchRunner
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.dataset import batch_signature, training_dataset
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.plan import padding_multiple, training_order, training_steps
+from albert_tf.finetuning.result_files import (
+    RESULTS_FILE,
+    SEPARATOR,
+    TEST_RESULTS_FILE,
+    format_copies,
+    format_metrics,
+)
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.text_task import Outputs, TextTask
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import WarmUpPolynomialDecay
-from albert_tf.model.tokenization import Tokenizer, split_pairs
-from albert_tf.training import replicas
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch, Sums, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-GPU_MULTIPLE = 8  # for which tensor cores are fastest
-MAX_LENGTHS = 64  # of batches on CPUs, by default
-
-RESULTS_FILE = "eval_results.txt"
-TEST_RESULTS_FILE = "predict_results.txt"
-SEPARATOR = "=" * 50 + "\n"
-
-Outputs = Mapping[str, NDArray[Any]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,253 +72,6 @@ class Split:
     name: str
     data: Any
     features: Features
-
-
-def training_steps(settings: FineTuningSettings, num_examples: int) -> tuple[int, int]:
-    """Returns the number of training steps and the number of warm-up steps.
-
-    These are `train_step` and `warmup_step`. With `num_train_epochs`, they are the number of full
-    batches in these epochs and the fraction `warmup_proportion` of it, both rounded down.
-
-    Raises:
-        ValueError: the epochs amount to less than one step.
-    """
-    if not settings.num_train_epochs:
-        return settings.train_step, settings.warmup_step
-    steps = int(num_examples / settings.train_batch_size * settings.num_train_epochs)
-    if steps < 1:
-        raise ValueError(
-            f"--num_train_epochs={settings.num_train_epochs} with {num_examples} examples is less "
-            f"than one step of --train_batch_size={settings.train_batch_size}"
-        )
-    return steps, int(steps * settings.warmup_proportion)
-
-
-def training_order(settings: FineTuningSettings) -> batching.TrainingOrder:
-    """Returns how training examples are shuffled and batched."""
-    size = settings.train_batch_size
-    seed = settings.seed
-    if settings.official_order:
-        return batching.TrainingOrder(size, seed, batching.OFFICIAL_SHUFFLE_BUFFER)
-    return batching.TrainingOrder(size, seed, batches_to_sort=settings.BATCHES_TO_SORT)
-
-
-def padding_multiple(
-    settings: FineTuningSettings, strategy: tf.distribute.Strategy, num_batches: int | None = None
-) -> int:
-    """Returns the number of tokens of which the lengths of batches are multiples.
-
-    Args:
-        settings: settings of the run.
-        strategy: distribution strategy.
-        num_batches: n if just n batches are computed, for which few lengths are compiled on CPUs:
-            the square root of n, since the cost of the padding falls as 1 / lengths.
-    """
-    limit = settings.max_seq_length
-    if replicas.is_tpu(strategy):  # a single length: TPUs compile each shape separately
-        return limit
-    if settings.pad_to_multiple:
-        return settings.pad_to_multiple
-    if tf.config.list_physical_devices("GPU"):
-        return GPU_MULTIPLE
-    # XLA compiles the operations between the matmuls once for each length.
-    lengths = MAX_LENGTHS if num_batches is None else math.isqrt(max(num_batches, 1))
-    return 2 * -(-limit // (2 * min(lengths, MAX_LENGTHS)))
-
-
-# What a predictor asks of a task: how input becomes features, and outputs become results.
-
-Result = dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedModel:
-    """A trained model, and how it is used.
-
-    Attributes:
-        task: name of the task in `albert_tf.finetuning.registry`.
-        settings: the settings that the model was fine-tuned with; None if it was not.
-        config: the model's config.
-        tokenizer: the model's tokenizer.
-        run: the folder with the record of the training.
-        num_outputs: number of outputs of the head; 0 if there is no head.
-        max_seq_length: maximum sequence length, in tokens.
-        top_k: maximum number of answers, and of words per mask, to return.
-        pooling: how to compute embeddings, one of `POOLINGS`.
-    """
-
-    task: str
-    settings: Any
-    config: AlbertConfig
-    tokenizer: Tokenizer
-    run: RunFolder
-    num_outputs: int
-    max_seq_length: int
-    top_k: int
-    pooling: str
-
-    def check_labels(self, labels: Sequence[str]) -> None:
-        """Raises ValueError unless there are as many labels as outputs of the head."""
-        if len(labels) != self.num_outputs:
-            raise ValueError(
-                f"{self.run.path}: {run_record.FILE} or config.json lists {len(labels)} labels, "
-                f"and the model has {self.num_outputs} outputs: they do not belong together"
-            )
-
-
-class TextTask(abc.ABC):
-    """The interface between a task and the predictor.
-
-    By default, an example is a text or a pair of texts, as (text, text or "").
-
-    Attributes:
-        tokenizer: the tokenizer of the model.
-        max_seq_length: maximum sequence length, in tokens.
-        labels: names of the model's outputs, in the order of their ids; () if they have none.
-        outputs: name of each output of `compute` → padding value for outputs whose width differs
-            between batches, as with questions that have different numbers of options.
-        num_truncated: number of texts so far that were longer, and of which only a part was read.
-        demos: rows to try the task with on the web page, which all have the same columns.
-        marks_spans: whether the web page shows a text with marked spans, not a number per label.
-    """
-
-    tokenizer: Tokenizer
-    max_seq_length: int
-    labels: tuple[str, ...] = ()
-    outputs: Mapping[str, float]
-    num_truncated: int = 0
-    demos: ClassVar[Sequence[Mapping[str, str]]] = (
-        {"text": "What a lovely day!", "text_b": ""},
-        {"text": "你多大了", "text_b": "你几岁"},
-    )
-    marks_spans: ClassVar[bool] = False
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> Self:
-        """Returns the task to predict with a trained model: by default, of this argument.
-
-        Raises:
-            ValueError: what is recorded of the task is damaged, or does not fit the model.
-        """
-        return cls(trained)  # type: ignore[call-arg]
-
-    def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded, given the padding that the settings ask for."""
-        return padding
-
-    # From input to features.
-
-    def parse_call(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]],
-        pairs: str | Sequence[str] | None = None,
-    ) -> tuple[list[Any], bool]:
-        """Returns the examples in the arguments of a call, and whether it is for a single one.
-
-        Args:
-            texts: a text, a list of texts, or a list of pairs of texts.
-            pairs: the second text of the pair, or one for each of `texts`.
-
-        Raises:
-            ValueError: an input is not a string.
-        """
-        return list(zip(*split_pairs(texts, pairs), strict=True)), isinstance(texts, str)
-
-    def features_of(self, examples: Sequence[Any]) -> Features | None:
-        """Returns the features of one or more examples; None if they have none.
-
-        By default, these are token sequences. Those that are truncated are counted.
-        """
-        firsts, seconds = (list(side) for side in zip(*examples, strict=True))
-        limit = self.max_seq_length
-        rows = self.tokenizer.sequences(firsts, seconds, limit + 1)  # shows what is too long
-        too_long = [number for number, (ids, _) in enumerate(rows) if len(ids) > limit]
-        self.num_truncated += len(too_long)
-        for number in too_long:
-            (rows[number],) = self.tokenizer.sequences(firsts[number], seconds[number], limit)
-        return TokenSequences.pack(rows, {})
-
-    # From features to results.
-
-    @abc.abstractmethod
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-        """Returns the `outputs` of a model for a batch, name → [B, …]."""
-
-    @abc.abstractmethod
-    def results(self, examples: Sequence[Any], features: Features, outputs: Outputs) -> Any:
-        """Returns the result of each of N examples.
-
-        Args:
-            examples: the examples.
-            features: their features.
-            outputs: name → [N, …], or one row for each of the features if these are more.
-        """
-
-    def unanswered(self, examples: Sequence[Any]) -> Any:
-        """Returns the results of examples without features; [] if there are no examples."""
-        return []
-
-    def as_objects(self, results: Any) -> Sequence[Result]:
-        """Returns results as JSON objects; they are such objects by default."""
-        objects: Sequence[Result] = results
-        return objects
-
-    @staticmethod
-    def show(row: Mapping[str, Any], result: Result) -> Any:
-        """Returns what the web page shows of a result, as one of Gradio's components takes it.
-
-        This is label → number, or a number. With `marks_spans`, it is a text and its spans; see
-        `mark`.
-        """
-        return result.get("probabilities", result.get("score"))
-
-
-def mark(text: str, spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns a text with its spans, as `gradio.HighlightedText` expects them.
-
-    Args:
-        text: the text.
-        spans: `type`, `begin` and `end` of each span; `begin` is negative if there is none.
-    """
-    keys = {"entity": "type", "start": "begin", "end": "end"}
-    found = [span for span in spans if span["begin"] >= 0]
-    return {"text": text, "entities": [{k: span[v] for k, v in keys.items()} for span in found]}
-
-
-# How results are written.
-
-
-def as_json(value: Any) -> Any:
-    """Returns a value that may contain NumPy arrays and numbers as one that JSON can express.
-
-    A float has the fewest digits that round to the same float of its type.
-    """
-    if isinstance(value, Mapping):
-        return {name: as_json(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [as_json(part) for part in value]
-    if isinstance(value, np.floating):
-        return float(str(value))
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def format_metrics(metrics: Mapping[str, float]) -> str:
-    """Returns lines `key = value`, sorted by key; floats are printed as float32."""
-    lines = []
-    for key, value in sorted(metrics.items()):
-        lines.append(f"{key} = {str(np.float32(value)) if isinstance(value, float) else value}\n")
-    return "".join(lines)
-
-
-def format_copies(folder: RunFolder, evaluation: Evaluation) -> str:
-    """Returns a line for each file of a checkpoint that is copied to `model.ckpt-best`.
-
-    The text is empty for a checkpoint outside the output directory, which is not copied.
-    """
-    source = folder.file(f"model.ckpt-{evaluation.step}")
-    target = folder.best
-    suffixes = (DATA_SUFFIX, ".index") if evaluation.checkpoint else ()
-    return "".join(f"saved {source}{suffix} to {target}{suffix}\n" for suffix in suffixes)
 
 
 class FineTuningTask(Task, TextTask):
@@ -702,7 +454,7 @@ class FineTuningTask(Task, TextTask):
         """Returns the training batches from a step on, as a `tf.data.Dataset`."""
         features = self.splits["train"].features
         order = training_order(settings)
-        return batching.training_dataset(features, order, self._padding, step, rows)
+        return training_dataset(features, order, self._padding, step, rows)
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary to the folder of a run."""
@@ -711,7 +463,7 @@ class FineTuningTask(Task, TextTask):
 
     def batch_signature(self) -> dict[str, tf.TensorSpec]:
         """Returns name → TensorSpec of a batch, with all dimensions unknown."""
-        return batching.batch_signature(self.splits["train"].features)
+        return batch_signature(self.splits["train"].features)
 
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics.
@@ -761,7 +513,7 @@ class FineTuningTask(Task, TextTask):
         if model is not self._model:
             self._model, self._runners = model, {}
         size = self._batch_size(split)
-        key = tuple(sorted(batching.batch_signature(split.features).items()))
+        key = tuple(sorted(batch_signature(split.features).items()))
         if key not in self._runners:
             self._runners[key] = BatchRunner(
                 model, split.features, size, self._eval_padding, self.outputs, self.predictions

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from albert_tf.checkpoints.saved_model import pool
 from albert_tf.finetuning.batching import Features
-from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel, as_json
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.text_task import Outputs, Result, TextTask
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.poolings import MEAN_LAST_4
 
 

@@ -12,8 +12,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.finetuning.batching import Features, TokenSequences
-from albert_tf.finetuning.task import Outputs, Result, TextTask, TrainedModel, as_json
+from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.text_task import Outputs, Result, TextTask
+from albert_tf.finetuning.token_sequences import TokenSequences
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs
 

@@ -25,8 +25,10 @@ from absl import logging
 
 from albert_tf.checkpoints import saved_model
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.batching import BatchRunner, Features, Padding
-from albert_tf.finetuning.task import Result, TextTask, TrainedModel
+from albert_tf.finetuning.batch_runner import BatchRunner
+from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.text_task import Result, TextTask
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.pretrained import load_trained

@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
-from albert_tf.finetuning.task import Result, as_json
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.text_task import Result
 from albert_tf.inference.embeddings import similarities
 from albert_tf.inference.inputs import Block
 from albert_tf.inference.model_folder import ModelFolder

@@ -12,7 +12,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.cli import plot_results
 from albert_tf.finetuning.classification import Settings
-from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.result import FineTuningResult
 
 
 @pytest.fixture(autouse=True)

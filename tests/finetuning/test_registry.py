@@ -11,7 +11,8 @@ from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.settings import FineTuningSettings
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
-from albert_tf.finetuning.task import FineTuningTask, TextTask
+from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.text_task import TextTask
 from albert_tf.settings import fields_of
 
 SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, len)

@@ -11,9 +11,10 @@ from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import read_inputs, read_tokenizer
 from albert_tf.finetuning import run as engine
-from albert_tf.finetuning.batching import BatchRunner, TokenSequences
+from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training.hooks import Hook
 from tests.conftest import TINY_SHAPE

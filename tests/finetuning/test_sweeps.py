@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from albert_tf.finetuning import run
-from albert_tf.finetuning.run import Result
+from albert_tf.finetuning import sweep
+from albert_tf.finetuning.result import Result
 from albert_tf.finetuning.settings import FineTuningSettings
 
 METRIC = "eval_accuracy"
@@ -54,7 +54,7 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
     found = [result(f"r{seed}", 1e-5, seed, value) for seed, value in enumerate(values)]
     found.append(result("r4", 2e-5, 0, 0.6875))
     found.append(Result(make_settings("bad", 1.0), remark="diverged"))
-    run.write_comparison(str(tmp_path), found, METRIC)
+    sweep.write_comparison(str(tmp_path), found, METRIC)
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert [row["learning_rate"] for row in rows] == ["1e-05"] * 4 + ["2e-05", "1"]
@@ -79,6 +79,6 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
 
 def test_the_first_of_equal_runs_is_best_and_a_missing_best_is_reported():
     found = [result("r0", 1e-5, 7, 0.5), result("r1", 2e-5, 7, 0.5)]
-    assert run.best_result(found, METRIC) is found[0]
+    assert sweep.best_result(found, METRIC) is found[0]
     with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):
-        run.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)
+        sweep.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)

@@ -23,7 +23,7 @@ from albert_tf.checkpoints.run_record import CLASSIFICATION
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
-from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings, TFLiteSettings
 from albert_tf.settings import MODEL, READING, REQUIRED, redefined, setting
 

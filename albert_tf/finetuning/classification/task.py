@@ -29,14 +29,23 @@ from albert_tf.checkpoints.saved_model import (
     token_inputs,
     token_signatures,
 )
-from albert_tf.finetuning import metrics
-from albert_tf.finetuning.batching import Padding, TokenSequences, log_full_sequences
+from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.custom import recorded_labels
+from albert_tf.finetuning.classification.dev_predictions import (
+    DEV_COLUMNS,
+    DEV_PREDICTIONS,
+    MULTI_LABEL_COLUMNS,
+    SCORE,
+)
+from albert_tf.finetuning.classification.evaluation import evaluate
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, TrainedModel
+from albert_tf.finetuning.task import FineTuningTask, Split
+from albert_tf.finetuning.text_task import Outputs
+from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import (
     AlbertForClassification,
@@ -45,13 +54,10 @@ from albert_tf.model.heads import (
     regression_losses,
 )
 from albert_tf.model.tokenization import Tokenizer
+from albert_tf.training.task import Batch
 
 EXAMPLES_AT_ONCE = 1000
 BEST_TRIAL_FILE = "best_trial.txt"
-DEV_PREDICTIONS = "dev_predictions.tsv"
-DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
-SCORE = "score"
-MULTI_LABEL_COLUMNS = ("line", "guid", "labels", "predictions")  # both are JSON lists
 THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 # The outputs to collect, and their padding values.
 OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
@@ -373,55 +379,6 @@ class Classifier(FineTuningTask):
         elif not self.task.is_regression:
             served["labels"] = tf.gather(names, served["predictions"])
         return served
-
-
-def evaluate(
-    task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
-) -> dict[str, float]:
-    """Computes the metrics of a task, with the keys of Google's program.
-
-    Args:
-        task: the task, which determines the metrics.
-        logits: [N, K], or scores [N, 1] in regression, in the order of the file.
-        label_ids: [N], or [N, K] in multi-label tasks.
-        batch_size: see `metrics.loss_metrics`.
-    """
-    if task.is_regression:
-        logits = logits[:, 0]  # [N]
-    if task.is_multi_label:
-        measured = metrics.multi_label_metrics(logits > 0, label_ids, task.labels)
-    else:
-        predictions = logits if task.is_regression else logits.argmax(axis=1)
-        measured = {key: metrics.METRICS[key](predictions, label_ids) for key in task.metrics}
-    losses = metrics.losses_of_examples(logits, label_ids)
-    return measured | metrics.loss_metrics(losses, batch_size)
-
-
-def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, str]]]:
-    """Reads the labels in `dev_predictions.tsv`.
-
-    Returns:
-        The labels of the task, and the label and the prediction of each example. Both are empty if
-        there is no such file, or if its examples do not have one label each: in regression,
-        multi-label tasks and token classification.
-
-    Raises:
-        ValueError: a row is damaged; the message names the line.
-    """
-    path = folder.file(DEV_PREDICTIONS)
-    if not files.exists(path):
-        return [], []
-    header, *rows = [line.split("\t") for line in files.read_text(path).splitlines()]
-    labels = header[len(DEV_COLUMNS) :]
-    if tuple(header[: len(DEV_COLUMNS)]) != DEV_COLUMNS or labels == [SCORE]:
-        return [], []
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(header) or not {row[2], row[3]} <= set(labels):
-            raise ValueError(
-                f"{path}:{number}: expected {len(header)} cells, as in the header, with two of its "
-                f"labels in columns 3 and 4; got {files.quote_all(row)}"
-            )
-    return labels, [(row[2], row[3]) for row in rows]
 
 
 def _as_list(labels: Sequence[str]) -> str:

@@ -1,10 +1,8 @@
 """Multiple choice as a fine-tuning task: features, loss, metrics and predictions.
 
-Each option of a question is a separate sequence, and the model scores each of them:
+Each option of a question is a separate sequence, and the model scores each of them.
 
-    [CLS] passage [SEP] question and option [SEP] padding
-
-Source: `run_race.py` and `race_utils.py` of google-research/albert.
+Source: `run_race.py` of google-research/albert.
 
 Shapes: B batch size, N questions, C options, S sequence length.
 """
@@ -13,70 +11,32 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
-from albert_tf.finetuning import metrics
-from albert_tf.finetuning.batching import Features, TokenSequences, log_full_sequences
+from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.race.evaluation import SELECTION_METRIC, evaluate
+from albert_tf.finetuning.race.features import SPECIAL_TOKENS, option_sequences
 from albert_tf.finetuning.race.questions import Question, num_choices
-from albert_tf.finetuning.task import Batch, FineTuningTask, Outputs, Split, as_json
+from albert_tf.finetuning.task import FineTuningTask, Split
+from albert_tf.finetuning.text_task import Outputs
+from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
 from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
 from albert_tf.model.ops import MASKED_SCORE
-from albert_tf.model.tokenization import Tokenizer, split_pairs
+from albert_tf.model.tokenization import split_pairs
+from albert_tf.training.task import Batch
 
-BLANK = "_"
-SPECIAL_TOKENS = 3
-SELECTION_METRIC = "eval_accuracy"
 # The outputs to collect, and their padding values for missing options.
 OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
-
-
-def fill_in(question: str, option: str) -> str:
-    """Returns the question with "_" replaced by the option, or with the option appended."""
-    return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
-
-
-def option_sequences(
-    data: Examples[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
-) -> Iterator[tuple[list[int], int]]:
-    """Yields C sequences for each question: (token ids, number of ids in segment 0).
-
-    They are identical to those of Google's program.
-
-    Args:
-        data: the questions.
-        tokenizer: the tokenizer.
-        max_seq_length: S; passages are truncated at their end.
-        max_qa_length: maximum number of tokens of question and option together; longer ones are
-            truncated at their start. It must fit into `max_seq_length`.
-    """
-    cls_id = tokenizer.cls_id
-    sep_id = tokenizer.sep_id
-    count = num_choices(data.examples)
-    passage = ""
-    passage_ids = [0]
-    for question in data.examples:
-        if question.passage != passage:  # consecutive questions share a passage
-            passage = question.passage
-            passage_ids = tokenizer.encode(question.passage)
-        text = tokenizer.preprocess(question.question)
-        for option in question.options:
-            # Not `encode`: question and option are normalized separately, and only once.
-            tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
-            ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
-            kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
-            ids = [cls_id, *kept, sep_id, *ending, sep_id]
-            yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
-        yield from [([], 0)] * (count - len(question.options))
 
 
 class MultipleChoice(FineTuningTask):
@@ -225,24 +185,3 @@ class MultipleChoice(FineTuningTask):
         inputs = dict.fromkeys(token_inputs(max_seq_length), options)
         serve = functools.partial(self.serve, model)
         return Export(token_signatures(inputs, serve, takes_examples=False))
-
-
-def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) -> dict[str, float]:
-    """Returns the metrics of Google's program, and `eval_accuracy_<level>` for each level.
-
-    Args:
-        data: the questions, which must have labels.
-        logits: float [N, C], in the order of the questions.
-        batch_size: see `metrics.loss_metrics`.
-    """
-    labels = np.array([question.label for question in data.examples])
-    predictions = logits.argmax(axis=1)
-    measured = {SELECTION_METRIC: metrics.accuracy(predictions, labels)}
-    levels = np.array([question.level for question in data.examples])
-    for level in sorted(set(levels.tolist()) - {""}):
-        chosen = levels == level
-        measured[f"{SELECTION_METRIC}_{level}"] = metrics.accuracy(
-            predictions[chosen], labels[chosen]
-        )
-    losses = metrics.losses_of_examples(logits, labels)
-    return measured | metrics.loss_metrics(losses, batch_size)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from albert_tf.finetuning.squad import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from albert_tf.finetuning.batching import TokenSequences
+    from albert_tf.finetuning.token_sequences import TokenSequences
 
 _LABELS = ("start_positions", "end_positions", "is_impossible")
 
@@ -64,7 +64,7 @@ class SquadFeatures:
     def pack(cls, found: Mapping[int, Sequence[Window]], is_training: bool) -> SquadFeatures:
         """Returns the features of questions, number → windows, in the order of the numbers."""
         # Imported late: it needs TensorFlow, for which the processes do not wait.
-        from albert_tf.finetuning.batching import TokenSequences
+        from albert_tf.finetuning.token_sequences import TokenSequences
 
         numbers = [number for number in sorted(found) for _ in found[number]]
         windows = [window for number in sorted(found) for window in found[number]]

@@ -27,6 +27,7 @@ from albert_tf.checkpoints.saved_model import Export, Signature, token_inputs, t
 from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.result_files import RESULTS_FILE, SEPARATOR, format_copies
 from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.answers import (
     Answers,
@@ -36,31 +37,19 @@ from albert_tf.finetuning.squad.answers import (
     decode,
     write_answers,
 )
+from albert_tf.finetuning.squad.evaluation import THRESHOLD, evaluate
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.metrics import (
-    best_thresholds,
-    evaluate_cmrc,
-    evaluate_v1,
-    evaluate_v2,
-    format_exactly,
-)
+from albert_tf.finetuning.squad.metrics import format_exactly
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     SquadExample,
     shuffled,
 )
+from albert_tf.finetuning.squad.version import choose_version
 from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
-from albert_tf.finetuning.task import (
-    RESULTS_FILE,
-    SEPARATOR,
-    Batch,
-    FineTuningTask,
-    Outputs,
-    Split,
-    TrainedModel,
-    format_copies,
-    mark,
-)
+from albert_tf.finetuning.task import FineTuningTask, Split
+from albert_tf.finetuning.text_task import Outputs, mark
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import (
     AlbertForAnswerableSpans,
@@ -69,6 +58,7 @@ from albert_tf.model.heads import (
     span_losses,
 )
 from albert_tf.model.tokenization import Tokenizer
+from albert_tf.training.task import Batch
 
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.
@@ -78,11 +68,6 @@ OUTPUTS_V2 = dict.fromkeys(
     0.0,
 )
 
-HEAD_V1, HEAD_V2 = (
-    registry.get(name).head_variable for name in (run_record.SPANS, registry.ANSWERABLE_SPANS)
-)
-
-THRESHOLD = "null_score_diff_threshold"
 THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
 
 
@@ -432,89 +417,6 @@ class QuestionAnswering(FineTuningTask):
             self.settings.tflite_quantization,
             finding.SPAN_EXPORTS,
         )
-
-
-def choose_version(
-    wanted: bool | None, checkpoint: str | None, train: SquadData | None, test: SquadData | None
-) -> bool:
-    """Returns whether to use the head of SQuAD 2.0. The first argument that tells decides.
-
-    Args:
-        wanted: the setting; None if not set.
-        checkpoint: a trained model, whose head decides if it has one.
-        train: the training questions; the head is used if they are SQuAD 2.0.
-        test: the questions to predict; likewise.
-
-    Raises:
-        ValueError: no argument tells, or unanswerable questions are to be evaluated without the
-            head of SQuAD 2.0.
-    """
-    version_2 = wanted
-    if version_2 is None and checkpoint is not None:
-        names = containers.open_weights(checkpoint).shapes
-        if HEAD_V1 in names or HEAD_V2 in names:
-            version_2 = HEAD_V2 in names
-    if version_2 is None:
-        versions = [data.version_2 for data in (train, test) if data is not None]
-        if not versions:
-            raise ValueError(
-                "neither a trained model nor a file of questions tells whether questions may be "
-                "unanswerable: set --init_checkpoint or --version_2_with_negative"
-            )
-        version_2 = any(versions)
-    if test is not None and test.version_2 and test.has_answers and not version_2:
-        raise ValueError(
-            f"{test.path} has unanswerable questions, but the model has the head of SQuAD 1.1. "
-            "Train a model with --version_2_with_negative in another --output_dir, or choose other "
-            "questions"
-        )
-    return version_2
-
-
-def evaluate(
-    data: SquadData,
-    answers: Answers,
-    official_threshold: bool = False,
-    threshold: float | None = None,
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Returns the metrics of answers, and the predictions that they are computed from.
-
-    * SQuAD 1.1: `exact_match` and `f1`; for Chinese data the metrics of CMRC 2018, which add
-      `average`.
-    * SQuAD 2.0 (if answers have null odds): `exact`, `f1` and `total`; the same for answerable
-      (`HasAns_…`) and unanswerable (`NoAns_…`) questions; `best_exact` and `best_f1` with their
-      thresholds; and `null_score_diff_threshold`, the threshold that was used.
-
-    Args:
-        data: the questions with their gold answers.
-        answers: the model's answers.
-        official_threshold: whether to reproduce run_squad_v2.py. A question exactly at the
-            threshold is then unanswered, although the search counted it as answered; and metrics
-            are computed with the threshold 1.0 instead of the best one, so that they are not those
-            of the predictions.
-        threshold: threshold of the null odds; None for the one with the best `f1`.
-
-    Raises:
-        ValueError: a question has no gold answer, in SQuAD 1.1.
-    """
-    golds = {example.qas_id: example.answers for example in data.examples}
-    if answers.null_odds is None:
-        evaluate = evaluate_cmrc if data.is_chinese else evaluate_v1
-        return evaluate(golds, answers.best), answers.best
-    if official_threshold:
-        if threshold is None:
-            measured = evaluate_v2(golds, answers.best, answers.null_odds)
-            threshold = measured["final_f1_thresh"]
-        predictions = answers.predictions(threshold, strict=True)
-        summary = evaluate_v2(golds, predictions, answers.null_odds)
-        chosen = {key: summary[key] for key in ("exact", "f1", "total")}
-        return chosen | {THRESHOLD: threshold}, predictions
-    best = best_thresholds(golds, answers.best, answers.null_odds)
-    if threshold is None:
-        threshold = best["best_f1_thresh"]
-    predictions = answers.predictions(threshold)
-    summary = evaluate_v2(golds, predictions)
-    return summary | best | {THRESHOLD: threshold}, predictions
 
 
 def _as_questions(pairs: Sequence[tuple[str, str]]) -> tuple[SquadExample, ...]:

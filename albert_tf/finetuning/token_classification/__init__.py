@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
-from albert_tf.finetuning.registry import FineTuningResult
+from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
 from albert_tf.settings import READING, REQUIRED, redefined, setting
 

@@ -1,131 +1,44 @@
 """Token classification as a fine-tuning task, such as named entity recognition (NER).
 
-`tags` reads sentences, and knows tagging schemes and the metrics of spans. Here are the features,
-and `TokenClassifier`, which the fine-tuning engine calls. A custom task needs such files, a
-settings class and a script of ten lines.
+`tags` reads sentences, and knows tagging schemes and the metrics of spans; `windows` has the
+features.
 
 Shapes: B batch size, N windows, S sequence length, K labels.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
-from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.batching import Features, TokenSequences
+from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import (
-    Batch,
-    FineTuningTask,
-    Outputs,
-    Split,
-    TrainedModel,
-    as_json,
-    mark,
-)
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.task import FineTuningTask, Split
+from albert_tf.finetuning.text_task import Outputs, mark
 from albert_tf.finetuning.token_classification import RAW, Settings
+from albert_tf.finetuning.token_classification.conll import write_predictions
 from albert_tf.finetuning.token_classification.metrics import span_metrics
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import find_spans
 from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
 from albert_tf.finetuning.token_classification.units import cut, join_tokens
+from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
+from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
 from albert_tf.model.tokenization import Tokenizer
+from albert_tf.training.task import Batch
 
 DEV_PREDICTIONS = "dev_predictions.tsv"
 TEST_PREDICTIONS = "test_predictions.tsv"
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
-NO_LABEL = -1  # in `label_ids`, for all but the first piece of a token
-
-
-@dataclasses.dataclass(frozen=True)
-class Windows:
-    """The features of sentences: `[CLS] pieces [SEP]`, with long sentences split into windows.
-
-    Attributes:
-        sequences: the token ids of N windows.
-        label_ids: for each window, int32 [length of the window]: the label of a token at its first
-            piece (0 if it is unknown), and NO_LABEL elsewhere.
-    """
-
-    sequences: TokenSequences
-    label_ids: list[NDArray[np.int32]]
-
-    def __len__(self) -> int:
-        return len(self.label_ids)
-
-    @property
-    def lengths(self) -> NDArray[np.int32]:
-        """Number of pieces in each window, int32 [N]."""
-        return self.sequences.lengths
-
-    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
-        """Returns `input_ids`, `input_mask`, `segment_ids` and `label_ids`, int32 [B, S]."""
-        batch = self.sequences.batch(rows, seq_length)
-        label_ids = np.full_like(batch["input_ids"], NO_LABEL)
-        label_ids[batch["input_mask"] == 1] = np.concatenate([self.label_ids[n] for n in rows])
-        return batch | {"label_ids": label_ids}
-
-    def at_tokens(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Returns the elements of `values` [N, S] at the first piece of each token: [tokens]."""
-        rows = zip(self.label_ids, values, strict=True)
-        return np.concatenate([row[: len(ids)][ids != NO_LABEL] for ids, row in rows])
-
-
-def make_features(
-    data: Examples[Sentence], labels: Sequence[str], tokenizer: Tokenizer, max_seq_length: int
-) -> Windows:
-    """Returns the windows of sentences, in their order. Each token is in exactly one window.
-
-    Tokens are encoded separately. A token without pieces, such as a lone accent, becomes [UNK].
-
-    Args:
-        data: the sentences.
-        labels: the labels, in the order of their ids.
-        tokenizer: the tokenizer.
-        max_seq_length: S; longer sentences are split between tokens.
-    """
-    id_of: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
-    id_of[None] = 0
-    room = max_seq_length - 2
-    sequences = []
-    label_ids = []
-    for sentence in data.examples:
-        pieces = [
-            (ids or [tokenizer.unk_id])[:room] for ids in tokenizer.encode_batch(sentence.tokens)
-        ]
-        for begin, end in _windows([len(ids) for ids in pieces], room):
-            ids = [tokenizer.cls_id]
-            row = [NO_LABEL]
-            for token in range(begin, end):
-                ids += pieces[token]
-                row += [id_of[sentence.labels[token]]] + [NO_LABEL] * (len(pieces[token]) - 1)
-            sequences.append(([*ids, tokenizer.sep_id], len(ids) + 1))
-            label_ids.append(np.array([*row, NO_LABEL], np.int32))
-    return Windows(TokenSequences.pack(sequences, {}), label_ids)
-
-
-def _windows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yields (first token, last token + 1) of each window, which has at most `room` pieces."""
-    begin = size = 0
-    for token, length in enumerate(lengths):
-        if size + length > room:
-            yield begin, token
-            begin = token
-            size = 0
-        size += length
-    yield begin, len(lengths)
 
 
 class TokenClassifier(FineTuningTask):
@@ -337,25 +250,3 @@ class TokenClassifier(FineTuningTask):
         """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
         predictions = self.predictions(outputs)["predictions"]
         return {"probabilities": tf.nn.softmax(outputs), "predictions": predictions}
-
-
-def write_predictions(
-    path: str, data: Examples[Sentence], predicted: Sequence[Sequence[str]]
-) -> None:
-    r"""Writes one token per line and blank lines between sentences, for `conlleval -d '\t'`.
-
-    A line contains the token, its label if all labels are known, and the predicted label, separated
-    by tabs.
-
-    Args:
-        path: the file.
-        data: the sentences.
-        predicted: the predicted labels of each sentence.
-    """
-    has_labels = data.has_labels
-    with files.write_atomically(path) as stream:
-        for sentence, guesses in zip(data.examples, predicted, strict=True):
-            for cells in zip(sentence.tokens, sentence.labels, guesses, strict=True):
-                shown = cells if has_labels else (cells[0], cells[2])
-                stream.write("\t".join(map(str, shown)) + "\n")
-            stream.write("\n")

@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification import task as classification
+from albert_tf.finetuning.classification.evaluation import evaluate
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
@@ -146,12 +147,12 @@ def test_the_loss_is_a_mean_and_the_training_metric_a_sum(
 
 def test_results_have_googles_keys_and_follow_the_definitions():
     keys = {"eval_accuracy", "eval_loss", "loss"}
-    assert set(classification.evaluate(TASKS["rte"], LOGITS, LABELS, 2)) == keys
-    assert set(classification.evaluate(TASKS["mrpc"], LOGITS, LABELS, 2)) == keys | {"f1"}
-    scores = classification.evaluate(TASKS["sts-b"], LOGITS[:, :1], LABELS * 1.5, 2)
+    assert set(evaluate(TASKS["rte"], LOGITS, LABELS, 2)) == keys
+    assert set(evaluate(TASKS["mrpc"], LOGITS, LABELS, 2)) == keys | {"f1"}
+    scores = evaluate(TASKS["sts-b"], LOGITS[:, :1], LABELS * 1.5, 2)
     assert set(scores) == {"MSE", "pearson", "spearman", "eval_loss", "loss"}
     assert scores["MSE"] == scores["eval_loss"]
-    found = classification.evaluate(TASKS["cola"], LOGITS, LABELS, 2)
+    found = evaluate(TASKS["cola"], LOGITS, LABELS, 2)
     assert found == pytest.approx(
         {
             "eval_accuracy": 3 / 5,

@@ -11,6 +11,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race import task as race
+from albert_tf.finetuning.race.evaluation import evaluate
 from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.reading import read_race
 from albert_tf.finetuning.task import Split
@@ -94,7 +95,7 @@ def test_results_are_reported_overall_and_for_each_level():
         make_question(label=label, level=level)
         for label, level in zip(LABELS, ("middle",) * 2 + ("high",) * 3, strict=True)
     ]
-    found = race.evaluate(make_set(*questions), LOGITS, 2)
+    found = evaluate(make_set(*questions), LOGITS, 2)
     assert found == pytest.approx(
         {
             "eval_accuracy": 4 / 5,
@@ -105,7 +106,7 @@ def test_results_are_reported_overall_and_for_each_level():
         }
     )
     plain = [dataclasses.replace(question, level="") for question in questions]
-    assert set(race.evaluate(make_set(*plain), LOGITS, 2)) == {"eval_accuracy", "eval_loss", "loss"}
+    assert set(evaluate(make_set(*plain), LOGITS, 2)) == {"eval_accuracy", "eval_loss", "loss"}
 
 
 def test_predictions_are_written_for_every_question(tmp_path):

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from albert_tf.finetuning.batching import TokenSequences
 from albert_tf.finetuning.squad import answers as squad_answers
 from albert_tf.finetuning.squad.answers import (
     Answers,
@@ -16,6 +15,7 @@ from albert_tf.finetuning.squad.answers import (
 )
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.reading import SquadExample
+from albert_tf.finetuning.token_sequences import TokenSequences
 
 CONTEXT = "ab cd ef gh ij"  # five pieces of two characters
 SEQ_LENGTH = 11

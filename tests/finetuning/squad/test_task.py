@@ -13,8 +13,10 @@ from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
 from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
+from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.reading import SquadData, SquadExample, read_squad
-from albert_tf.finetuning.squad.task import QuestionAnswering, choose_version, evaluate
+from albert_tf.finetuning.squad.task import QuestionAnswering
+from albert_tf.finetuning.squad.version import choose_version
 from albert_tf.finetuning.task import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer

@@ -11,9 +11,11 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import Split
 from albert_tf.finetuning.token_classification import Settings, task
+from albert_tf.finetuning.token_classification.conll import write_predictions
 from albert_tf.finetuning.token_classification.reading import read_data
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
+from albert_tf.finetuning.token_classification.windows import NO_LABEL, make_features
 
 TAGS = Tags(("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
 
@@ -63,7 +65,7 @@ def features_of(tokenizer, tokens, labels, max_seq_length=11):
     """Returns the pieces and the labels of each window of a sentence."""
     sentence = Sentence(1, tuple(tokens.split()), tuple(labels.split()))
     data = Examples("train.txt", [sentence])
-    windows = task.make_features(data, TAGS.labels, tokenizer, max_seq_length)
+    windows = make_features(data, TAGS.labels, tokenizer, max_seq_length)
     rows = [windows.batch(np.array([n]), size) for n, size in enumerate(windows.lengths)]
     pieces = [tokenizer.convert_ids_to_tokens(row["input_ids"][0]) for row in rows]
     return [" ".join(row) for row in pieces], [row["label_ids"][0].tolist() for row in rows]
@@ -100,7 +102,7 @@ def test_long_sentences_are_split_between_tokens_and_lose_none(tokenizer):
 def test_a_batch_is_padded_with_tokens_that_have_no_label(tokenizer):
     sentences = [Sentence(1, ("the", "boat"), ("O", "B-LOC")), Sentence(4, ("rivers",), (None,))]
     data = Examples("test.txt", sentences)
-    windows = task.make_features(data, TAGS.labels, tokenizer, 11)
+    windows = make_features(data, TAGS.labels, tokenizer, 11)
     batch = windows.batch(np.array([1, 0]), 7)
     # An unknown label has id 0, which marks the position of the token.
     assert batch["label_ids"].tolist() == [[-1, 0, -1, -1, -1, -1, -1], [-1, 4, 0, -1, -1, -1, -1]]
@@ -120,7 +122,7 @@ def make_classifier(tiny_config, tokenizer):
 def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batches(classifier):
     rng = np.random.default_rng(5)
     logits = tf.constant(rng.normal(size=(3, 7, 5)), tf.float32)
-    labels = np.full((3, 7), task.NO_LABEL, np.int32)
+    labels = np.full((3, 7), NO_LABEL, np.int32)
     labels[0, 1:6] = rng.integers(5, size=5)
     labels[1, 1:3] = [4, 0]
     labels[2, 2] = 3
@@ -142,7 +144,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batch
 def test_predictions_are_converted_to_labels_and_evaluated(classifier, tokenizer):
     gold = ("B-LOC", "I-LOC", "O", "B-PER")
     data = Examples("dev.txt", [Sentence(1, ("河", "船", "the", "rivers"), gold)])
-    split = Split("dev", data, task.make_features(data, TAGS.labels, tokenizer, 6))
+    split = Split("dev", data, make_features(data, TAGS.labels, tokenizer, 6))
     # Two windows, "河 船 the" and "rivers"; only first pieces of tokens count.
     outputs = {"predictions": np.array([[3, 0, 2, 4, 3, 3], [1, 2, 1, 1, 1, 1]])}
     assert classifier.predicted_labels(split, outputs) == [("B-LOC", "I-LOC", "O", "I-LOC")]
@@ -161,5 +163,5 @@ def test_files_have_the_columns_of_conlleval(tmp_path, label, text):
     sentences = [Sentence(1, ("河", "船"), ("B-LOC", "O")), Sentence(4, ("雨",), (label,))]
     data = Examples("test.txt", sentences)
     data = dataclasses.replace(data, has_labels=label is not None)
-    task.write_predictions(str(tmp_path / "x.tsv"), data, [("B-LOC", "I-LOC"), ("O",)])
+    write_predictions(str(tmp_path / "x.tsv"), data, [("B-LOC", "I-LOC"), ("O",)])
     assert (tmp_path / "x.tsv").read_text() == text

@@ -1,0 +1,123 @@
+"""Stores the token sequences of fine-tuning examples without padding, and batches them.
+
+    [CLS] first text [SEP] second text [SEP] padding
+
+Shapes: B batch size, N examples, C choices, S sequence length.
+"""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenSequences:
+    """N examples of one token sequence each, or of C sequences, one for each option of a question.
+
+    Attributes:
+        input_ids: int32 [sum of lengths], all sequences concatenated.
+        sequence_lengths: int32 [N·max(C, 1)], number of tokens in each sequence; 0 for an option
+            that a question does not have.
+        first_lengths: int32 [N·max(C, 1)], number of tokens in segment 0 of each sequence.
+        columns: name → array [N] of other features, such as `label_ids`.
+        num_choices: C; 0 if examples have no options.
+    """
+
+    input_ids: NDArray[np.int32]
+    sequence_lengths: NDArray[np.int32]
+    first_lengths: NDArray[np.int32]
+    columns: Mapping[str, NDArray[Any]]
+    num_choices: int = 0
+
+    @classmethod
+    def pack(
+        cls,
+        sequences: Iterable[tuple[Sequence[int], int]],
+        columns: Mapping[str, NDArray[Any]],
+        num_choices: int = 0,
+    ) -> TokenSequences:
+        """Concatenates token sequences.
+
+        Args:
+            sequences: (ids, number of ids in segment 0), max(C, 1) of them for each example.
+            columns: name → array [N] of other features.
+            num_choices: C; 0 if examples have no options.
+        """
+        ids, lengths, first_lengths = array.array("i"), array.array("i"), array.array("i")
+        for sequence, first_length in sequences:
+            ids.extend(sequence)
+            lengths.append(len(sequence))
+            first_lengths.append(first_length)
+        tokens, sizes, firsts = (np.array(part, np.int32) for part in (ids, lengths, first_lengths))
+        return cls(tokens, sizes, firsts, columns, num_choices)
+
+    def __len__(self) -> int:
+        return len(self.sequence_lengths) // max(self.num_choices, 1)
+
+    @functools.cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Length of the longest sequence of each example, int32 [N]."""
+        by_example = self.sequence_lengths.reshape(-1, max(self.num_choices, 1))
+        return np.asarray(by_example.max(axis=1, initial=0), np.int32)
+
+    @functools.cached_property
+    def _begins(self) -> NDArray[np.int64]:
+        return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
+
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+        """Returns a padded batch of examples.
+
+        Args:
+            rows: int [B], indices of the examples.
+            seq_length: S, at least the length of the longest of these examples.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], or [B, C, S] where C is the
+            largest number of options among these questions; and the columns, [B].
+
+        Raises:
+            ValueError: a sequence is longer than S.
+        """
+        choices = max(self.num_choices, 1)
+        which = (rows[:, None] * choices + np.arange(choices)).ravel()  # [B·C]
+        lengths = self.sequence_lengths[which, None]  # [B·C, 1]
+        if lengths.max(initial=0) > seq_length:
+            raise ValueError(
+                f"a sequence has {lengths.max()} ids, more than seq_length={seq_length}"
+            )
+        places = np.arange(seq_length)
+        mask = places < lengths  # [B·C, S]
+        ids = np.zeros(mask.shape, np.int32)
+        ids[mask] = self.input_ids[(self._begins[which, None] + places)[mask]]
+        arrays = {
+            "input_ids": ids,
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": (mask & (places >= self.first_lengths[which, None])).astype(np.int32),
+        }
+        if self.num_choices:
+            used = int(np.flatnonzero(lengths.reshape(-1, choices).any(axis=0))[-1]) + 1
+            shape = (len(rows), choices, seq_length)
+            arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
+        return arrays | {name: column[rows] for name, column in self.columns.items()}
+
+
+def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:
+    """Logs how many sequences of the file `path` have the maximum length, and may be truncated."""
+    num_full = np.count_nonzero(features.sequence_lengths == max_seq_length)
+    if num_full:
+        logging.info(
+            "%s: %d of %d sequences have --max_seq_length=%d or more tokens; longer ones are "
+            "truncated",
+            path,
+            num_full,
+            len(features.sequence_lengths),
+            max_seq_length,
+        )

@@ -1,0 +1,35 @@
+"""Token sequences without padding, and the batches that are made of them."""
+
+import numpy as np
+
+from albert_tf.finetuning.token_sequences import TokenSequences
+
+SEQUENCES = [([2, 7, 3], 3), ([2, 8, 9, 3, 7, 3], 4), ([2, 3], 2), ([2, 5, 3, 6, 3], 3)]
+LABELS = {"label_ids": np.array([1, 0, 2, 1], np.int32)}
+
+
+def test_a_batch_is_padded_and_in_the_requested_order():
+    sequences = TokenSequences.pack(SEQUENCES, LABELS)
+    assert (len(sequences), sequences.lengths.tolist()) == (4, [3, 6, 2, 5])
+    batch = sequences.batch(np.array([3, 0]), 7)
+    assert batch["input_ids"].tolist() == [[2, 5, 3, 6, 3, 0, 0], [2, 7, 3, 0, 0, 0, 0]]
+    assert batch["input_mask"].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]]
+    assert batch["segment_ids"].tolist() == [[0, 0, 0, 1, 1, 0, 0], [0] * 7]
+    assert batch["label_ids"].tolist() == [1, 1]
+    assert {value.dtype.name for value in batch.values()} == {"int32"}
+
+
+def test_options_of_a_question_are_stacked():
+    missing = ([], 0)
+    questions = TokenSequences.pack(
+        [*SEQUENCES[:2], missing, SEQUENCES[3], SEQUENCES[0], SEQUENCES[2]],
+        {"label_ids": np.array([0, 2], np.int32)},
+        num_choices=3,
+    )
+    assert (len(questions), questions.lengths.tolist()) == (2, [6, 5])
+    batch = questions.batch(np.array([0, 1]), 6)
+    assert batch["input_ids"].shape == (2, 3, 6)
+    assert batch["input_ids"][0].tolist() == [[2, 7, 3, 0, 0, 0], [2, 8, 9, 3, 7, 3], [0] * 6]
+    assert batch["segment_ids"][1, 0].tolist() == [0, 0, 0, 1, 1, 0]
+    # No question of this batch has a third option.
+    assert questions.batch(np.array([0, 0]), 6)["input_mask"].shape == (2, 2, 6)
