@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from albert_tf import files
 
@@ -16,9 +16,24 @@ def find_file(data_dir: str, split: str, extensions: Sequence[str]) -> str:
         ValueError: there are several.
     """
     names = [split + extension for extension in extensions]
-    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
-    if not existing:
+    name = find_name(data_dir, names)
+    if name is None:
         raise FileNotFoundError(f"{data_dir}: contains no {' or '.join(names)}")
-    if len(existing) > 1:
+    return os.path.join(data_dir, name)
+
+
+def find_name(data_dir: str, names: Collection[str], takes_first: bool = False) -> str | None:
+    """Returns which of some files exists; None if there is none.
+
+    Args:
+        data_dir: the folder.
+        names: the files, relative to the folder.
+        takes_first: whether, of several files, the first one is meant.
+
+    Raises:
+        ValueError: there are several files, and the first one is not meant.
+    """
+    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if len(existing) > 1 and not takes_first:
         raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
-    return os.path.join(data_dir, existing[0])
+    return existing[0] if existing else None

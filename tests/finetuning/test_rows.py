@@ -1,16 +1,9 @@
 """Rows of files, and how what is wrong in them is named."""
 
-import dataclasses
-
 import pytest
 
-from albert_tf.finetuning import rows, split_files
-from albert_tf.finetuning.cells import cell, text_cell
-from albert_tf.finetuning.classification.parsing import Example
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.rows import BadRowError, ShortRowError, parse_rows
-from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.rows import BadRowError, parse_rows
 
 
 @pytest.fixture
@@ -61,39 +54,6 @@ def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
         list(parse_rows(path, rows.read(path), lambda row, line: row))
 
 
-def test_a_split_has_one_file(write, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"contains no dev\.txt or dev\.tsv"):
-        split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
-    path = write("dev.tsv", "a")
-    assert split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv")) == path
-    write("dev.txt", "a")
-    with pytest.raises(ValueError, match=r"dev\.txt and dev\.tsv: keep only one"):
-        split_files.find_file(str(tmp_path), "dev", (".txt", ".tsv"))
-
-
-def test_cells_are_found_by_index_or_key():
-    assert cell(["a", "b", "c"], 1) == "b"
-    assert cell(["a", "b", "c"], -1) == "c"
-    assert cell({"a": 5}, "a") == 5
-    assert text_cell({"t": ["a", "b c"]}, "t") == "a b c"
-
-
-@pytest.mark.parametrize(
-    ("row", "column", "problem"),
-    [
-        (["a", "b", "c"], 3, "expected 4 or more columns, got 3"),
-        (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
-        ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
-        ({"t": 5}, "t", "'t' is 5, expected text"),
-        ({"t": ["a", 5]}, "t", "expected text"),
-        ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
-    ],
-)
-def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
-    with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
-        text_cell(row, column)
-
-
 def test_the_first_bad_rows_are_named_after_the_good_ones():
     def parse(row, place):
         if row == "bad":
@@ -109,21 +69,3 @@ def test_the_first_bad_rows_are_named_after_the_good_ones():
     with pytest.raises(ValueError, match="line 9: crooked") as error:
         list(parse_rows("x.tsv", ((line, "bad") for line in left), parse))
     assert (len(str(error.value).splitlines()), next(left)) == (10, 18)
-
-
-EXAMPLES = [Example("7", "a", "b", "c", 1), Sentence(1, ("a", "b"), ("O", "B-X"))]
-EXAMPLES.append(Question("7", "a", "b", ("c", "d"), 1, "high"))
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_checksum_depends_on_all_that_an_example_says_but_its_line(example):
-    def checksum(*examples):
-        return Examples("data.tsv", list(examples)).checksum()
-
-    fields = {field.name for field in dataclasses.fields(example)}
-    changed = {name: dataclasses.replace(example, **{name: "other"}) for name in fields}
-    found = {name: checksum(other) for name, other in changed.items()}
-    assert found.pop("line", checksum(example)) == checksum(example)
-    assert len({*found.values(), checksum(example), checksum(example, example)}) == len(found) + 2
-    with pytest.raises(ValueError, match=r"data\.tsv: contains no example"):
-        checksum()

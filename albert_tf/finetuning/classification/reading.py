@@ -11,7 +11,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import rows
+from albert_tf.finetuning import rows, split_files
 from albert_tf.finetuning.cells import check_name
 from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.columns import find_columns, is_header, refuse_example
@@ -32,18 +32,16 @@ def _find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sou
     sources = task.splits.get(split, ())
     if not sources:
         raise ValueError(f"task {task.name} has no {split} data, only {', '.join(task.splits)}")
-    folders = (os.path.join(data_dir, task.folder), data_dir) if task.folder else (data_dir,)
-    tried = [(source, os.path.join(f, source.file)) for source in sources for f in folders]
-    existing = [(source, path) for source, path in tried if files.is_file(path)]
-    if not existing:
+    folders = (task.folder, "") if task.folder else ("",)
+    of_files = {os.path.join(f, source.file): source for source in sources for f in folders}
+    name = split_files.find_name(data_dir, of_files, takes_first=not sources[0].is_custom)
+    if name is None:
+        tried = ", ".join(os.path.join(data_dir, file) for file in of_files)
         raise FileNotFoundError(
-            f"no {split} data of {task.name}: none of {', '.join(path for _, path in tried)} "
-            f"exists. --data_dir must be the folder that contains {task.folder or 'the files'}."
+            f"no {split} data of {task.name}: none of {tried} exists. --data_dir must be the "
+            f"folder that contains {task.folder or 'the files'}."
         )
-    if sources[0].is_custom and len(existing) > 1:
-        names = " and ".join(source.file for source, _ in existing)
-        raise ValueError(f"{data_dir} contains {names}: keep only one of them")
-    return existing[0]
+    return of_files[name], os.path.join(data_dir, name)
 
 
 def read_examples(
@@ -98,8 +96,9 @@ def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationT
     """Returns the task of the settings, without labels if only the training data tells them."""
     name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
-        for flag in ("is_regression", "is_multi_label"):
-            if getattr(settings, flag):
+        flags = {"is_regression": settings.is_regression, "is_multi_label": settings.is_multi_label}
+        for flag, is_set in flags.items():
+            if is_set:
                 raise ValueError(f"--{flag} is for --task_name={CUSTOM_TASK}, not for {name}")
         return tasks.find_task(name)
     if settings.is_regression and settings.is_multi_label:

@@ -1,0 +1,29 @@
+"""Values in the cells of rows, and what is wrong with them."""
+
+import pytest
+
+from albert_tf.finetuning.cells import cell, text_cell
+from albert_tf.finetuning.rows import BadRowError, ShortRowError
+
+
+def test_cells_are_found_by_index_or_key():
+    assert cell(["a", "b", "c"], 1) == "b"
+    assert cell(["a", "b", "c"], -1) == "c"
+    assert cell({"a": 5}, "a") == 5
+    assert text_cell({"t": ["a", "b c"]}, "t") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        (["a", "b", "c"], 3, "expected 4 or more columns, got 3"),
+        (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
+        ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
+        ({"t": 5}, "t", "'t' is 5, expected text"),
+        ({"t": ["a", 5]}, "t", "expected text"),
+        ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
+    ],
+)
+def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
+    with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
+        text_cell(row, column)
