@@ -1,76 +1,97 @@
-"""Finds the columns of rows by their usual names, and the texts in them."""
+"""Finds the columns of rows: by index, by the names in a header, or by the keys of JSON objects.
+
+Training and prediction of all tasks ask here. Names are compared in lower case and without spaces
+around them; if several columns have a name, it means the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from albert_tf import files
-from albert_tf.finetuning.cells import check_text, text_cell
-from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row
 
-# Usual names of the columns with the texts, in lower case; the first one found is used.
+# Usual names of columns, in lower case; the first one found is used.
 TEXT_A = ("text_a", "sentence1", "sentence", "text")
 TEXT_B = ("text_b", "sentence2")
+LABEL = ("label", "labels")
+GUID = ("guid", "id", "index", "qid")
+QUESTION = ("question",)
+CONTEXT = ("context", "passage")
+TOKENS = ("tokens",)
+
+# Names that make the first row of a file with labeled examples a header.
+NAMES_OF_EXAMPLES = frozenset((*TEXT_A, *TEXT_B, *LABEL, *GUID))
+# Those for a file to predict, in which "label" or "id" may as well be a text.
+NAMES_OF_INPUTS = frozenset((*TEXT_A, *QUESTION, *CONTEXT, *TOKENS))
 
 
-def normalized(names: Iterable[str]) -> list[str]:
-    """Returns names of columns as they are compared."""
-    return [name.strip().lower() for name in names]
-
-
-def find_header(row: Row | BadRowError, names: Collection[str]) -> list[str]:
-    """Returns the names of the columns if the first row is a header: if it has one of `names`.
+def is_header(row: Row | BadRowError, names: Collection[str]) -> bool:
+    """Returns whether the first row of a file is a header: whether it has one of `names`.
 
     Args:
-        row: the first row of a file.
+        row: the row.
         names: the names, in lower case, by which a header is recognized.
-
-    Returns:
-        The cells in lower case; [] if the row is not a header.
     """
-    cells = [] if isinstance(row, (dict, BadRowError)) else normalized(row)
-    return [] if set(names).isdisjoint(cells) else cells
+    return not isinstance(row, (dict, BadRowError)) and not set(names).isdisjoint(places_of(row))
 
 
-def parse_pair(row: Row) -> tuple[str, str]:
-    """Returns the two texts of a pair; the second is "" if the row has one text."""
-    if not isinstance(row, dict):
-        first, second = [*unnamed_texts(row, 2), ""][:2]
-        return first, second
-    return named_text(row, TEXT_A), named_text(row, TEXT_B, "")
+def places_of(row: Row) -> dict[str, Column]:
+    """Returns where columns are: name in lower case → index of the cell, or key of the JSON object.
 
-
-def parse_text(row: Row) -> str:
-    """Returns the text of a row."""
-    return named_text(row, TEXT_A) if isinstance(row, dict) else unnamed_texts(row, 1)[0]
-
-
-def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
-    """Returns the cells of a row of a file without a header.
-
-    Raises:
-        BadRowError: there are more than `most`, the number of texts that the task takes; or one
-            contains a lone surrogate.
+    Args:
+        row: a header or a JSON object.
     """
-    if len(row) > most:
-        raise BadRowError(
-            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
-            "columns in the first line of a .tsv or .csv file"
-        )
-    return [check_text(cell, "the text") for cell in row]
+    keys: Iterable[Column] = row if isinstance(row, dict) else itertools.count()
+    places: dict[str, Column] = {}
+    for name, key in zip(row, keys, strict=False):
+        places.setdefault(_normalized(name), key)
+    return places
 
 
-def named_text(row: dict[str, Any], names: Sequence[str], default: str | None = None) -> str:
-    """Returns the text in the column with the first of `names` that the row contains.
+def find_column(names: Iterable[str], places: Mapping[str, Column]) -> Column | None:
+    """Returns where the first existing column of some names is; None if there is none.
 
-    Raises:
-        BadRowError: there is no such column, and no default.
+    Args:
+        names: the names, in upper or lower case.
+        places: see `places_of`.
     """
-    name = next((name for name in names if name in row), None)
-    if name is not None:
-        return text_cell(row, name)
-    if default is None:
-        expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
-    return default
+    return next((places[n] for n in map(_normalized, names) if n in places), None)
+
+
+def _normalized(name: str) -> str:
+    """Returns the name of a column as it is compared."""
+    return name.strip().lower()
+
+
+def named_rows(numbered: Iterator[NumberedRow], names: Collection[str]) -> Iterator[NumberedRow]:
+    """Yields rows as name in lower case → cell if the first one is a header, or else as they are.
+
+    Args:
+        numbered: rows of cells with their line numbers.
+        names: see `is_header`.
+
+    Yields:
+        The line number, and the row, or an error if its width is not that of the header.
+    """
+    first = next(numbered, None)
+    if first is None:
+        return
+    line, header = first
+    if isinstance(header, (dict, BadRowError)) or not is_header(header, names):
+        yield line, header
+        yield from numbered
+        return
+    places = places_of(header)
+    for line, row in numbered:
+        if isinstance(row, (dict, BadRowError)):
+            yield line, row
+        elif len(row) == len(header):
+            yield line, {name: row[int(place)] for name, place in places.items()}
+        else:
+            yield line, width_error(row, len(header))
+
+
+def width_error(row: Row, width: int) -> BadRowError:
+    """Returns what is wrong with a row that has not as many cells as the header, `width`."""
+    return BadRowError(f"expected {width} columns, as in the header, got {len(row)}")

@@ -27,8 +27,8 @@ from albert_tf.checkpoints.run_record import (
     SPANS,
     TOKEN_CLASSIFICATION,
 )
-from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.rows import Row
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.settings import SettingsGroup
 
 ANSWERABLE_SPANS = "answerable_spans"

@@ -31,7 +31,7 @@ _ENDINGS = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
 _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 
 Column = int | str
-Row = Sequence[str] | dict[str, Any]
+Row = Sequence[str] | files.JsonObject
 Place = int | str
 T = TypeVar("T")
 

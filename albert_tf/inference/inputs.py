@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning import registry, rows
-from albert_tf.finetuning.columns import TEXT_A, find_header, parse_pair, parse_text
-from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, NumberedRow, Row
+from albert_tf.finetuning.columns import NAMES_OF_INPUTS, named_rows
+from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, Row
+from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
 
 Block = list[tuple[int, Any]]  # (line, input) pairs
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
-# A first line with one of these names is a header.
-_NAMES = {*TEXT_A, "question", "context", "passage", "tokens"}
 
 
 def parse_masked(row: Row) -> str:
@@ -70,24 +69,6 @@ def _rows_of(settings: Settings) -> list[Row]:
     return found
 
 
-def _with_names(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-    """Yields rows as name → value if the first row is a header; otherwise, as they are."""
-    first = next(numbered, None)
-    if first is None:
-        return
-    header = find_header(first[1], _NAMES)
-    if not header:
-        yield first
-    for line, row in numbered:
-        if not header or isinstance(row, BadRowError):
-            yield line, row
-        elif len(row) == len(header):
-            yield line, dict(zip(header, row, strict=True))
-        else:
-            expected = f"expected {len(header)} columns, as in the header, got {len(row)}"
-            yield line, BadRowError(expected)
-
-
 def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block]:
     """Returns all rows of a file in blocks of (line, input).
 
@@ -107,7 +88,7 @@ def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block
         text = files.read_text(path)
     numbered = rows.parse_lines(io.StringIO(text, newline="\n"), form, path)
     if form in (TABS, COMMAS):
-        numbered = _with_names(numbered)
+        numbered = named_rows(numbered, NAMES_OF_INPUTS)
     found: Block = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))
     if not found:
         raise ValueError(f"{path}: contains no input")

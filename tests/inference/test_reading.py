@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from albert_tf.finetuning.columns import parse_pair, parse_text
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.rows import BadRowError
 from albert_tf.finetuning.squad.reading import parse_question
+from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.token_classification.sentences import parse_words
 from albert_tf.inference import inputs
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from albert_tf import files
+from albert_tf.finetuning import columns
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.classification.labels import parse_label
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning.columns import TEXT_A, TEXT_B, find_header, normalized
+from albert_tf.finetuning.columns import GUID, LABEL, TEXT_A, TEXT_B, find_column, places_of
 from albert_tf.finetuning.rows import BadRowError, Column, Row
-
-# Default names of the columns of a custom task, in lower case; the first one found is used.
-USUAL_NAMES = {
-    "text_a": TEXT_A,
-    "text_b": TEXT_B,
-    "label": ("label", "labels"),
-    "guid": ("guid", "id", "index", "qid"),
-}
-ALL_NAMES = frozenset().union(*USUAL_NAMES.values())
 
 
 def is_header(row: Row, source: Source) -> bool:
@@ -30,13 +19,22 @@ def is_header(row: Row, source: Source) -> bool:
         return False
     if source.has_header is not None:
         return source.has_header
-    asked = [name for x in dataclasses.astuple(source.columns) for name in as_tuple(x)]
-    names = {name.lower() for name in asked if isinstance(name, str)}
-    return bool(find_header(row, names | ALL_NAMES))
+    asked = source.columns
+    given = (asked.text_a, asked.text_b, *columns_of_labels(asked), asked.guid)
+    names = {name.lower() for name in given if isinstance(name, str)}
+    return columns.is_header(row, names | columns.NAMES_OF_EXAMPLES)
 
 
-def refuse_example(header: Row, column: Any, task: ClassificationTask) -> None:
+def columns_of_labels(asked: Columns) -> tuple[Column, ...]:
+    """Returns the column of the label, or those of all labels of a multi-label task, if given."""
+    if isinstance(asked.label, tuple):
+        return asked.label
+    return () if asked.label is None else (asked.label,)
+
+
+def refuse_example(header: Row, found: Columns, task: ClassificationTask) -> None:
     """Raises BadRowError if the header has a label of the task in the column of the labels."""
+    column = found.label
     if isinstance(column, tuple) or column is None or not (task.labels or task.is_regression):
         return
     try:
@@ -49,7 +47,7 @@ def refuse_example(header: Row, column: Any, task: ClassificationTask) -> None:
     )
 
 
-def find_columns(source: Source, row: Row, is_header: bool, is_test: bool) -> Columns:
+def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> Columns:
     """Returns the columns of a file, as indices or as keys of JSON objects.
 
     Those of a custom task have the names in the settings, or else usual names. Those of other tasks
@@ -59,54 +57,67 @@ def find_columns(source: Source, row: Row, is_header: bool, is_test: bool) -> Co
     Args:
         source: the columns in the settings or in the table.
         row: the first row.
-        is_header: whether it is a header.
+        has_header: whether it is a header.
         is_test: whether the label column may be missing.
 
     Raises:
         BadRowError: a column does not exist, or two columns would be the same.
     """
-    if not source.is_custom and (source.has_header is not None or not is_header):
-        return source.columns
-    names: Iterable[str] = row if isinstance(row, dict) or is_header else ()
-    keys: Iterable[Column] = row if isinstance(row, dict) else itertools.count()
-    places: dict[str, Column] = {}
-    for name, key in zip(normalized(names), keys, strict=False):
-        places.setdefault(name, key)
-    found: dict[str, Any] = {}
-    if not source.is_custom:
-        for field, column in vars(source.columns).items():
-            place = _place_of(USUAL_NAMES[field], places)
-            found[field] = column if place is None or column is None else place
-        used = [place for place in found.values() if place is not None]
-        if len(set(used)) < len(used):
+    if source.is_custom:
+        return _custom_columns(source.columns, row, has_header, is_test)
+    if source.has_header is None and has_header:
+        return _columns_in_header(source.columns, row)
+    return source.columns
+
+
+def _columns_in_header(known: Columns, header: Row) -> Columns:
+    """Returns the columns with usual names in a header; those without are where they are known."""
+    places = places_of(header)
+
+    def place(column: Column | None, usual: tuple[str, ...]) -> Column | None:
+        named = find_column(usual, places)
+        return column if column is None or named is None else named
+
+    text_a, text_b = place(known.text_a, TEXT_A), place(known.text_b, TEXT_B)
+    label = known.label if isinstance(known.label, tuple) else place(known.label, LABEL)
+    guid = place(known.guid, GUID)
+    used = [column for column in (text_a, text_b, label, guid) if column is not None]
+    if len(set(used)) < len(used):
+        raise BadRowError(
+            f"the header {files.quote_all(header)} does not tell which columns have the texts and "
+            "the label. Name them text_a, text_b and label"
+        )
+    return Columns(text_a, text_b, label, guid)
+
+
+def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -> Columns:
+    """Returns the columns of a custom task; `asked` are those in the settings."""
+    places: Mapping[str, Column] = {}
+    if has_header or isinstance(row, dict):
+        places = places_of(row)
+
+    def place(
+        field: str, column: Column | None, usual: tuple[str, ...], is_optional: bool
+    ) -> Column | None:
+        if isinstance(column, int):
+            return column
+        names = usual if column is None else (column,)
+        found = find_column(names, places)
+        if found is None and not is_optional:
             raise BadRowError(
-                f"the header {files.quote_all(row)} does not tell which columns have the texts and "
-                "the label. Name them text_a, text_b and label"
-            )
-        return Columns(**found)
-    for field, usual in USUAL_NAMES.items():
-        asked = getattr(source.columns, field)
-        wanted = [usual] if asked is None else [(name,) for name in as_tuple(asked)]
-        columns = [_place_of(names, places) for names in wanted]
-        is_optional = is_test if field == "label" else asked is None and field != "text_a"
-        if None not in columns:
-            found[field] = tuple(columns) if isinstance(asked, tuple) else columns[0]
-        elif not is_optional:
-            missing = " or ".join(map(repr, wanted[columns.index(None)]))
-            raise BadRowError(
-                f"no column {missing} among {files.quote_all(row)}. "
+                f"no column {' or '.join(map(repr, names))} among {files.quote_all(row)}. "
                 f"Set --{field}_column to its name, or to its index, starting at 0."
             )
-    return Columns(**found)
+        return found
 
-
-def as_tuple(columns: Any) -> tuple[Any, ...]:
-    """Returns a column or a tuple of columns as a tuple; () for None."""
-    return columns if isinstance(columns, tuple) else tuple(c for c in [columns] if c is not None)
-
-
-def _place_of(names: Sequence[Column], places: dict[str, Column]) -> Column | None:
-    """Returns where the first existing column of some names is, or an index itself."""
-    if isinstance(names[0], int):
-        return names[0]
-    return next((places[n] for n in normalized(map(str, names)) if n in places), None)
+    text_a = place("text_a", asked.text_a, TEXT_A, is_optional=False)
+    text_b = place("text_b", asked.text_b, TEXT_B, is_optional=asked.text_b is None)
+    label: Column | tuple[Column, ...] | None
+    if isinstance(asked.label, tuple):
+        of_labels = [place("label", name, (), is_test) for name in asked.label]
+        label = tuple(column for column in of_labels if column is not None)
+        label = label if len(label) == len(of_labels) else None
+    else:
+        label = place("label", asked.label, LABEL, is_optional=is_test)
+    guid = place("guid", asked.guid, GUID, is_optional=asked.guid is None)
+    return Columns(text_a, text_b, label, guid)

@@ -76,12 +76,13 @@ def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
 
 def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
     """Returns a custom task, without labels if only the training data tells them."""
+    label_column = _parse_label_column(settings)
     columns = Columns(
         _parse_column(settings.text_a_column),
         _parse_column(settings.text_b_column),
-        _parse_label_column(settings),
+        label_column,
     )
-    named = columns.label if isinstance(columns.label, tuple) else ()
+    named = label_column if isinstance(label_column, tuple) else ()
     if named and labels and set(named) != set(labels):
         raise ValueError(
             f"--label_column={settings.label_column}: expected the columns of the labels "

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from albert_tf.finetuning.cells import cell, check_text, text_cell
-from albert_tf.finetuning.classification.columns import as_tuple
+from albert_tf.finetuning.classification.columns import columns_of_labels
 from albert_tf.finetuning.classification.labels import (
     Label,
     is_true,
@@ -14,6 +14,7 @@ from albert_tf.finetuning.classification.labels import (
     parse_labels,
 )
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
+from albert_tf.finetuning.columns import width_error
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
 
 
@@ -69,7 +70,7 @@ class RowParser:
         index = self.num_rows
         self.num_rows += 1
         if self.width is not None and len(row) > self.width:
-            raise BadRowError(f"expected {self.width} columns, as in the header, got {len(row)}")
+            raise width_error(row, self.width)
         try:
             if self.source.only and cell(row, self.source.only[0]) != self.source.only[1]:
                 return []
@@ -123,7 +124,7 @@ class RowParser:
         if not isinstance(column, tuple):
             parse = parse_labels if self.task.is_multi_label else parse_label
             return parse(cell(row, column), self.task)
-        names = as_tuple(self.source.columns.label)
+        names = columns_of_labels(self.source.columns)
         cells = [cell(row, place) for place in column]
         pairs = zip(names, cells, strict=True)
         return tuple(parse_label(name, self.task) for name, value in pairs if is_true(value, name))

@@ -73,7 +73,7 @@ def read_examples(
         has_header = is_header(row, source)
         columns = find_columns(source, row, has_header, split == "test")
         if has_header:
-            refuse_example(row, columns.label, task)
+            refuse_example(row, columns, task)
     except BadRowError as error:
         raise ValueError(f"{path}, line {line}: {error}") from None
     if source.is_custom:

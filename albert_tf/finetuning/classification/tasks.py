@@ -42,7 +42,7 @@ class Columns:
 
     text_a: Column | None = None
     text_b: Column | None = None
-    label: Column | tuple[str, ...] | None = None
+    label: Column | tuple[Column, ...] | None = None
     guid: Column | None = None
 
 

@@ -21,9 +21,10 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.cells import check_text, text_cell
-from albert_tf.finetuning.columns import named_text, unnamed_texts
+from albert_tf.finetuning.columns import CONTEXT, QUESTION
 from albert_tf.finetuning.rows import BadRowError, Row, abbreviate
 from albert_tf.finetuning.squad import Settings
+from albert_tf.finetuning.texts import named_text, unnamed_texts
 
 SHUFFLE_SEED = 12345  # as in Google's programs
 MAX_NAMED = 5  # question ids in a warning
@@ -253,7 +254,7 @@ def _name(ids: list[str]) -> str:
 def parse_question(row: Row) -> tuple[str, str]:
     """Returns the question and the context of a row."""
     if isinstance(row, dict):
-        found = named_text(row, ("question",)), named_text(row, ("context", "passage"))
+        found = named_text(row, QUESTION), named_text(row, CONTEXT)
     else:
         cells = unnamed_texts(row, 2)
         found = text_cell(cells, 0), text_cell(cells, 1)

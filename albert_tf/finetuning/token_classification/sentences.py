@@ -17,15 +17,15 @@ from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning import rows, split_files
-from albert_tf.finetuning.cells import check_text
-from albert_tf.finetuning.columns import parse_text
+from albert_tf.finetuning.cells import cell, check_text
+from albert_tf.finetuning.columns import TOKENS, find_column, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 DOCUMENT_START = "-DOCSTART-"
-_TOKENS = "tokens"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,9 +106,10 @@ def _parse_line(
 
 def parse_words(row: Row) -> str | list[str]:
     """Returns the text or the list of tokens of a row."""
-    if not isinstance(row, dict) or _TOKENS not in row:
+    column = find_column(TOKENS, places_of(row)) if isinstance(row, dict) else None
+    if column is None:
         return parse_text(row)
-    tokens = row[_TOKENS]
+    tokens = cell(row, column)
     if not isinstance(tokens, list):
-        raise BadRowError(f"{_TOKENS!r}: expected a list, got {json.dumps(tokens)[:50]}")
+        raise BadRowError(f"{column!r}: expected a list, got {json.dumps(tokens)[:50]}")
     return [check_text(token, "a token") for token in tokens]

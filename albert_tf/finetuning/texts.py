@@ -1,0 +1,53 @@
+"""Returns the text, or the pair of texts, in a row to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from albert_tf import files
+from albert_tf.finetuning.cells import check_text, text_cell
+from albert_tf.finetuning.columns import TEXT_A, TEXT_B, find_column, places_of
+from albert_tf.finetuning.rows import BadRowError, Row
+
+
+def parse_pair(row: Row) -> tuple[str, str]:
+    """Returns the two texts of a pair; the second is "" if the row has one text."""
+    if not isinstance(row, dict):
+        first, second = [*unnamed_texts(row, 2), ""][:2]
+        return first, second
+    return named_text(row, TEXT_A), named_text(row, TEXT_B, "")
+
+
+def parse_text(row: Row) -> str:
+    """Returns the text of a row."""
+    return named_text(row, TEXT_A) if isinstance(row, dict) else unnamed_texts(row, 1)[0]
+
+
+def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
+    """Returns the cells of a row of a file without a header.
+
+    Raises:
+        BadRowError: there are more than `most`, the number of texts that the task takes; or one
+            contains a lone surrogate.
+    """
+    if len(row) > most:
+        raise BadRowError(
+            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
+            "columns in the first line of a .tsv or .csv file"
+        )
+    return [check_text(cell, "the text") for cell in row]
+
+
+def named_text(row: files.JsonObject, names: Sequence[str], default: str | None = None) -> str:
+    """Returns the text in the column with the first of `names` that the row contains.
+
+    Raises:
+        BadRowError: there is no such column, and no default.
+    """
+    column = find_column(names, places_of(row))
+    if column is not None:
+        return text_cell(row, column)
+    if default is None:
+        expected = " or ".join(map(repr, names))
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
+    return default
