@@ -28,7 +28,8 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.race.questions import parse_question
 from albert_tf.finetuning.task import Split
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.tokenization import FullTokenizer, find_words
+from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.model.tokenization.characters import find_words
 from tests.checkpoints import test_tflite
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT

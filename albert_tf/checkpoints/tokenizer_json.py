@@ -21,8 +21,10 @@ import tokenizers
 from absl import logging
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from albert_tf.model import tokenization
-from albert_tf.model.tokenization import SPIECE_UNDERLINE, FullTokenizer, character_class
+from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
+from albert_tf.model.tokenization.characters import character_class
+from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
+from albert_tf.model.tokenization.wordpiece_encoder import MAX_INPUT_CHARS_PER_WORD
 
 _UNIGRAM = 1  # SentencePiece's model type
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
@@ -71,17 +73,17 @@ def _lower() -> list[Any]:
 
 def _wordpiece(tokenizer: FullTokenizer) -> Any:
     """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
-    unknown, longest = tokenization.UNKNOWN_TOKEN, tokenization.MAX_INPUT_CHARS_PER_WORD
+    unknown, longest = UNKNOWN_TOKEN, MAX_INPUT_CHARS_PER_WORD
     model = models.WordPiece(tokenizer.vocab, unk_token=unknown, max_input_chars_per_word=longest)
     theirs = tokenizers.Tokenizer(model)
     # By Python's classes of characters: those of `BertNormalizer` are of another Unicode version.
-    steps = [_replace(character_class(tokenization.is_dropped), "")]
+    steps = [_replace(character_class(characters.is_dropped), "")]
     if tokenizer.do_lower_case:
-        marks = _replace(character_class(tokenization.is_mark), "")
+        marks = _replace(character_class(characters.is_mark), "")
         steps += [*_lower(), normalizers.NFD(), marks]
     theirs.normalizer = normalizers.Sequence(steps)
     words = character_class(str.isspace) + "+"
-    alone = map(character_class, (tokenization.is_cjk, tokenization.is_punctuation))
+    alone = map(character_class, (characters.is_cjk, characters.is_punctuation))
     splits = [(words, "removed"), *((symbols, "isolated") for symbols in alone)]
     theirs.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(tokenizers.Regex(symbols), how) for symbols, how in splits]
@@ -105,7 +107,7 @@ def _unigram(tokenizer: FullTokenizer) -> Any:
         )
     scores, numbers = _scores(tokenizer, proto)
     theirs = tokenizers.Tokenizer(models.Unigram(scores, tokenizer.unk_id, False))
-    combining = character_class(tokenization.is_combining)
+    combining = character_class(characters.is_combining)
     steps = [_replace(character_class(str.isspace) + "+", " "), normalizers.NFKD()]
     # "▁" is prepended to the first character, which may be removed: a space replaces it.
     steps += [_replace(f"^{combining}+", " "), _replace(combining, "")]
@@ -136,7 +138,7 @@ def _scores(tokenizer: FullTokenizer, proto: Any) -> tuple[list[tuple[str, float
     sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
     scores = {piece.piece: float(piece.score) for piece in proto.pieces}
     numbers, inside = [], []
-    for piece in filter(tokenization.has_number_comma, tokenizer.pieces):
+    for piece in filter(has_number_comma, tokenizer.pieces):
         body = piece[:-1].replace(SPIECE_UNDERLINE, "")
         apart = math.fsum([*map(sp.get_score, sp.encode(body)), scores.get(",", 0.0)])
         if not piece.startswith(SPIECE_UNDERLINE):

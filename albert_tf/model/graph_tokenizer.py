@@ -3,7 +3,7 @@
     tokens = GraphTokenizer(tokenizer)
     batch = tokens.pack(tf.constant(["The river"]), tf.constant(["A boat"]), max_seq_length=128)
 
-The ids are the same as those of `tokenization.FullTokenizer`. Text is normalized by regular
+The ids are the same as those of `FullTokenizer`. Text is normalized by regular
 expressions with the same character classes as in Python, and tokenized by the SentencePiece or
 WordPiece ops of tensorflow-text. docs/differences.md lists the exceptions, which are characters
 that are missing in one of the two Unicode versions.
@@ -24,12 +24,20 @@ import tensorflow_text as tf_text
 import tf_keras
 from absl import logging
 
-from albert_tf.model import tokenization
-from albert_tf.model.tokenization import FullTokenizer, Tokenizer, character_class
+from albert_tf.model.tokenization import (
+    SPIECE_UNDERLINE,
+    UNKNOWN_TOKEN,
+    FullTokenizer,
+    Tokenizer,
+    characters,
+)
+from albert_tf.model.tokenization.characters import character_class
+from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
+from albert_tf.model.tokenization.wordpiece_encoder import MAX_INPUT_CHARS_PER_WORD
 
 _UNKNOWN_CHARACTER = "\ue000"  # private use, so that no vocabulary contains it
 # More than MAX_INPUT_CHARS_PER_WORD characters need in UTF-8.
-_MAX_BYTES_PER_WORD = 8 * tokenization.MAX_INPUT_CHARS_PER_WORD
+_MAX_BYTES_PER_WORD = 8 * MAX_INPUT_CHARS_PER_WORD
 
 
 def is_supported(tokenizer: Tokenizer) -> TypeGuard[FullTokenizer]:
@@ -157,7 +165,7 @@ class _SentencePiece(tf.Module):
         super().__init__(name="sentencepiece")
         self._lower = tokenizer.do_lower_case
         self._spaces = character_class(str.isspace) + "+"
-        self._combining = character_class(tokenization.is_combining) + "+"
+        self._combining = character_class(characters.is_combining) + "+"
         self._model = tokenizer.sentencepiece_model
         self._unk_id = tokenizer.unk_id
         table = tf.lookup.KeyValueTensorInitializer(
@@ -167,9 +175,7 @@ class _SentencePiece(tf.Module):
         # The result of `encode_pieces` for each piece: the piece itself, or the pieces of a number
         # and its trailing comma.
         final_ids = [
-            _ids_without_comma(tokenizer, piece)
-            if tokenization.has_number_comma(piece)
-            else [piece_id]
+            _ids_without_comma(tokenizer, piece) if has_number_comma(piece) else [piece_id]
             for piece_id, piece in enumerate(tokenizer.pieces)
         ]
         self._final_ids = tf.ragged.constant(final_ids, tf.int32)  # [V, ragged]
@@ -221,17 +227,17 @@ class _WordPiece(tf.Module):
     def __init__(self, tokenizer: FullTokenizer) -> None:
         super().__init__(name="wordpiece")
         self._lower = tokenizer.do_lower_case
-        self._dropped = character_class(tokenization.is_dropped) + "+"
+        self._dropped = character_class(characters.is_dropped) + "+"
         self._spaces = character_class(_is_space) + "+"
-        self._cjk = f"({character_class(tokenization.is_cjk)})"
-        self._marks = character_class(tokenization.is_mark) + "+"
-        self._punctuation = f"({character_class(tokenization.is_punctuation)})"
+        self._cjk = f"({character_class(characters.is_cjk)})"
+        self._marks = character_class(characters.is_mark) + "+"
+        self._punctuation = f"({character_class(characters.is_punctuation)})"
         self._ids = tf_text.FastWordpieceTokenizer(
             tokenizer.pieces,
             suffix_indicator="##",
             max_bytes_per_word=_MAX_BYTES_PER_WORD,
             token_out_type=tf.int32,
-            unknown_token=tokenization.UNKNOWN_TOKEN,
+            unknown_token=UNKNOWN_TOKEN,
             no_pretokenization=True,
         )
 
@@ -239,8 +245,8 @@ class _WordPiece(tf.Module):
         """Returns the ids, int32 [B, T], of valid UTF-8 texts [B]."""
         words = self._words(texts)  # [B, words]
         sizes = tf.strings.length(words.flat_values, "UTF8_CHAR")
-        is_too_long = sizes > tokenization.MAX_INPUT_CHARS_PER_WORD
-        known = tf.where(is_too_long, tokenization.UNKNOWN_TOKEN, words.flat_values)
+        is_too_long = sizes > MAX_INPUT_CHARS_PER_WORD
+        known = tf.where(is_too_long, UNKNOWN_TOKEN, words.flat_values)
         words = words.with_flat_values(known)
         return self._ids.tokenize(words).merge_dims(1, 2)  # [B, T]
 
@@ -259,12 +265,12 @@ class _WordPiece(tf.Module):
 
 def _is_space(char: str) -> bool:
     """Whether `BasicTokenizer` splits words at a character."""
-    return char.isspace() and not tokenization.is_dropped(char)
+    return char.isspace() and not characters.is_dropped(char)
 
 
 def _ids_without_comma(tokenizer: FullTokenizer, piece: str) -> list[int]:
     """Returns the ids of the number and the comma in a piece such as "▁1999,"."""
-    body = piece[:-1].replace(tokenization.SPIECE_UNDERLINE, "")
+    body = piece[:-1].replace(SPIECE_UNDERLINE, "")
     return tokenizer.convert_tokens_to_ids([*tokenizer.tokenize_preprocessed(body), ","])
 
 

@@ -32,8 +32,8 @@ from albert_tf.model.tokenization import (
     WORDPIECE_NAME,
     FullTokenizer,
     Tokenizer,
-    is_combining,
 )
+from albert_tf.model.tokenization.characters import is_combining
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"

@@ -13,8 +13,16 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from albert_tf.model import tokenization
-from albert_tf.model.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
+from albert_tf.model.tokenization import (
+    BasicTokenizer,
+    FullTokenizer,
+    WordpieceTokenizer,
+    bounded_cache,
+    encode_pieces,
+    preprocess_text,
+)
+from albert_tf.model.tokenization.tokenizer import truncated_lengths
+from albert_tf.model.tokenization.wordpiece_encoder import load_vocab
 
 TOY_VOCABULARY = "[UNK] [CLS] [SEP] want ##want ##ed wa un runn ##ing , 博 推 ##7 [MASK]".split()
 
@@ -78,8 +86,8 @@ def toy_vocabulary(tmp_path):
     ],
 )
 def test_preprocess_text_normalizes_like_the_official_program(text, cased, lower):
-    assert tokenization.preprocess_text(text) == cased
-    assert tokenization.preprocess_text(text, lower=True) == lower
+    assert preprocess_text(text) == cased
+    assert preprocess_text(text, lower=True) == lower
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,7 @@ def test_preprocess_text_normalizes_like_the_official_program(text, cased, lower
     [("a\u00a0b\n c", "a b\n c"), ("´", " "), ("\u0301", ""), ("½", "1⁄2"), (" ", " ")],
 )
 def test_preprocess_text_can_keep_whitespace(text, expected):
-    assert tokenization.preprocess_text(text, remove_space=False, lower=True) == expected
+    assert preprocess_text(text, remove_space=False, lower=True) == expected
 
 
 class _SpaceModel:
@@ -115,7 +123,7 @@ class _SpaceModel:
     ids=["inside", "start", "end", "inner comma", "no digit", "any script", "once only"],
 )
 def test_a_number_is_encoded_again_without_its_comma(text, splits, expected):
-    assert tokenization.encode_pieces(_SpaceModel(splits), text) == expected
+    assert encode_pieces(_SpaceModel(splits), text) == expected
 
 
 def plain_basic_tokenizer(text, lower):
@@ -178,7 +186,7 @@ def test_full_tokenizer_agrees_with_the_official_unit_test(toy_vocabulary):
 def test_a_full_word_cache_does_not_change_wordpiece(toy_vocabulary, monkeypatch):
     texts = ["unwanted running", "running 博推", "wa unwanted want", "博7, wax"]
     expected = FullTokenizer(toy_vocabulary).encode_batch(texts)
-    monkeypatch.setattr(tokenization, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(bounded_cache, "MAX_REMEMBERED", 2)
     limited = FullTokenizer(toy_vocabulary)
     assert limited.encode_batch(texts) == expected
     assert len(limited._encoder._ids_of) <= 2
@@ -249,7 +257,7 @@ def test_a_tokenizer_is_pickled_and_has_the_checksum_of_its_file(kind, comma_mod
 def test_load_vocab_reads_lines_like_the_official_program(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("\ufeff[PAD]\r\n  the \t-3.5\n\nthe\n▁of -1\n \nend".encode())
-    assert tokenization.load_vocab(str(path)) == {"[PAD]": 0, "the": 1, " ": 2, "▁of": 3, "end": 4}
+    assert load_vocab(str(path)) == {"[PAD]": 0, "the": 1, " ": 2, "▁of": 3, "end": 4}
 
 
 def replaced(model, old, new):
@@ -371,7 +379,7 @@ def test_truncation_shortens_the_longer_or_the_second_text():
         for first in range(14):
             for second in range(14):
                 expected = official_truncation(first, second, limit)
-                assert tokenization.truncated_lengths(first, second, limit) == expected
+                assert truncated_lengths(first, second, limit) == expected
 
 
 def test_a_call_returns_a_padded_batch(toy_vocabulary):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.token_classification.sentences import Sentence
-from albert_tf.model.tokenization import find_words, is_cjk, word_kind
+from albert_tf.model.tokenization.characters import find_words, is_cjk, word_kind
 
 WORDS = "words"
 CHARACTERS = "characters"
