@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 from albert_tf import classification, files
-from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model import ops

@@ -26,8 +26,8 @@ import tensorflow as tf
 from absl import app, flags
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 import albert_tf
 from albert_tf import files
+from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.cli import programs
-from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import count_blocks
 from albert_tf.model.tokenization import Tokenizer
@@ -132,7 +132,7 @@ def read_configs(paths: Sequence[str], max_seq_length: int) -> dict[str, AlbertC
     Raises:
         FileNotFoundError, ValueError: see `run`.
     """
-    from albert_tf.checkpoints.loading import ModelSource  # TensorFlow, which --help can spare
+    from albert_tf.checkpoints.model_source import ModelSource
 
     if len(set(paths)) < len(paths):
         raise ValueError(

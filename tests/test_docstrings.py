@@ -17,8 +17,8 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 
 # These trace and export models.

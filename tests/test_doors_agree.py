@@ -21,9 +21,9 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification, race, squad, token_classification
-from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli import convert_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.race.questions import parse_question
 from albert_tf.finetuning.task import Split
@@ -326,8 +326,7 @@ class Made:
     def hugging_face(self) -> Path:
         """The model's folder in Hugging Face's format."""
         target = self.folder / "hugging_face"
-        settings = convert_checkpoint.Settings(str(self.folder), str(target), "huggingface")
-        convert_checkpoint.convert(settings)
+        list(convert.run(convert.Settings(str(self.folder), str(target), "huggingface")))
         return target
 
     def batch(self, length: int | None = None) -> dict[str, Any]:

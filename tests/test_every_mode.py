@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import settings
 
-from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import kernels, ops, optimization
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig

@@ -29,7 +29,7 @@ import tensorflow as tf
 from pyarrow import parquet
 
 from albert_tf import classification
-from albert_tf.checkpoints import containers, loading, run_folder, store
+from albert_tf.checkpoints import containers, model_source, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.chunks import read_chunks
@@ -141,7 +141,7 @@ def write_run(path):
 
 
 def read_run(path):
-    source = loading.ModelSource(str(path.parent))
+    source = model_source.ModelSource(str(path.parent))
     record = source.run.record
     values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
     labels = recorded_labels(record)

@@ -12,11 +12,10 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import convert, finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
-from albert_tf.cli import convert_checkpoint
 from albert_tf.finetuning import read_tokenizer
 from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
@@ -130,8 +129,7 @@ def test_case_is_that_of_the_weights_unless_it_is_given(folder, settings, toy_sp
 @pytest.mark.parametrize("output_format", ["tensorflow", "huggingface", "saved_model"])
 def test_conversions_keep_the_tokenizer(folder, tmp_path, output_format):
     output = tmp_path / "converted"
-    settings = convert_checkpoint.Settings(str(folder), str(output), output_format)
-    convert_checkpoint.convert(settings)
+    list(convert.run(convert.Settings(str(folder), str(output), output_format)))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (output / name).read_bytes() == (folder / name).read_bytes()
     tokenizer = albert_tf.from_pretrained(str(output))[1]

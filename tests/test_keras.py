@@ -11,8 +11,8 @@ import tensorflow as tf
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import heads, layers, modeling, optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.layers import Configured

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.cli import convert_checkpoint
+from albert_tf.checkpoints import convert
 from tests import huggingface_folders as folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -215,9 +215,8 @@ def converted(written):
             (source, f"{back}-tensorflow", "tensorflow"),
             (f"{back}-tensorflow", back, "huggingface"),
         ):
-            convert_checkpoint.convert(
-                convert_checkpoint.Settings(input=input, output=output, output_format=form)
-            )
+            settings = convert.Settings(input=input, output=output, output_format=form)
+            list(convert.run(settings))
     return written
 
 

@@ -1,9 +1,15 @@
 """Reading, converting and writing checkpoints of all ALBERT families.
 
-Read the modules in this order: `finding` (finds checkpoints, configs and vocabularies),
-`containers` (opens the file formats), `families` (recognizes whose weights a file contains, and
-maps their names to a model), `loading` (loads them into a model, with a report), `run_folder` and
-`run_record` (the files of a run, and what it trained with), `store` (its numbered checkpoints),
-`releases` (the table of released models) and `download`. `huggingface` and `saved_model` write the
-formats of others, and `tokenizer_json` Hugging Face's tokenizers.
+Read the modules in this order:
+
+* In: `finding` finds checkpoints, configs and vocabularies, and `releases` the released models that
+  `download` fetches. `containers` opens file formats; `families` recognizes whose weights a file
+  contains, by their `weight_names`; `loading` loads them into a model, with a `load_report`.
+  `model_source` has all that a folder knows of a model.
+* A run: `run_folder` reads and writes its files: the `run_record`, with the name of one of the
+  `tasks`, which `record_comparison` compares; `evaluations`; and the lock of `folder_lock`. `store`
+  writes its numbered checkpoints.
+* Out: `signatures`, among them `text_signature`, are what an export computes, such as that of
+  `embeddings_export`; `saved_model`, `tflite` and `hub_module` write it. `huggingface`,
+  `huggingface_task` and `tokenizer_json` write the files of Hugging Face. `convert` is the program.
 """

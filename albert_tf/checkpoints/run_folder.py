@@ -17,19 +17,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import math
 import os
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import filelock
-from absl import logging
-
 from albert_tf import files
-from albert_tf.checkpoints import huggingface, run_record
+from albert_tf.checkpoints import folder_lock, huggingface_task, run_record
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.config import AlbertConfig, is_hugging_face
 
@@ -44,15 +40,8 @@ CONFIG_FILE = "albert_config.json"
 EVALUATIONS_FILE = "evaluations.jsonl"
 METRICS_FILE = "metrics.jsonl"
 STARTS_FILE = "runs.jsonl"
-LOCK_FILE = ".lock"
 EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
 _HUGGING_FACE_FILE = "config.json"
-
-# Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
-# files of `files.write_atomically`.
-_HALF_WRITTEN = re.compile(
-    rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
-)
 
 
 class RunFolder:
@@ -96,7 +85,7 @@ class RunFolder:
         if not is_hugging_face(values):
             return {}
         try:
-            return huggingface.read_task(values)
+            return huggingface_task.read_task(values)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
@@ -237,127 +226,8 @@ class RunFolder:
         last = {(row["step"], any(name.startswith(EVAL) for name in row)): row for row in rows}
         return [last[key] for key in sorted(last)]
 
-    # The lock.
-
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Context manager that locks the folder and removes partial files of a killed process.
-
-        The file `.lock` is locked by the process that writes to the folder. The kernel releases the
-        lock whenever and however the process ends, so it is never stale; the file itself stays. A
-        process may lock the same folder again while it holds the lock. There is no locking on
-        remote paths, and on file systems that do not support it (with a warning).
-
-        Raises:
-            FileNotFoundError: the folder does not exist.
-            ValueError: another process holds the lock.
-        """
-        if files.is_remote(self.path):
-            text = "%s is remote and cannot be locked: only one process may write to it"
-            logging.info(text, self.path)
+        """Context manager that locks the folder; see `folder_lock`."""
+        with folder_lock.locked(self.path):
             yield
-            return
-        os.stat(self.path)
-        path = os.path.join(os.path.realpath(self.path), LOCK_FILE)
-        # A singleton for each path counts how often this process has acquired the lock. A soft lock
-        # is only a file and would outlive a killed process.
-        held = filelock.FileLock(
-            path, timeout=0, is_singleton=True, thread_local=False, fallback_to_soft=False
-        )
-        is_first = not held.is_locked
-        with contextlib.ExitStack() as stack:
-            if self._acquire(held):
-                stack.callback(held.release)
-                if is_first:
-                    self._remove_half_written()
-            yield
-
-    def _acquire(self, held: filelock.BaseFileLock) -> bool:
-        """Acquires the lock; returns False if the folder does not support locking."""
-        try:
-            held.acquire()
-        except filelock.Timeout:
-            raise ValueError(
-                f"{self.path} is in use by another process. Two runs in one folder would overwrite "
-                "each other: wait for that run, stop it, or choose another --output_dir."
-            ) from None
-        except OSError as error:
-            text = "%s: not locked against other processes (%s)"
-            logging.warning(text, self.path, error.strerror)
-            return False
-        return True
-
-    def _remove_half_written(self) -> None:
-        for name in sorted(os.listdir(self.path)):
-            if _HALF_WRITTEN.fullmatch(name):
-                logging.info("%s: removing the partial file %s", self.path, name)
-                os.remove(self.file(name))
-
-
-LOSS = "eval_loss"  # the metric that decides between equally good checkpoints
-_DIGEST_LENGTH = 16
-
-
-def digest_of_data(*parts: Any) -> str:
-    """Returns a short hash of everything that a result depends on."""
-    return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The metrics of one checkpoint.
-
-    Attributes:
-        step: `global_step` of the checkpoint.
-        metrics: name → value.
-        checkpoint: digest of the checkpoint; "" for one outside the output directory.
-        measured_on: digest of the data and settings that the metrics depend on.
-        precision: compute dtype, such as "float32"; None if it was not recorded.
-    """
-
-    step: int
-    metrics: dict[str, float]
-    checkpoint: str
-    measured_on: str
-    precision: str | None = None
-
-    @property
-    def key(self) -> tuple[int, str, str | None]:
-        """What two evaluations of the same checkpoint, trained again, have in common."""
-        return self.step, self.measured_on, self.precision
-
-
-def best_of(
-    evaluations: Iterable[Evaluation], metric: str, official_order: bool = False
-) -> Evaluation | None:
-    """Returns the evaluation with the largest value of a metric above -1.
-
-    Of several with the same value, it is the one with the lowest `eval_loss`, if that is measured;
-    of those with the same loss, the first one.
-
-    Args:
-        evaluations: evaluations ordered by step.
-        metric: name of the metric.
-        official_order: whether it is the first one whatever its loss, as in Google's programs.
-    """
-    best = None
-    best_rank = (-1.0, math.inf)  # Google's programs start with -1
-    for evaluation in evaluations:
-        loss = 0.0 if official_order else evaluation.metrics.get(LOSS, 0.0)
-        rank = evaluation.metrics[metric], -loss
-        if rank > best_rank:
-            best = evaluation
-            best_rank = rank
-    return best
-
-
-def heading(evaluations: Sequence[Evaluation]) -> str:
-    """Returns the first line of a results file: a comment that states the precision.
-
-    It is "" for float32, so that the file equals Google's. It does not have the form `key = value`,
-    because scripts expect numbers as values.
-    """
-    name = evaluations[-1].precision if evaluations else None
-    if name in (None, "float32"):
-        return ""
-    return f"# Computed in {name}; --precision=float32 gives Google's numbers.\n"

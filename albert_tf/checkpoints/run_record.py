@@ -16,24 +16,13 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-from absl import logging
 
 from albert_tf import files
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.version import __version__
-
-# Names of tasks in a record, for which the registry of finetuning/ has a row each.
-CLASSIFICATION = "classification"
-REGRESSION = "regression"
-MULTI_LABEL = "multi_label_classification"
-TOKEN_CLASSIFICATION = "token_classification"
-MULTIPLE_CHOICE = "multiple_choice"
-SPANS = "spans"
-
 
 FILE = "run.json"
 
@@ -268,132 +257,3 @@ def to_json(values: Mapping[str, Any], indent: int | None = 1) -> str:
 def absolute(path: str) -> str:
     """Returns the absolute form of a local path; a remote path unchanged."""
     return path if files.is_remote(path) else os.path.abspath(path)
-
-
-# Comparison
-def check_training(
-    output_dir: str, before: RunRecord, now: RunRecord, step: int, settings: Any
-) -> Changes:
-    """Compares a training run with the previous training in its folder.
-
-    Args:
-        output_dir: folder of the run.
-        before: the record in the folder.
-        now: the record of the run.
-        step: the step that training is resumed from.
-        settings: settings of the run; with `allow_changed_settings`, changes are only logged.
-
-    Returns:
-        The changes.
-
-    Raises:
-        ValueError: something has changed. The message has a table of the changes.
-    """
-    if before == RunRecord():
-        text = "%s: nothing records what it was trained with, so the settings cannot be compared"
-        logging.info(text, output_dir)
-    names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
-    changes = _changes(before, now, names)
-    if step == 0:
-        accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
-        if accepted:
-            text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, output_dir, table(_HEADINGS, accepted))
-    return _decide(
-        f"{output_dir} contains a run with other settings",
-        changes,
-        "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
-        "new settings.",
-        settings,
-    )
-
-
-def check_model(
-    folder: str,
-    before: RunRecord,
-    now: RunRecord,
-    names: Collection[str],
-    settings: Any,
-) -> Changes:
-    """Checks that a model is used with the vocabulary and settings it was trained with.
-
-    Args:
-        folder: folder of the model's checkpoint.
-        before: the record in the folder.
-        now: the record of the run that uses the model.
-        names: the names in `RunRecord.texts` that must be the same.
-        settings: as in `check_training`.
-
-    Returns:
-        The changes.
-
-    Raises:
-        ValueError: something has changed. The message has a table of the changes.
-    """
-    changes = _changes(before, now, names)
-    return _decide(
-        f"the model in {folder} was trained with another {' and '.join(changes)}",
-        changes,
-        "Use the same one, or pass --allow_changed_settings to use the model anyway.",
-        settings,
-    )
-
-
-def check_vocabulary(folder: str, recorded: RunRecord, vocabulary: FileRecord) -> bool:
-    """Compares a vocabulary with the one that the model in a folder was trained with.
-
-    Returns:
-        Whether the vocabulary of the training is known.
-
-    Raises:
-        ValueError: the model was trained with another vocabulary. The message names both.
-    """
-    expected = recorded.files.get(VOCABULARY)
-    if expected is not None and expected.digest != vocabulary.digest:
-        raise ValueError(
-            f"the model in {folder} was trained with another vocabulary: {expected}; now it is "
-            f"{vocabulary}. Use the vocabulary of the training."
-        )
-    return expected is not None
-
-
-def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Changes:
-    """Returns the differences between two records in the names that both have."""
-    ours, theirs = now.texts(names), before.texts(names)
-    return {
-        name: (str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name])))
-        for name in sorted(ours.keys() & theirs.keys())
-        if ours[name] != theirs[name]
-    }
-
-
-def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
-    """Logs and returns changes that are allowed; raises ValueError if they are not."""
-    if changes:
-        shown = f"{what}:\n{table(_HEADINGS, changes)}"
-        if not settings.allow_changed_settings:
-            raise ValueError(f"{shown}\n{advice}")
-        logging.warning("%s\nAccepted by --allow_changed_settings.", shown)
-    return changes
-
-
-def table(headings: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """Returns a table with a row of texts for each name.
-
-    Args:
-        headings: headings of the texts, such as "before" and "now".
-        rows: name → its text in each column.
-    """
-    lines = _columns([["", *headings], *([name, *texts] for name, texts in rows.items())])
-    if max(map(len, lines)) > _TABLE_WIDTH:
-        lines = []
-        for name, texts in rows.items():
-            lines += [f"  {name}:", *_columns(zip(headings, texts, strict=True), indent=4)]
-    return "\n".join(lines)
-
-
-def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:
-    """Formats rows of cells as lines with aligned columns."""
-    rows = list(rows)
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return [" " * indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -22,8 +22,9 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import BEST as BEST
-from albert_tf.checkpoints.run_folder import DATA_SUFFIX, INTERRUPTED, Evaluation, RunFolder
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, INTERRUPTED, RunFolder
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (

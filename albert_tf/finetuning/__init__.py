@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.result import FineTuningResult

@@ -19,8 +19,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from albert_tf.checkpoints.run_record import (
+from albert_tf.checkpoints import tasks
+from albert_tf.checkpoints.tasks import (
+    ANSWERABLE_SPANS,
     CLASSIFICATION,
+    EMBEDDINGS,
+    FILL_MASK,
     MULTI_LABEL,
     MULTIPLE_CHOICE,
     REGRESSION,
@@ -31,11 +35,6 @@ from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.settings import SettingsGroup
 
-ANSWERABLE_SPANS = "answerable_spans"
-FILL_MASK = "fill_mask"
-EMBEDDINGS = "embeddings"
-PRETRAINING = "pretraining"  # of a model for pre-training, which is used to fill in masks
-_ALIASES = {PRETRAINING: FILL_MASK}
 DEFAULT = EMBEDDINGS  # of a model that was not fine-tuned
 SHARED_HEAD = "output_weights"  # variable of the heads of most tasks
 
@@ -109,7 +108,7 @@ _CLASSIFIER = TaskSpec(
     "albert_tf.finetuning.classification.task:Classifier",
     "albert_tf.model.heads:AlbertForClassification",
     "albert_tf.finetuning.classification.reading:read_data",
-    head_settings=("use_pooled_output",),
+    head_settings=tasks.head_settings(CLASSIFICATION),
 )
 _SPANS = TaskSpec(
     SPANS,
@@ -156,7 +155,7 @@ _BUILT_IN = (
         name=ANSWERABLE_SPANS,
         head="albert_tf.model.heads:AlbertForAnswerableSpans",
         head_variable="start_logits/dense/kernel",
-        head_settings=("start_n_top", "end_n_top"),
+        head_settings=tasks.head_settings(ANSWERABLE_SPANS),
     ),
     TaskSpec(
         FILL_MASK,
@@ -185,9 +184,10 @@ def register(spec: TaskSpec) -> None:
     Raises:
         ValueError: a task of this package has the same name.
     """
-    if spec.name in _ALIASES or any(spec.name == own.name for own in _BUILT_IN):
+    if spec.name in tasks.ALIASES or any(spec.name == own.name for own in _BUILT_IN):
         raise ValueError(f"{spec.name!r} is a task of albert_tf: give yours another name")
     _rows[spec.name] = spec
+    tasks.add(spec.name, spec.head_settings)
 
 
 def names() -> tuple[str, ...]:
@@ -206,13 +206,7 @@ def get(name: str) -> TaskSpec:
     Raises:
         ValueError: there is no such task. The message lists all tasks.
     """
-    spec = _rows.get(_ALIASES.get(name, name))
-    if spec is None:
-        raise ValueError(
-            f"task={name!r}: expected one of {', '.join(map(repr, (*_rows, *_ALIASES)))}. If it is "
-            "a task of your own, import the file that registers it (albert predict: --task_module)"
-        )
-    return spec
+    return _rows[tasks.canonical(name)]
 
 
 def import_tasks(module: str) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf.checkpoints.run_folder import DATA_SUFFIX, Evaluation, RunFolder
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 
 RESULTS_FILE = "eval_results.txt"
 TEST_RESULTS_FILE = "predict_results.txt"

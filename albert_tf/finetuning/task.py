@@ -23,17 +23,12 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
-from albert_tf.checkpoints.families import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import (
-    Evaluation,
-    RunFolder,
-    best_of,
-    digest_of_data,
-    heading,
-)
-from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
+from albert_tf.checkpoints import finding, record_comparison
+from albert_tf.checkpoints.evaluations import Evaluation, best_of, digest_of_data, heading
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
@@ -473,7 +468,7 @@ class FineTuningTask(Task, TextTask):
         """
         dev = self.splits["dev"]
         features = batching.checksum(dev.features, self.max_seq_length)
-        names = {*self.settings.names_for_model, *self.measured_with} - run_record.OF_TEXT
+        names = {*self.settings.names_for_model, *self.measured_with} - record_comparison.OF_TEXT
         values = [(name, getattr(self.settings, name)) for name in sorted(names)]
         return digest_of_data(self.checksum(dev.data), features, self.name, self.labels, values)
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints.saved_model import pool
+from albert_tf.checkpoints.embeddings_export import pool
 from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_task import Outputs, Result, TextTask

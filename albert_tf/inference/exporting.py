@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints import embeddings_export, saved_model, tasks
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictor import Predictor
@@ -56,12 +56,12 @@ def export_saved_model(
         if not registry.get(name).is_fine_tuned:
             has_masked_lm = "masked-LM head" in model_folder.parts
             model, tokenizer = load_trained(
-                model_folder, registry.PRETRAINING if has_masked_lm else registry.EMBEDDINGS
+                model_folder, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = saved_model.poolings_of(model_folder.parts)
+            poolings = embeddings_export.poolings_of(model_folder.parts)
             encoder = getattr(model, "encoder", model)
-            exported = saved_model.embeddings_export(encoder, tokenizer, length, poolings)
+            exported = embeddings_export.embeddings_export(encoder, tokenizer, length, poolings)
         else:
             options = PredictorSettings(max_seq_length=max_seq_length)
             predictor = Predictor(model_folder, name, options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.inference.settings import Settings

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints import signatures
 from albert_tf.model import ops
 
 Arrays = dict[str, NDArray[Any]]
@@ -52,7 +52,7 @@ def compile_with_openvino(
     Raises:
         ConversionError: OpenVINO does not support an operation of `step`.
     """
-    concrete = saved_model.Signature(signature, step).function.get_concrete_function()
+    concrete = signatures.Signature(signature, step).function.get_concrete_function()
     try:
         compiled = _compile(concrete, precision)
     except Exception as error:  # of several types, from C++

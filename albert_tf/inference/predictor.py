@@ -23,7 +23,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints import saved_model, tasks
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
@@ -133,7 +133,7 @@ class Predictor:
     def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
-        is_pooled = name == registry.EMBEDDINGS and options.pooling == POOLED
+        is_pooled = name == tasks.EMBEDDINGS and options.pooling == POOLED
         if is_pooled and "pooler" not in model_folder.parts:
             raise ValueError(
                 f"pooling={POOLED!r} needs a pooler, and {model_folder.checkpoint} has none"

@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.loading import load_checkpoint, load_weights
+from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, load_weights
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.model.tokenization import Tokenizer
@@ -53,15 +53,6 @@ def load_trained(source: ModelFolder, task: str) -> tuple[Any, Tokenizer]:
         leave_out_pooler(model)
     load_weights(model, source.checkpoint)
     return model, tokenizer
-
-
-def leave_out_pooler(model: Any) -> None:
-    """Removes the pooler from a model, for a checkpoint that has none.
-
-    The model's outputs must not depend on it: its encoder has no `pooled_output` afterwards.
-    """
-    encoder = getattr(model, "encoder", model)
-    encoder.pooler, encoder.add_pooling_layer = None, False
 
 
 def from_pretrained(

@@ -11,9 +11,15 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
-from albert_tf.checkpoints.families import ADAPTERS, GLOBAL_STEP, by_name, is_encoder, variable_name
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.weight_names import (
+    ADAPTERS,
+    GLOBAL_STEP,
+    by_name,
+    is_encoder,
+    variable_name,
+)
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.inference.pretrained import NUM_LABELS

@@ -7,6 +7,7 @@ import importlib.util
 import os
 
 from albert_tf import files
+from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.data.settings import (
     InputSettings,
     SequenceSettings,
@@ -16,7 +17,6 @@ from albert_tf.data.settings import (
 )
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
-from albert_tf.finetuning.registry import EMBEDDINGS
 from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.poolings import MEAN, POOLINGS

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.run_folder import Evaluation
+from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.pretraining import dynamic_masking, record_files, vocabulary

@@ -12,8 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints.families import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, digest_of_data, heading
+from albert_tf.checkpoints.evaluations import Evaluation, digest_of_data, heading
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.objectives import SOP, find

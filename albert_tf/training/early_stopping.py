@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from albert_tf.checkpoints.run_folder import Evaluation
+from albert_tf.checkpoints.evaluations import Evaluation
 
 
 def is_patience_exhausted(evaluations: Iterable[Evaluation], metric: str, patience: int) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 from absl import logging
 
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, Evaluation, RunFolder, best_of
+from albert_tf.checkpoints.evaluations import Evaluation, best_of
+from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
 from albert_tf.training import precision
 from albert_tf.training.early_stopping import is_patience_exhausted
 from albert_tf.training.figures import format_figures

@@ -23,8 +23,8 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
-from albert_tf.checkpoints.families import GLOBAL_STEP, by_name
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name
 from albert_tf.model import optimization
 from albert_tf.training import replicas
 from albert_tf.training.hooks import Hook

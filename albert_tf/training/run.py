@@ -25,8 +25,15 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, huggingface, loading, run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints import (
+    containers,
+    huggingface_task,
+    loading,
+    record_comparison,
+    run_record,
+)
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
@@ -161,7 +168,7 @@ class Run:
             start["changed_settings"] = changes
         self.record = dataclasses.replace(self.record, start=start)
         if settings.do_train and replicas.is_multi_worker(self.strategy):
-            names = self.record.files.keys() | run_record.ALWAYS_COMPARED
+            names = self.record.files.keys() | record_comparison.ALWAYS_COMPARED
             texts = self.record.texts(names | settings.names_for_training)
             workers.check_same(self.strategy, texts | start["versions"])
 
@@ -170,13 +177,13 @@ class Run:
         path = config_file(self.settings.albert_config_file or "")
         return FileRecord.of_text(content, path)
 
-    def _check_record(self) -> run_record.Changes:
+    def _check_record(self) -> record_comparison.Changes:
         """Compares the record with that of the folder or of `init_checkpoint`; see `admit`."""
         settings = self.settings
         step = self.folder.step
         if settings.do_train and step is not None:
             before = self.folder.record
-            changes = run_record.check_training(
+            changes = record_comparison.check_training(
                 self.folder.path, before, self.record, step, settings
             )
             if changes:
@@ -184,12 +191,14 @@ class Run:
         if self.trained is None:
             return {}
         before = self.trained.record
-        names = set(run_record.OF_TEXT)
+        names = set(record_comparison.OF_TEXT)
         if not settings.do_train:
             names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
-            if not huggingface.are_default(before.labels):
+            if not huggingface_task.are_default(before.labels):
                 names.add(run_record.LABELS)
-        return run_record.check_model(self.trained.path, before, self.record, names, settings)
+        return record_comparison.check_model(
+            self.trained.path, before, self.record, names, settings
+        )
 
     def begin(self) -> None:
         """Writes the files that describe the run, once it is known to be valid.

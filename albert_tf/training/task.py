@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.optimization import WarmUpPolynomialDecay
 
 Batch = dict[str, tf.Tensor]

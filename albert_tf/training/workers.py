@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
-from albert_tf.checkpoints.run_record import table
+from albert_tf.checkpoints.record_comparison import table
 from albert_tf.training.interruption import InterruptedRunError
 
 _NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # prefix of TensorFlow's error messages

@@ -53,7 +53,7 @@ def count_parameters(config: AlbertConfig) -> dict[str, int]:
     """Returns the number of weights in each variable of an encoder."""
     import tensorflow as tf
 
-    from albert_tf.checkpoints.families import variable_name
+    from albert_tf.checkpoints.weight_names import variable_name
     from albert_tf.model.modeling import AlbertEncoder
 
     with tf.Graph().as_default():  # does not allocate memory for variables

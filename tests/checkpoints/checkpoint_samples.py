@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 from albert_tf.checkpoints.containers import open_checkpoint
-from albert_tf.checkpoints.families import name_map, variable_name
+from albert_tf.checkpoints.weight_names import name_map, variable_name
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from tests.conftest import TINY_SHAPE

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from albert_tf.checkpoints import families
-from albert_tf.checkpoints.families import name_map
+from albert_tf.checkpoints import families, weight_names
+from albert_tf.checkpoints.weight_names import name_map
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
     GOOGLE,
@@ -69,9 +69,9 @@ def test_moments_counters_and_copies_are_no_weights():
         "albert.embeddings.position_ids",
         "predictions.decoder.weight",
     ):
-        assert families.is_bookkeeping(name), name
+        assert weight_names.is_bookkeeping(name), name
     for name in ("bert/pooler/dense/kernel", "adam_m/kernel", "predictions.bias", "x/global_step"):
-        assert not families.is_bookkeeping(name), name
+        assert not weight_names.is_bookkeeping(name), name
 
 
 @pytest.mark.parametrize("family", families.TITLES)

@@ -14,11 +14,10 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
-    read_task,
     save_hugging_face,
     to_hugging_face,
-    write_task,
 )
+from albert_tf.checkpoints.huggingface_task import read_task, write_task
 from albert_tf.checkpoints.loading import read_weights
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig

@@ -13,11 +13,11 @@ import tensorflow as tf
 from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import loading
-from albert_tf.checkpoints.families import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.checkpoints.weight_names import PROJECTION, WORDS, WORDS_2, variable_name
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining

@@ -10,8 +10,8 @@ import tensorflow as tf
 from official.modeling import tf_utils
 from official.nlp.modeling import networks
 
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import SHARED, SQUARE, as_model_garden, random_weights
 

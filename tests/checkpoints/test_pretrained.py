@@ -14,10 +14,10 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import inspect_checkpoint
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.optimization import create_optimizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (

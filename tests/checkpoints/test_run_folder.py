@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.test_run_record import KNOWN

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import record_comparison
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning.settings import FineTuningSettings
 
@@ -90,12 +90,12 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
 
 def test_a_wide_table_has_a_line_for_each_text():
     rows = {"data": ["a", "a", "-"], "rate": ["0.1", "0.25", "0.1"]}
-    assert run_record.table(["worker 0", "worker 1", "worker 2"], rows).splitlines() == [
+    assert record_comparison.table(["worker 0", "worker 1", "worker 2"], rows).splitlines() == [
         "        worker 0  worker 1  worker 2",
         "  data  a         a         -",
         "  rate  0.1       0.25      0.1",
     ]
-    assert run_record.table(["before", "now"], {"x": ["1" * 60, "2" * 60]}).splitlines() == [
+    assert record_comparison.table(["before", "now"], {"x": ["1" * 60, "2" * 60]}).splitlines() == [
         "  x:",
         f"    before  {'1' * 60}",
         f"    now     {'2' * 60}",

@@ -13,14 +13,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.saved_model import (
-    BATCH_SIZE,
-    Export,
-    compute_in_batches,
-    text_signatures,
-    token_inputs,
-    token_signatures,
-)
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+from albert_tf.checkpoints.text_signature import BATCH_SIZE, compute_in_batches, text_signatures
 from albert_tf.data.tf_example import encode_examples
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.families import variable_name
-from albert_tf.checkpoints.loading import ModelSource, inspect_checkpoint, read_weights
+from albert_tf.checkpoints import hub_module
+from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.tokenization import FullTokenizer
@@ -46,7 +47,7 @@ def model():
 def module(model, toy_tokenizer, tmp_path_factory):
     """The folder of the SavedModel of `model`."""
     folder = str(tmp_path_factory.mktemp("hub") / "albert")
-    saved_model.save_hub_module(folder, model, CONFIG, tokenizer=toy_tokenizer)
+    hub_module.save_hub_module(folder, model, CONFIG, tokenizer=toy_tokenizer)
     return folder
 
 
@@ -101,7 +102,7 @@ def test_weights_config_and_vocabulary_are_included(module, loaded, toy_spm_mode
 def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     folder, tokenizer = str(tmp_path / "hub"), FullTokenizer(str(tmp_path / "vocab.txt"), False)
-    saved_model.save_hub_module(folder, model, CONFIG, False, False, tokenizer)
+    hub_module.save_hub_module(folder, model, CONFIG, False, False, tokenizer)
     loaded = tf.saved_model.load(folder)
     assert not hasattr(loaded, "mlm")
     assert not hasattr(loaded, "sop")

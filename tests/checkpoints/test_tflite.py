@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.saved_model import Signature, token_inputs
+from albert_tf.checkpoints import saved_model, tflite
+from albert_tf.checkpoints.signatures import Signature, token_inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from tests.conftest import TINY_SHAPE
@@ -42,7 +42,7 @@ def export(path, model, **options):
         return {"probabilities": tf.nn.softmax(model(batch))}
 
     signature = Signature(token_inputs(LENGTH), compute)
-    saved_model.write_tflite(str(path), saved_model.hold(model.variables), signature, **options)
+    tflite.write_tflite(str(path), saved_model.hold(model.variables), signature, **options)
     return path.read_bytes()
 
 

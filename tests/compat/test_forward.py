@@ -65,7 +65,7 @@ def test_encoder_and_heads_are_exported_without_slots_and_with_step_0(model_fold
 
 def test_a_module_is_built_from_the_files_of_googles_program(model_folder, monkeypatch):
     given = []
-    monkeypatch.setattr(export_to_tfhub.convert_checkpoint, "run", given.append)
+    monkeypatch.setattr(export_to_tfhub.convert, "run", given.append)
     export_to_tfhub.run(export_to_tfhub.Settings(str(model_folder), "hub"))
     (settings,) = given
     assert (settings.output, settings.output_format) == ("hub", "tf_hub")

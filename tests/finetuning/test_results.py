@@ -7,7 +7,8 @@ import pytest
 
 from albert_tf import race
 from albert_tf.checkpoints import containers, store
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
+from albert_tf.checkpoints.evaluations import Evaluation, heading
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.examples import Examples

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.checkpoints.containers import open_checkpoint
-from albert_tf.checkpoints.families import is_bookkeeping, variable_name
 from albert_tf.checkpoints.loading import load_checkpoint
+from albert_tf.checkpoints.weight_names import is_bookkeeping, variable_name
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.optimization import (

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.huggingface import to_hugging_face
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.layers import Weight, apply_repeatedly

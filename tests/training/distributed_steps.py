@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import containers, loading, run_folder, store
-from albert_tf.checkpoints.families import variable_name
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints import containers, evaluations, loading, run_folder, store
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training import precision
 from albert_tf.training.early_stopping import is_patience_exhausted
 from albert_tf.training.evaluation import (
@@ -97,8 +98,8 @@ def test_other_data_or_another_precision_repeat_the_evaluation(tmp_path):
     precision.apply_precision("bfloat16")
     (half,) = make_evaluator(tmp_path).evaluate_all()
     precision.apply_precision("float32")
-    assert run_folder.heading([first]) == ""
-    assert run_folder.heading([half]) == (
+    assert evaluations.heading([first]) == ""
+    assert evaluations.heading([half]) == (
         "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"
     )
     assert RunFolder(str(tmp_path)).evaluations() == [first, other, half]
@@ -244,11 +245,11 @@ def test_the_best_of_equal_evaluations_has_the_lowest_loss_or_is_the_first(
     losses, official_order, step
 ):
     found = evaluations_of(0.25, 0.5, 0.5, 0.375, losses=losses)
-    assert run_folder.best_of(found, METRIC, official_order).step == step
+    assert evaluations.best_of(found, METRIC, official_order).step == step
 
 
 def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
-    assert run_folder.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+    assert evaluations.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
     save(tmp_path, 0, np.nan)
     evaluator = make_evaluator(tmp_path)
     evaluator.evaluate_all()

@@ -15,8 +15,8 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import store
-from albert_tf.checkpoints.families import variable_name
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.hooks import Hook, every
 from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer

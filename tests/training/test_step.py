@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints.families import variable_name
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.optimization import Lamb
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.step import (

@@ -19,7 +19,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.checkpoints.run_record import CLASSIFICATION
+from albert_tf.checkpoints.tasks import CLASSIFICATION
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task

@@ -7,8 +7,9 @@ lines. Columns are found by name or index, and labels are read from the training
 from __future__ import annotations
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface
-from albert_tf.checkpoints.run_record import CLASSIFICATION, MULTI_LABEL, REGRESSION, RunRecord
+from albert_tf.checkpoints import huggingface_task
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.labels import is_number
 from albert_tf.finetuning.classification.parsing import Example
@@ -88,7 +89,7 @@ def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> Classificat
             f"--label_column={settings.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
-    is_unnamed = huggingface.are_default(list(labels))
+    is_unnamed = huggingface_task.are_default(list(labels))
     aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY

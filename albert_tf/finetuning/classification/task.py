@@ -20,15 +20,11 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
-from albert_tf.checkpoints.saved_model import (
-    Export,
-    Signature,
-    text_signatures,
-    token_inputs,
-    token_signatures,
-)
+from albert_tf.checkpoints import tasks
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
+from albert_tf.checkpoints.text_signature import text_signatures
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.custom import recorded_labels
@@ -96,15 +92,15 @@ class Classifier(FineTuningTask):
         self.task, splits = data
         super().__init__(settings, config, tokenizer, splits)
         self.labels = self.task.labels
-        self.name = run_record.REGRESSION if self.task.is_regression else run_record.CLASSIFICATION
+        self.name = tasks.REGRESSION if self.task.is_regression else tasks.CLASSIFICATION
         if self.task.is_multi_label:
-            self.name = run_record.MULTI_LABEL
+            self.name = tasks.MULTI_LABEL
         self.selection_metric = self.task.selection_metric
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Classifier:
         """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
-        is_regression = trained.task == run_record.REGRESSION
+        is_regression = trained.task == tasks.REGRESSION
         labels = () if is_regression else recorded_labels(trained.run.record)
         if labels:
             trained.check_labels(labels)
@@ -116,7 +112,7 @@ class Classifier(FineTuningTask):
             splits={},
             labels=labels,
             is_regression=is_regression,
-            is_multi_label=trained.task == run_record.MULTI_LABEL,
+            is_multi_label=trained.task == tasks.MULTI_LABEL,
         )
         return cls(trained.settings, trained.config, trained.tokenizer, (task, {}))
 

@@ -17,7 +17,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.checkpoints.run_record import MULTIPLE_CHOICE
+from albert_tf.checkpoints.tasks import MULTIPLE_CHOICE
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult

@@ -20,7 +20,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.saved_model import Export, token_inputs, token_signatures
+from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
 from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.json_values import as_json

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf import data, files
-from albert_tf.checkpoints.run_record import SPANS
+from albert_tf.checkpoints.tasks import SPANS
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import (

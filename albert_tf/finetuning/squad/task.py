@@ -20,12 +20,12 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, finding, run_record
-from albert_tf.checkpoints.families import GLOBAL_STEP
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder, heading
-from albert_tf.checkpoints.saved_model import Export, Signature, token_inputs, token_signatures
+from albert_tf.checkpoints import containers, finding, tasks
+from albert_tf.checkpoints.evaluations import Evaluation, heading
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
 from albert_tf.checkpoints.store import evaluation_of_best
-from albert_tf.finetuning import registry
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.result_files import RESULTS_FILE, SEPARATOR, format_copies
 from albert_tf.finetuning.squad import Settings
@@ -117,7 +117,7 @@ class QuestionAnswering(FineTuningTask):
     ) -> None:
         super().__init__(settings, config, tokenizer, data)
         self.version_2 = version_2
-        self.name = registry.ANSWERABLE_SPANS if version_2 else run_record.SPANS
+        self.name = tasks.ANSWERABLE_SPANS if version_2 else tasks.SPANS
         self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
 
     @classmethod
@@ -141,7 +141,7 @@ class QuestionAnswering(FineTuningTask):
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
-        version_2 = trained.task == registry.ANSWERABLE_SPANS
+        version_2 = trained.task == tasks.ANSWERABLE_SPANS
         task = cls(trained.settings, trained.config, trained.tokenizer, {}, version_2)
         task.null_threshold = task.threshold(trained.run)
         task.top_k = trained.top_k

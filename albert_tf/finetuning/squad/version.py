@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from albert_tf.checkpoints import containers, run_record
+from albert_tf.checkpoints import containers, tasks
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.squad.reading import SquadData
 
 HEAD_V1, HEAD_V2 = (
-    registry.get(name).head_variable for name in (run_record.SPANS, registry.ANSWERABLE_SPANS)
+    registry.get(name).head_variable for name in (tasks.SPANS, tasks.ANSWERABLE_SPANS)
 )
 
 

@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult

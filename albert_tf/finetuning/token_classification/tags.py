@@ -6,7 +6,7 @@ import dataclasses
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import TOKEN_CLASSIFICATION
+from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import check_number_of_labels
 from albert_tf.finetuning.token_classification.sentences import Sentence

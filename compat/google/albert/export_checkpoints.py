@@ -20,7 +20,7 @@ from albert_tf.cli import programs
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.loading import LoadReport
+    from albert_tf.checkpoints.load_report import LoadReport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +52,17 @@ def run(settings: ExportSettings) -> str:
     import numpy as np
 
     from albert_tf import AlbertConfig, AlbertForPretraining
-    from albert_tf.checkpoints import families, loading, store
+    from albert_tf.checkpoints import loading, store, weight_names
 
     model = AlbertForPretraining(AlbertConfig.from_json_file(settings.config_file))
     report = loading.load_checkpoint(model, settings.checkpoint)
     files.ensure_directory(os.path.dirname(os.path.abspath(settings.export_path)), "--export_path")
     tensors = {
-        families.variable_name(variable): variable
+        weight_names.variable_name(variable): variable
         for variable in model.variables
-        if families.variable_name(variable) in report.loaded
+        if weight_names.variable_name(variable) in report.loaded
     }
-    step = {families.GLOBAL_STEP: np.int64(0)}  # the dtype that Google's programs restore
+    step = {weight_names.GLOBAL_STEP: np.int64(0)}  # the dtype that Google's programs restore
     store.save_checkpoint(settings.export_path, tensors | step)
     return _describe(settings, report)
 

@@ -4,16 +4,18 @@ r"""Writes a TF-Hub module, like Google's program of this name.
 
 reads albert_config.json, 30k-clean.model and model.ckpt-best in albert_base/, and writes a folder
 for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's format; see
-albert_tf/checkpoints/saved_model.py.
+albert_tf/checkpoints/hub_module.py.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 
 from albert.export_checkpoints import ExportSettings
-from albert_tf.cli import convert_checkpoint, flags, programs
+from albert_tf.checkpoints import convert
+from albert_tf.cli import flags, programs
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 
@@ -23,10 +25,10 @@ class Settings(ExportSettings):
     """Settings of the export, with the names of Google's flags."""
 
 
-def run(settings: Settings) -> None:
-    """Converts the checkpoint; see `convert_checkpoint.convert`."""
-    convert_checkpoint.run(
-        convert_checkpoint.Settings(
+def run(settings: Settings) -> Iterator[str]:
+    """Converts the checkpoint; see `convert.run`."""
+    return convert.run(
+        convert.Settings(
             input=settings.checkpoint,
             output=settings.export_path,
             output_format="tf_hub",

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import containers
-from albert_tf.checkpoints.run_folder import Evaluation, RunFolder
+from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.squad import Settings, windows

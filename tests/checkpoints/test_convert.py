@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from albert_tf.checkpoints.containers import open_checkpoint
+from albert_tf.checkpoints.convert import Settings, run
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
-from albert_tf.cli.convert_checkpoint import Settings, convert
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
@@ -30,6 +30,11 @@ from tests.checkpoints.checkpoint_samples import (
 SMALL = dataclasses.replace(GOOGLE, num_hidden_layers=3, num_hidden_groups=2)
 SHORT = dataclasses.replace(SHARED, num_hidden_layers=2)
 ZH, PRE_LN_ZH = (dataclasses.replace(config, num_hidden_layers=2) for config in (ALBERT_ZH, PRE_LN))
+
+
+def convert(settings):
+    """The lines that the program prints."""
+    return "\n".join(run(settings))
 
 
 def make_input(folder, weights, config):
@@ -72,8 +77,8 @@ def assert_same(arrays, expected):
 )
 def test_every_form_and_back_is_the_same_bit_for_bit(google, output_format, tmp_path):
     there, back = str(tmp_path / "new" / "there"), str(tmp_path / "back")
-    assert convert(Settings(google, there, output_format))
-    assert convert(Settings(there, back))
+    convert(Settings(google, there, output_format))
+    convert(Settings(there, back))
     assert_same(read_weights(back), random_weights(SMALL))
     assert AlbertConfig.from_json_file(f"{back}/albert_config.json") == SMALL
     assert os.listdir(tmp_path / "new") == ["there"]
@@ -84,11 +89,11 @@ def test_the_vocabulary_and_the_objective_of_the_training_stay_known(google, tmp
     path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
     given, again = str(tmp_path / "given"), str(tmp_path / "again")
     RunFolder(google).write_record(RunRecord(settings={"sentence_objective": "nsp"}))
-    assert convert(Settings(google, given, "huggingface", vocab_file=str(path)))
+    convert(Settings(google, given, "huggingface", vocab_file=str(path)))
     known = RunFolder(given).record
     assert known.files["vocabulary"].digest.startswith("6 entries, sha256 ")
     assert known.settings == {"sentence_objective": "nsp", "do_lower_case": True}
-    assert convert(Settings(given, again))
+    convert(Settings(given, again))
     assert RunFolder(again).record == known
     assert_same(read_weights(again), random_weights(SMALL))
     path.write_text(path.read_text().replace("sea", "sky"))
@@ -100,7 +105,7 @@ def test_the_vocabulary_and_the_objective_of_the_training_stay_known(google, tmp
 @pytest.mark.parametrize("config", [ZH, PRE_LN_ZH])
 def test_albert_zh_keeps_its_layout_bit_for_bit(config, tmp_path):
     source, target = make_input(tmp_path / "zh", random_weights(config), config), tmp_path / "a"
-    assert convert(Settings(source, str(target)))
+    convert(Settings(source, str(target)))
     assert_same(read_weights(str(target)), random_weights(config))
     assert AlbertConfig.from_json_file(str(target / "albert_config.json")) == config
     merged = Settings(source, str(tmp_path / "hf"), "huggingface", merge_embeddings=True)
@@ -108,22 +113,22 @@ def test_albert_zh_keeps_its_layout_bit_for_bit(config, tmp_path):
         with pytest.raises(ValueError, match="Google's layout does not support pre-LN models"):
             convert(merged)
     else:
-        assert convert(merged)
+        convert(merged)
         values = json.loads((tmp_path / "hf" / "config.json").read_text())
         assert (values["embedding_size"], values["num_hidden_groups"]) == (12, 1)
 
 
-def test_heads_of_tasks_are_kept_and_moments_left_behind(tmp_path, capsys):
+def test_heads_of_tasks_are_kept_and_moments_left_behind(tmp_path):
     source, weights = fine_tuned(tmp_path / "fine_tuned", 3)
     moments = {f"{name}/adam_v": value for name, value in weights.items()}
     step = {"global_step": np.int64(125000)}
     save_checkpoint(f"{source}/model.ckpt-best", weights | moments | step)
     for number, output_format in enumerate(("huggingface", "tensorflow")):
         target = str(tmp_path / f"out{number}")
-        assert convert(Settings(source, target, output_format))
+        found, written = convert(Settings(source, target, output_format)).splitlines()
+        assert found.endswith("Google ALBERT (TensorFlow checkpoint), 27 weights")
+        assert written == f"wrote {target} ({output_format})"
         assert_same(read_weights(target), weights)
-    found, *_ = capsys.readouterr().out.splitlines()
-    assert found.endswith("Google ALBERT (TensorFlow checkpoint), 27 weights")
     assert inspect_checkpoint(target).bookkeeping == 1
     written = open_checkpoint(f"{target}/model.ckpt-best").get_tensor("global_step")
     assert (written, written.dtype) == (0, np.int64)
@@ -143,8 +148,8 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     source, _ = fine_tuned(tmp_path / "run", 2, task)
     shutil.copyfile(toy_spm_model, tmp_path / "run" / "our.model")
     there, back, foreign = tmp_path / "hf", tmp_path / "back", tmp_path / "foreign"
-    assert convert(Settings(source, str(there), "huggingface", do_lower_case=False))
-    assert convert(Settings(str(there), str(back)))
+    convert(Settings(source, str(there), "huggingface", do_lower_case=False))
+    convert(Settings(str(there), str(back)))
     content = pathlib.Path(toy_spm_model).read_bytes()
     assert (there / "spiece.model").read_bytes() == (back / "spiece.model").read_bytes() == content
     assert (there / "tokenizer.json").exists()
@@ -154,7 +159,7 @@ def test_vocabulary_and_labels_come_along_both_ways(tmp_path, toy_spm_model):
     assert RunFolder(str(back)).record.task == task
     # A folder from elsewhere has config.json alone.
     (there / "run.json").unlink()
-    assert convert(Settings(str(there), str(foreign)))
+    convert(Settings(str(there), str(foreign)))
     assert RunFolder(str(foreign)).record.task == task
 
 
@@ -166,18 +171,19 @@ def test_a_head_that_hugging_face_lacks_is_refused(tmp_path):
     assert not (tmp_path / "refused").exists()
 
 
-def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path, capsys):
-    assert convert(Settings(google, inspect=True))
-    printed = capsys.readouterr().out
+def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path):
+    printed = convert(Settings(google, inspect=True))
     assert "model.ckpt-best: Google ALBERT (TensorFlow checkpoint)" in printed
     assert "weights: embeddings 7, encoder 32, pooler 2, masked-LM head 5" in printed
     dataclasses.replace(SMALL, hidden_size=16).to_json_file(f"{google}/albert_config.json")
-    assert not convert(Settings(google, inspect=True))
-    assert "hidden_size is 12 in the checkpoint, 16 in the config" in capsys.readouterr().out
+    lines = run(Settings(google, inspect=True))
+    assert "hidden_size is 12 in the checkpoint, 16 in the config" in next(lines)
+    with pytest.raises(SystemExit, match="1"):
+        next(lines)
     with pytest.raises(ValueError, match=r"hidden_size is 12 .*\n(.*\n)*This checkpoint cannot be"):
         convert(Settings(google, str(tmp_path / "out")))
     os.remove(f"{google}/albert_config.json")
-    assert convert(Settings(google, inspect=True))
+    convert(Settings(google, inspect=True))
     assert os.listdir(tmp_path) == ["google"]
 
 

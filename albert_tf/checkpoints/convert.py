@@ -27,19 +27,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface, loading, releases, run_record
-from albert_tf.checkpoints.families import GLOBAL_STEP, by_name, part_of
-from albert_tf.checkpoints.loading import ModelSource
+from albert_tf.checkpoints import huggingface, loading, releases, run_record, tasks
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.data.settings import VocabularyFileSettings
-from albert_tf.finetuning import registry
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.huggingface_tokenizer import list_files
 from albert_tf.model.objectives import SOP
@@ -49,7 +49,7 @@ from albert_tf.settings import REQUIRED, setting
 if TYPE_CHECKING:
     from albert_tf.model.modeling import AlbertForPretraining
 
-MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `families.PARTS`
+MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `weight_names.PARTS`
 WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
 WITHOUT_HEAD = ("saved_model", "tf_hub")  # formats that leave out heads of fine-tuning
 
@@ -112,16 +112,18 @@ class Output:
     record: RunRecord
 
 
-def convert(settings: Settings) -> bool:
-    """Prints what the input contains and, unless `inspect` is set, writes the output.
+def run(settings: Settings) -> Iterator[str]:
+    """Yields what the input contains and, unless `inspect` is set, writes the output.
 
-    Returns:
-        Whether the input matches the model of its config; without a config, nothing is compared.
+    Exits with status 1 if `inspect` is set and the input does not match the model of its config;
+    without a config, nothing is compared.
 
     Raises:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
+    if logging.get_verbosity() == logging.INFO:
+        logging.set_verbosity(logging.WARNING)
     _check_output(settings)
     source = ModelSource(
         settings.input,
@@ -133,16 +135,18 @@ def convert(settings: Settings) -> bool:
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
     weights = loading.read_weights(settings.input)
-    print(report if settings.inspect else report.heading)
+    yield str(report) if settings.inspect else report.heading
     if release := releases.containing(weights):
-        print(f"  all weights are those of {release}")
+        yield f"  all weights are those of {release}"
     if settings.inspect:
-        return report.fits
+        if not report.fits:
+            sys.exit(1)
+        return
     # Which heads of pre-training there are does not matter: those that are there are written.
     if model is None or not report.fits:
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     _write(settings, source, model)
-    return True
+    yield f"wrote {settings.output} ({settings.output_format})"
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:
@@ -203,7 +207,6 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
             config.to_json_file(os.path.join(folder, CONFIG_FILE))
             for path in list_files(source.vocabulary_file) if tokenizer else ():
                 files.copy(path, os.path.join(folder, os.path.basename(path)))
-    print(f"wrote {settings.output} ({settings.output_format})")
 
 
 def _target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:
@@ -244,7 +247,7 @@ def _record(settings: Settings, source: ModelSource, tokenizer: Tokenizer | None
     """
     before = source.run.record
     names = run_record.VOCABULARY, run_record.LOWER_CASE, run_record.OBJECTIVE
-    of_head = registry.get(before.task_name).head_settings if before.task_name else ()
+    of_head = tasks.head_settings(before.task_name) if before.task_name else ()
     record = before.only(*names, *of_head)
     if tokenizer is not None and run_record.VOCABULARY not in record.files:
         given = run_record.of_tokenizer(tokenizer, source.vocabulary_file)
@@ -280,7 +283,7 @@ def _write_hugging_face(output: Output) -> None:
 
 
 def _write_tf_hub(output: Output) -> None:
-    from albert_tf.checkpoints import saved_model
+    from albert_tf.checkpoints.hub_module import save_hub_module
 
     parts = _assign(output, "a TF-Hub module")
     model, tokenizer = output.model, output.tokenizer
@@ -289,24 +292,24 @@ def _write_tf_hub(output: Output) -> None:
             "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
         )
         tokenizer = None
-    saved_model.save_hub_module(
+    save_hub_module(
         output.folder, model, model.config, MASKED_LM in parts, SENTENCE in parts, tokenizer
     )
 
 
 def _write_saved_model(output: Output) -> None:
     from albert_tf.checkpoints import saved_model
-    from albert_tf.inference import pretrained
+    from albert_tf.checkpoints.embeddings_export import embeddings_export, poolings_of
 
     parts = _assign(output, "a pre-trained SavedModel")
     model = output.model
     if "pooler" not in parts:
-        pretrained.leave_out_pooler(model)
-    exported = saved_model.embeddings_export(
+        loading.leave_out_pooler(model)
+    exported = embeddings_export(
         model.encoder,
         output.tokenizer,
         model.config.max_position_embeddings,
-        saved_model.poolings_of(parts),
+        poolings_of(parts),
     )
     variables = list(model.encoder.variables)
     if MASKED_LM in parts:
@@ -324,7 +327,7 @@ def _assign(output: Output, target: str) -> set[str]:
         target: the form in which the model is written, for the warnings.
 
     Returns:
-        Keys of `families.PARTS`.
+        Keys of `weight_names.PARTS`.
     """
     variables = by_name(output.model.variables)
     for name in sorted(output.tensors.keys() - variables.keys()):
@@ -340,11 +343,3 @@ _WRITERS = {
     "tf_hub": _write_tf_hub,
     "saved_model": _write_saved_model,
 }
-
-
-def run(settings: Settings) -> None:
-    """Converts a checkpoint; exits with status 1 if the input does not match its config."""
-    if logging.get_verbosity() == logging.INFO:
-        logging.set_verbosity(logging.WARNING)
-    if not convert(settings):
-        sys.exit(1)

@@ -1,0 +1,86 @@
+"""The export of a pre-trained model, which computes embeddings of texts by pooling.
+
+Letters: B batch size, S sequence length, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.checkpoints.signatures import Export, Tensors, token_inputs, token_signatures
+from albert_tf.checkpoints.text_signature import text_signatures
+from albert_tf.model.poolings import MEAN, POOLED, POOLINGS
+from albert_tf.model.tokenization import Tokenizer
+
+_LAST_LAYERS = 4
+
+
+def pool(
+    outputs: Mapping[str, Any], input_mask: tf.Tensor, poolings: Iterable[str]
+) -> dict[str, tf.Tensor]:
+    """Returns embeddings of texts, pooling → float32 [B, H].
+
+    Args:
+        outputs: outputs of an encoder, including `hidden_states` for "mean_last_4".
+        input_mask: [B, S], 1 for tokens and 0 for padding, which is ignored.
+        poolings: the poolings to compute, out of `POOLINGS`.
+    """
+    mask = tf.cast(input_mask, tf.float32)[:, :, None]  # [B, S, 1]
+
+    def mean(layers: Iterable[tf.Tensor]) -> tf.Tensor:
+        floats = [tf.cast(layer, tf.float32) for layer in layers]
+        x = tf.add_n(floats) / len(floats)  # [B, S, H]
+        return tf.reduce_sum(x * mask, axis=1) / tf.reduce_sum(mask, axis=1)
+
+    pooled = {}
+    for pooling in poolings:
+        if pooling == POOLED:
+            pooled[pooling] = tf.cast(outputs["pooled_output"], tf.float32)
+        elif pooling == MEAN:
+            pooled[pooling] = mean([outputs["sequence_output"]])
+        else:
+            pooled[pooling] = mean(outputs["hidden_states"][1:][-_LAST_LAYERS:])
+    return pooled
+
+
+def poolings_of(parts: Collection[str]) -> tuple[str, ...]:
+    """Returns the poolings that a checkpoint with these parts of a model has weights for.
+
+    Args:
+        parts: keys of `weight_names.PARTS`.
+    """
+    return tuple(pooling for pooling in POOLINGS if pooling != POOLED or "pooler" in parts)
+
+
+def embeddings_export(
+    encoder: Any,
+    tokenizer: Tokenizer | None,
+    max_seq_length: int,
+    poolings: Sequence[str] = POOLINGS,
+) -> Export:
+    """Returns the export of an encoder, which computes embeddings of tokens and of texts.
+
+    Args:
+        encoder: an `AlbertEncoder`.
+        tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
+        max_seq_length: S of serialized examples, and the maximum of S for texts.
+        poolings: the embeddings to return, out of `POOLINGS`.
+    """
+
+    def embed(batch: Tensors) -> Tensors:
+        outputs = encoder(batch, training=False, output_hidden_states=True)
+        sequence = {"sequence_output": outputs["sequence_output"]}
+        return pool(outputs, batch["input_mask"], poolings) | sequence
+
+    def embed_texts(batch: Tensors) -> Tensors:
+        outputs = embed(batch)
+        return {name: outputs[name] for name in poolings}
+
+    inputs = token_inputs(max_seq_length)
+    signatures = token_signatures(inputs, embed, takes_examples=False)
+    return Export(
+        signatures | text_signatures(tokenizer, embed_texts, lambda found: found, max_seq_length)
+    )

@@ -1,0 +1,121 @@
+"""The task and the labels of a model in Hugging Face's `config.json`, read and written.
+
+`architectures`, `problem_type`, `id2label` and `num_labels` say there what a run of this package
+records in `run.json`. `RunFolder` reads them with `read_task` where there is no such record, so
+that every program and function knows the same of a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.checkpoints.tasks import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    MULTIPLE_CHOICE,
+    REGRESSION,
+    SPANS,
+    TOKEN_CLASSIFICATION,
+)
+
+_SEQUENCE = "AlbertForSequenceClassification"
+# Class of a fine-tuned model → task; that of _SEQUENCE depends on `problem_type`.
+_TASKS = {
+    _SEQUENCE: CLASSIFICATION,
+    "AlbertForTokenClassification": TOKEN_CLASSIFICATION,
+    "AlbertForMultipleChoice": MULTIPLE_CHOICE,
+    "AlbertForQuestionAnswering": SPANS,
+}
+_PROBLEM_TYPES = {
+    "single_label_classification": CLASSIFICATION,
+    "multi_label_classification": MULTI_LABEL,
+    "regression": REGRESSION,
+}
+_DEFAULT_LABEL = "LABEL_{}"
+_DEFAULT_COUNT = 2  # transformers does not write this number of labels
+
+
+def read_task(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the task that a model was fine-tuned for, and what `run.json` would record of it.
+
+    Labels have the names that `pipeline` of transformers returns, such as "LABEL_0" if the model
+    was trained without names.
+
+    Args:
+        values: the content of `config.json`.
+
+    Returns:
+        The entry `task` of `run.json`: the name of the task, unless its class is unknown, and its
+        labels, if it has any; {} if the model was not fine-tuned.
+
+    Raises:
+        ValueError: the ids of the labels are not 0, 1, 2 and so on; or the problem type is unknown.
+    """
+    classes = values.get("architectures") or []
+    task = next((_TASKS[name] for name in classes if name in _TASKS), "")
+    if task in (MULTIPLE_CHOICE, SPANS):
+        return {"name": task}
+    labels = _read_labels(values)
+    if task == TOKEN_CLASSIFICATION:
+        return {"name": task, "labels": labels}
+    if task == CLASSIFICATION:
+        kind = values.get("problem_type")
+        if kind is None:  # as transformers decides by the number of labels
+            kind = "regression" if len(labels) == 1 else "single_label_classification"
+        if kind not in _PROBLEM_TYPES:
+            expected = ", ".join(_PROBLEM_TYPES)
+            raise ValueError(f"problem_type={kind!r:.100}: expected one of {expected}")
+        task = _PROBLEM_TYPES[kind]
+    if not task and (classes or are_default(labels)):
+        return {}
+    named = {"name": task} if task else {}
+    return named | {"labels": [] if task == REGRESSION else labels}
+
+
+def are_default(labels: Sequence[str]) -> bool:
+    """Returns whether labels are those of a model that was trained without names."""
+    return list(labels) == _default_labels(len(labels))
+
+
+def _default_labels(count: int) -> list[str]:
+    return [_DEFAULT_LABEL.format(number) for number in range(count)]
+
+
+def _read_labels(values: Mapping[str, Any]) -> list[str]:
+    names = values.get("id2label") or {}
+    if not isinstance(names, dict) or set(names) != {str(n) for n in range(len(names))}:
+        raise ValueError(f"id2label={names!r:.100}: expected names of the labels 0, 1, 2, …")
+    if names:
+        return [str(names[str(number)]) for number in range(len(names))]
+    return _default_labels(int(values.get("num_labels") or _DEFAULT_COUNT))
+
+
+def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the entries of `config.json` for a head with the weights `output_weights`.
+
+    Args:
+        size: number of outputs of the head.
+        task: the entry `task` of `run.json`; {} if there is none.
+
+    Raises:
+        ValueError: task and head differ in their number of labels.
+    """
+    name = task.get("name") or CLASSIFICATION
+    classes = {name: architecture for architecture, name in _TASKS.items()}
+    values: dict[str, Any] = {"architectures": [classes.get(name, _SEQUENCE)]}
+    if name == MULTIPLE_CHOICE:
+        return values
+    labels = list(task.get("labels", ()))
+    if labels and len(labels) != size:
+        raise ValueError(
+            f"the head has {size} outputs, but the task has {len(labels)} labels: "
+            f"{', '.join(labels[:10])}"
+        )
+    labels = labels or _default_labels(size)
+    values |= {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+    problem_types = {name: kind for kind, name in _PROBLEM_TYPES.items()}
+    return values | ({"problem_type": problem_types[name]} if name in problem_types else {})
