@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
@@ -12,7 +12,18 @@ from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 
 
-def cell(row: Row, column: Column) -> Any:
+def cells_of(row: Row) -> Sequence[str]:
+    """Returns the cells of a row.
+
+    Raises:
+        BadRowError: the row is a JSON object.
+    """
+    if isinstance(row, dict):
+        raise BadRowError(f"expected columns, got a JSON object with {files.quote_all(row)}")
+    return row
+
+
+def cell(row: Row, column: Column) -> object:
     """Returns the value in a column of a row.
 
     Args:
@@ -49,7 +60,7 @@ def text_cell(row: Row, column: Column) -> str:
     return check_text(value, repr(column))
 
 
-def check_name(value: Any, what: str) -> str:
+def check_name(value: object, what: str) -> str:
     """Returns the value as stripped text that fits into a cell of a tab-separated file.
 
     Raises:
@@ -64,7 +75,7 @@ def check_name(value: Any, what: str) -> str:
     return name
 
 
-def check_text(value: Any, what: str) -> str:
+def check_text(value: object, what: str) -> str:
     """Returns the value if it is text that can be encoded as UTF-8.
 
     Raises:

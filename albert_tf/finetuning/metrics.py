@@ -9,7 +9,6 @@ Shapes: N examples, K labels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -132,7 +131,9 @@ def spearman_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     return pearson_correlation(ranks(predictions), ranks(label_ids))
 
 
-def losses_of_examples(logits: NDArray[Any], label_ids: NDArray[Any]) -> NDArray[np.float64]:
+def losses_of_examples(
+    logits: NDArray[np.floating], label_ids: NDArray[np.number]
+) -> NDArray[np.float64]:
     """Returns the loss of each example, float64 [N].
 
     Args:

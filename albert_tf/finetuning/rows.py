@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from albert_tf import files
 
@@ -32,7 +32,7 @@ _BLANK_END = re.compile(r"(\A|\n)\s*\Z")
 
 Column = int | str
 Row = Sequence[str] | files.JsonObject
-Place = int | str
+PlaceType = TypeVar("PlaceType", int, str)  # a line number, or words that say where the row is
 T = TypeVar("T")
 
 
@@ -48,8 +48,10 @@ NumberedRow = tuple[int, Row | BadRowError]
 
 
 def parse_rows(
-    path: str, rows: Iterable[tuple[Place, Any]], parse: Callable[[Any, Any], T]
-) -> Iterator[tuple[Any, T]]:
+    path: str,
+    rows: Iterable[tuple[PlaceType, Row | BadRowError]],
+    parse: Callable[[Row, PlaceType], T],
+) -> Iterator[tuple[PlaceType, T]]:
     """Yields (place, `parse(row, place)`) of good rows, and then raises an error about bad ones.
 
     Args:
@@ -160,4 +162,5 @@ def _json_row(line: str) -> Row | BadRowError:
 
 def abbreviate(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """Returns the first of several labels or ids, for a message."""
-    return ", ".join(names[:most]) + ", …" * (len(names) > most)
+    shown = list(names[:most])
+    return ", ".join([*shown, "…"] if len(names) > most else shown)

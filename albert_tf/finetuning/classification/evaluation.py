@@ -5,8 +5,7 @@ Shapes: N examples, K labels.
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.finetuning import metrics
@@ -14,7 +13,10 @@ from albert_tf.finetuning.classification.tasks import ClassificationTask
 
 
 def evaluate(
-    task: ClassificationTask, logits: NDArray[Any], label_ids: NDArray[Any], batch_size: int
+    task: ClassificationTask,
+    logits: NDArray[np.floating],
+    label_ids: NDArray[np.number],
+    batch_size: int,
 ) -> dict[str, float]:
     """Computes the metrics of a task, with the keys of Google's program.
 

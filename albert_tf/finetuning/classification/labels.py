@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning.cells import check_name
@@ -17,7 +16,7 @@ _FALSE = {"0", "0.0", "false"}
 Label = str | tuple[str, ...] | None
 
 
-def parse_label(value: Any, task: ClassificationTask) -> str:
+def parse_label(value: object, task: ClassificationTask) -> str:
     """Converts a cell or a JSON value to a label of the task.
 
     Raises:
@@ -43,7 +42,7 @@ def parse_label(value: Any, task: ClassificationTask) -> str:
     raise BadRowError(f"unknown label {files.quote(label)}; expected {abbreviate(task.labels)}")
 
 
-def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
+def parse_labels(value: object, task: ClassificationTask) -> tuple[str, ...]:
     """Converts a JSON list to labels of a multi-label task.
 
     Raises:
@@ -58,7 +57,7 @@ def parse_labels(value: Any, task: ClassificationTask) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def is_true(value: Any, column: Column) -> bool:
+def is_true(value: object, column: Column) -> bool:
     """Returns whether the cell of a label is 1."""
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning.rows import Column
@@ -23,7 +22,6 @@ ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("contradiction", "entailment", "neutral")
 
 MICRO_F1 = "micro_f1"
-JsonRow = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +63,11 @@ class Source:
     columns: Columns
     has_header: bool | None = True
     only: tuple[int, str] | None = None
-    expand: Callable[[JsonRow], list[JsonRow]] | None = None
+    expand: Callable[[files.JsonObject], list[files.JsonObject]] | None = None
     is_custom: bool = False
+
+
+Splits = Mapping[str, tuple[Source, ...]]  # see `ClassificationTask`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ class ClassificationTask:
 
     name: str
     folder: str
-    splits: Mapping[str, tuple[Source, ...]]
+    splits: Splits
     labels: tuple[str, ...] = ()
     is_regression: bool = False
     metrics: tuple[str, ...] = (ACCURACY,)
@@ -117,41 +118,41 @@ class ClassificationTask:
         return 1 if self.is_regression else len(self.labels)
 
 
-def _glue(
-    name: str,
-    folder: str,
-    columns: Columns,
-    test_columns: Columns,
-    labels: tuple[str, ...],
-    suffix: str = "",
-    **settings: Any,
-) -> ClassificationTask:
-    """Returns a GLUE task; `suffix` distinguishes MNLI's two dev sets."""
-    splits = {
+def _glue(columns: Columns, test_columns: Columns, suffix: str = "") -> Splits:
+    """Returns the files of a GLUE task; `suffix` distinguishes MNLI's two dev sets."""
+    return {
         "train": (Source("train.tsv", columns),),
         "dev": (Source(f"dev{suffix}.tsv", columns),),
         "test": (Source(f"test{suffix}.tsv", test_columns),),
     }
-    return ClassificationTask(name, folder, splits, labels, **settings)
 
 
 def _clue(
     name: str,
     columns: Columns,
     labels: tuple[str, ...],
-    expand: Any = None,
+    expand: Callable[[files.JsonObject], list[files.JsonObject]] | None = None,
     clue_fields: Mapping[str, str] = MappingProxyType({}),
-    **settings: Any,
+    unlabeled: tuple[str, ...] = (),
+    group_size: int = 1,
 ) -> ClassificationTask:
     """Returns a CLUE task: JSON lines, without labels in the test file."""
     splits = {
         split: (Source(f"{split}.json", columns, expand=expand),)
         for split in ("train", "dev", "test")
     }
-    return ClassificationTask(name, name, splits, labels, clue_fields=clue_fields, **settings)
+    return ClassificationTask(
+        name,
+        name,
+        splits,
+        labels,
+        unlabeled=unlabeled,
+        clue_fields=clue_fields,
+        group_size=group_size,
+    )
 
 
-def _mark_spans(row: JsonRow) -> list[JsonRow]:
+def _mark_spans(row: files.JsonObject) -> list[files.JsonObject]:
     """Marks the noun with `_ _` and the pronoun with `[ ]` in the text, for WSC."""
     text, target, spans = row["text"], row["target"], []
     for number, marks in ((1, ("_", "_")), (2, ("[", "]"))):
@@ -164,9 +165,9 @@ def _mark_spans(row: JsonRow) -> list[JsonRow]:
     return [{**row, "text": text}]
 
 
-def _pair_with_choices(row: JsonRow) -> list[JsonRow]:
+def _pair_with_choices(row: files.JsonObject) -> list[files.JsonObject]:
     """Returns a row for each of the two choices, with the cause before the effect, for COPA."""
-    pairs: list[JsonRow] = []
+    pairs: list[files.JsonObject] = []
     for number in (0, 1):
         texts = [row["premise"], row[f"choice{number}"]]
         if row["question"] not in ("cause", "effect"):
@@ -188,10 +189,8 @@ _WITH_F1 = (ACCURACY, "f1")
 
 
 def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
-    columns, test_columns = Columns(8, 9, -1, 0), Columns(8, 9, guid=0)
-    return _glue(
-        name, "MNLI", columns, test_columns, INFERENCE, suffix, leaderboard_file=leaderboard_file
-    )
+    splits = _glue(Columns(8, 9, -1, 0), Columns(8, 9, guid=0), suffix)
+    return ClassificationTask(name, "MNLI", splits, INFERENCE, leaderboard_file=leaderboard_file)
 
 
 def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
@@ -221,56 +220,60 @@ _ROWS = (
     ),
     _mnli("mnli", "_matched", "MNLI-m.tsv"),
     _mnli("mismnli", "_mismatched", "MNLI-mm.tsv"),
-    _glue(
+    ClassificationTask(
         "mrpc",
         "MRPC",
-        Columns(3, 4, 0),
-        Columns(3, 4, guid=0),
+        _glue(Columns(3, 4, 0), Columns(3, 4, guid=0)),
         BINARY,
         metrics=_WITH_F1,
         leaderboard_file="MRPC.tsv",
     ),
-    _glue(
-        "rte", "RTE", Columns(1, 2, -1, 0), _INDEXED_PAIR, ENTAILMENT, leaderboard_file="RTE.tsv"
+    ClassificationTask(
+        "rte",
+        "RTE",
+        _glue(Columns(1, 2, -1, 0), _INDEXED_PAIR),
+        ENTAILMENT,
+        leaderboard_file="RTE.tsv",
     ),
-    _glue(
+    ClassificationTask(
         "sst-2",
         "SST-2",
-        Columns(0, label=1),
-        Columns(1, guid=0),
+        _glue(Columns(0, label=1), Columns(1, guid=0)),
         BINARY,
         leaderboard_file="SST-2.tsv",
     ),
-    _glue(
+    ClassificationTask(
         "sts-b",
         "STS-B",
-        Columns(7, 8, -1, 0),
-        Columns(7, 8, guid=0),
-        (),
+        _glue(Columns(7, 8, -1, 0), Columns(7, 8, guid=0)),
         is_regression=True,
         metrics=("MSE", "pearson", "spearman"),
         selection_metric="pearson",
         leaderboard_file="STS-B.tsv",
     ),
-    _glue(
+    ClassificationTask(
         "qqp",
         "QQP",
-        Columns(3, 4, 5, 0),
-        _INDEXED_PAIR,
+        _glue(Columns(3, 4, 5, 0), _INDEXED_PAIR),
         BINARY,
         metrics=_WITH_F1,
         leaderboard_file="QQP.tsv",
         skips_short_rows=True,
     ),
-    _glue(
+    ClassificationTask(
         "qnli",
         "QNLI",
-        Columns(1, 2, -1, 0),
-        _INDEXED_PAIR,
+        _glue(Columns(1, 2, -1, 0), _INDEXED_PAIR),
         ENTAILMENT,
         leaderboard_file="QNLI.tsv",
     ),
-    _glue("wnli", "WNLI", Columns(1, 2, -1, 0), _INDEXED_PAIR, BINARY, leaderboard_file="WNLI.tsv"),
+    ClassificationTask(
+        "wnli",
+        "WNLI",
+        _glue(Columns(1, 2, -1, 0), _INDEXED_PAIR),
+        BINARY,
+        leaderboard_file="WNLI.tsv",
+    ),
     # GLUE's diagnostic set, to be predicted by a model of MNLI.
     ClassificationTask(
         "ax",
@@ -341,9 +344,11 @@ def find_task(name: str) -> ClassificationTask:
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in TASKS:
-        meant = did_you_mean(key, (*TASKS, CUSTOM_TASK))
-        raise ValueError(
-            f"Task not found: {name}. {meant}{' ' * bool(meant)}Available tasks: "
-            f"{', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for a custom task"
+        available = f"{', '.join(sorted(TASKS))}, and {CUSTOM_TASK} for a custom task"
+        said = (
+            f"Task not found: {name}.",
+            did_you_mean(key, (*TASKS, CUSTOM_TASK)),
+            f"Available tasks: {available}",
         )
+        raise ValueError(" ".join(filter(None, said)))
     return TASKS[key]

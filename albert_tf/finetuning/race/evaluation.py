@@ -5,8 +5,6 @@ Shapes: N questions, C options.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +15,9 @@ from albert_tf.finetuning.race.questions import Question
 SELECTION_METRIC = "eval_accuracy"
 
 
-def evaluate(data: Examples[Question], logits: NDArray[Any], batch_size: int) -> dict[str, float]:
+def evaluate(
+    data: Examples[Question], logits: NDArray[np.floating], batch_size: int
+) -> dict[str, float]:
     """Returns the metrics of Google's program, and `eval_accuracy_<level>` for each level.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from albert_tf import files
 from albert_tf.finetuning.cells import cell, check_name, check_text, text_cell
@@ -37,7 +36,7 @@ def num_choices(questions: Sequence[Question]) -> int:
     return max(len(question.options) for question in questions)
 
 
-def nonempty_text(row: dict[str, Any], key: str) -> str:
+def nonempty_text(row: files.JsonObject, key: str) -> str:
     """Returns the text of a key.
 
     Raises:
@@ -49,7 +48,7 @@ def nonempty_text(row: dict[str, Any], key: str) -> str:
     return text
 
 
-def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
+def _options(values: object, num_options: int | None) -> tuple[str, ...]:
     if not isinstance(values, list) or len(values) < 2:
         raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
     for number, value in enumerate(values, 1):
@@ -60,7 +59,7 @@ def _options(values: Any, num_options: int | None) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _label(value: Any, options: Sequence[str]) -> int:
+def _label(value: object, options: Sequence[str]) -> int:
     """Returns the index of the correct option, given as its index or letter.
 
     Raises:
@@ -80,7 +79,7 @@ def _label(value: Any, options: Sequence[str]) -> int:
     return number
 
 
-def parse_question(row: dict[str, Any], split: str, num_options: int | None = None) -> Question:
+def parse_question(row: files.JsonObject, split: str, num_options: int | None = None) -> Question:
     """Returns the question in a JSON object; see `read_questions`.
 
     Args:
@@ -105,6 +104,16 @@ def parse_question(row: dict[str, Any], split: str, num_options: int | None = No
 
 def parse_choice(row: Row) -> Question:
     """Returns the question of a row, without its label."""
+    values = object_of(row)
+    return parse_question({key: values[key] for key in values if key != "label"}, "test")
+
+
+def object_of(row: Row) -> files.JsonObject:
+    """Returns the JSON object that a row is.
+
+    Raises:
+        BadRowError: the row has cells.
+    """
     if not isinstance(row, dict):
         raise BadRowError("expected a JSON object with passage, question and options")
-    return parse_question({key: row[key] for key in row if key != "label"}, "test")
+    return row

@@ -10,7 +10,6 @@ import glob
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from absl import logging
 
@@ -20,23 +19,23 @@ from albert_tf.finetuning import rows, split_files
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
-from albert_tf.finetuning.race.questions import Question, nonempty_text, parse_question
-from albert_tf.finetuning.rows import JSON_LINES, BadRowError
+from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
+from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Row
 
-LEVELS = ("middle", "high")
+LEVELS: tuple[str, ...] = ("middle", "high")
 ALL_IN_ONE = "all.txt"
 RACE_OPTIONS = 4
 EXTENSIONS = (".jsonl", ".json")
 
 
-def _list(row: dict[str, Any], key: str) -> list[Any]:
+def _list(row: files.JsonObject, key: str) -> list[files.Json]:
     values = cell(row, key)
     if not isinstance(values, list):
         raise BadRowError(f"{key!r} is {type(values).__name__}, expected a list")
     return values
 
 
-def _questions_of_article(article: Any, place: str, level: str, split: str) -> list[Question]:
+def _questions_of_article(article: Row, place: str, level: str, split: str) -> list[Question]:
     """Returns the questions of an article of RACE."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
@@ -73,7 +72,7 @@ def _text_files(folder: str) -> list[str]:
         return []
 
 
-def _read_articles(folder: str) -> Iterator[tuple[str, Any]]:
+def _read_articles(folder: str) -> Iterator[tuple[str, Row | BadRowError]]:
     """Yields (place, JSON object) of each article, from the lines of `all.txt` or from files."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
@@ -153,8 +152,8 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     """
     path = split_files.find_file(data_dir, split, EXTENSIONS)
 
-    def parse(row: dict[str, Any], line: int) -> Question:
-        return parse_question({"id": f"{split}-{line - 1}"} | row, split)
+    def parse(row: Row, line: int) -> Question:
+        return parse_question({"id": f"{split}-{line - 1}"} | object_of(row), split)
 
     numbered = rows.read(path, JSON_LINES)
     return _examples(path, [question for _, question in rows.parse_rows(path, numbered, parse)])
@@ -168,5 +167,7 @@ def read_data(
         return {split: read_questions(settings.data_dir, split) for split in settings.splits}
     if settings.middle_only and settings.high_only:
         raise ValueError("--middle_only and --high_only exclude each other: set one of them")
-    levels = ["middle"] * (not settings.high_only) + ["high"] * (not settings.middle_only)
+    levels = LEVELS
+    if settings.middle_only or settings.high_only:
+        levels = ("middle",) if settings.middle_only else ("high",)
     return {split: read_race(settings.data_dir, split, levels) for split in settings.splits}

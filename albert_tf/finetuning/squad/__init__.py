@@ -181,11 +181,10 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     def check_paths(self) -> None:
         """Checks all paths, including the question files."""
         super().check_paths()
-        used = {"train": self.do_train, "predict": self.do_eval or self.do_predict}
-        for split in (name for name, is_used in used.items() if is_used):
-            path = getattr(self, f"{split}_file")
-            if path:
-                files.check_file(path, f"--{split}_file")
+        if self.train_file and self.do_train:
+            files.check_file(self.train_file, "--train_file")
+        if self.predict_file and (self.do_eval or self.do_predict):
+            files.check_file(self.predict_file, "--predict_file")
 
 
 def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:

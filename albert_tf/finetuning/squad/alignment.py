@@ -300,7 +300,8 @@ def _wordpiece_aligner(tokenizer: Tokenizer) -> Callable[[str], TokenizedText | 
         for part in basic.split_word(word):
             cut_part = wordpiece.split_word(part)
             pieces += cut_part
-            lengths = [len(piece) - 2 * (at > 0) for at, piece in enumerate(cut_part)]
+            # Pieces after the first begin with "##".
+            lengths = [len(piece) - (2 if at else 0) for at, piece in enumerate(cut_part)]
             for length in [len(part)] if cut_part == [UNKNOWN_TOKEN] else lengths:
                 ends.append(ends[-1] + length)
         first = [origin[at] for at in ends[:-1]]

@@ -21,7 +21,7 @@ import math
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,21 @@ class Candidates:
     null_scores: NDArray[np.floating] | None = None
 
 
+class RankedAnswer(TypedDict):
+    """An entry of an n-best list, as in Google's `nbest_predictions.json`.
+
+    Attributes:
+        text: the text.
+        probability: among the texts of the list.
+        start_log_prob, end_log_prob: the scores of the span, logits in SQuAD 1.1.
+    """
+
+    text: str
+    probability: float
+    start_log_prob: float
+    end_log_prob: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Answers:
     """The answers to all questions. Each dictionary maps question ids, in their order.
@@ -70,7 +85,7 @@ class Answers:
     """
 
     best: dict[str, str]
-    nbest: dict[str, list[dict[str, Any]]]
+    nbest: dict[str, list[RankedAnswer]]
     null_odds: dict[str, float] | None = None
     begins: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
@@ -256,7 +271,7 @@ def _rank(
     return list(texts.values())
 
 
-def _with_probabilities(texts: list[Span]) -> list[dict[str, Any]]:
+def _with_probabilities(texts: list[Span]) -> list[RankedAnswer]:
     """Returns the entries of an n-best list, with the softmax of the scores as probabilities."""
     scores = [start + end for start, end, *_ in texts]
     weights = [math.exp(score - max(scores)) for score in scores]
@@ -294,7 +309,7 @@ def write_answers(directory: str, answers: Answers, predictions: dict[str, str])
         answers: the n-best lists and null odds.
         predictions: question id → answer.
     """
-    contents: dict[str, Any] = {PREDICTIONS: predictions, NBEST: answers.nbest}
+    contents: dict[str, object] = {PREDICTIONS: predictions, NBEST: answers.nbest}
     if answers.null_odds is not None:
         contents[NULL_ODDS] = answers.null_odds
     for name, content in contents.items():

@@ -21,9 +21,10 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from official.nlp.tools import squad_evaluate_v2_0 as script_v2
+
+from albert_tf import files
 
 Golds = Mapping[str, Sequence[str]]
 Predictions = Mapping[str, str]
@@ -125,7 +126,7 @@ def evaluate_v2(
     return {name: value for name, value in measured.items() if not name.startswith(kinds)}
 
 
-def _as_dataset(golds: Golds) -> list[dict[str, Any]]:
+def _as_dataset(golds: Golds) -> list[files.JsonObject]:
     """Returns gold answers in the data format of SQuAD."""
     questions = [
         {"id": qas_id, "answers": [{"text": text} for text in answers]}

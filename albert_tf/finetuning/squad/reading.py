@@ -13,8 +13,7 @@ import dataclasses
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from absl import logging
 
@@ -160,7 +159,9 @@ def shuffled(examples: Sequence[SquadExample]) -> list[SquadExample]:
     return result
 
 
-def _questions(root: Any, path: str, is_training: bool) -> Iterator[tuple[SquadExample, bool]]:
+def _questions(
+    root: files.JsonObject, path: str, is_training: bool
+) -> Iterator[tuple[SquadExample, bool]]:
     """Yields each question, and whether its answers are known."""
     for place, article in _objects(root, "data", path, {"paragraphs": list}):
         for inner, paragraph in _objects(article, "paragraphs", place, _PARAGRAPH):
@@ -168,7 +169,9 @@ def _questions(root: Any, path: str, is_training: bool) -> Iterator[tuple[SquadE
                 yield _question(qa, paragraph["context"], innermost, is_training)
 
 
-def _question(qa: Any, context: str, place: str, is_training: bool) -> tuple[SquadExample, bool]:
+def _question(
+    qa: files.JsonObject, context: str, place: str, is_training: bool
+) -> tuple[SquadExample, bool]:
     is_impossible = bool(qa.get("is_impossible"))
     has_answers = qa.get("answers") is not None
     answers = list(_objects(qa, "answers", place, {"text": str})) if has_answers else []
@@ -194,8 +197,8 @@ def _question(qa: Any, context: str, place: str, is_training: bool) -> tuple[Squ
 
 
 def _objects(
-    value: Any, key: str, place: str, fields: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    value: files.JsonObject, key: str, place: str, fields: files.JsonFields
+) -> Iterator[tuple[str, files.JsonObject]]:
     """Yields (path in the file, entry) of the list `key`.
 
     Args:
@@ -248,7 +251,8 @@ def _keep_usable(path: str, examples: list[SquadExample]) -> list[SquadExample]:
 
 
 def _name(ids: list[str]) -> str:
-    return f"{len(ids)} question{'s' * (len(ids) > 1)} ({abbreviate(ids, MAX_NAMED)})"
+    noun = "question" if len(ids) == 1 else "questions"
+    return f"{len(ids)} {noun} ({abbreviate(ids, MAX_NAMED)})"
 
 
 def parse_question(row: Row) -> tuple[str, str]:

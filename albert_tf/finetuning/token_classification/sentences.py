@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning import rows, split_files
-from albert_tf.finetuning.cells import cell, check_text
+from albert_tf.finetuning.cells import cell, cells_of, check_text
 from albert_tf.finetuning.columns import TOKENS, find_column, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Row
@@ -60,16 +60,18 @@ def read_sentences(
             unknown label; the message names the file and the lines.
     """
     path = split_files.find_file(settings.data_dir, split, EXTENSIONS)
-    numbered = [
-        (number, line.rstrip("\r"))
+    numbered = (
+        (number, _columns(line.rstrip("\r")))
         for number, line in enumerate(files.read_text(path).split("\n"), 1)
         if line.strip(" \t\r") and not line.startswith(DOCUMENT_START)
-    ]
+    )
+
+    def parse(row: Row, line: int) -> tuple[str, str | None]:
+        return _parse_cells(cells_of(row), settings, labels, split == "test")
+
     sentences: list[tuple[int, list[str], list[str | None]]] = []
     last = 0  # line of the last token
-    for number, (token, label) in rows.parse_rows(
-        path, numbered, lambda line, _: _parse_line(line, settings, labels, split == "test")
-    ):
+    for number, (token, label) in rows.parse_rows(path, numbered, parse):
         if number > last + 1 or not sentences:
             sentences.append((number, [], []))
         sentences[-1][1].append(token)
@@ -79,12 +81,16 @@ def read_sentences(
     return Examples(path, found, all(None not in sentence.labels for sentence in found))
 
 
-def _parse_line(
-    line: str, settings: Settings, labels: Sequence[str], is_test: bool
+def _columns(line: str) -> list[str]:
+    """Returns the columns of a line, which tabs or else spaces separate."""
+    # Not `split()`, because an ideographic space can be a token of Chinese text.
+    return line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+
+
+def _parse_cells(
+    cells: Sequence[str], settings: Settings, labels: Sequence[str], is_test: bool
 ) -> tuple[str, str | None]:
     """Returns the token and its label, which is None if a test file does not have it."""
-    # Not `split()`, because an ideographic space can be a token of Chinese text.
-    cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
     count = len(cells)
     place, label_place = (
         column if column >= 0 else count + column
