@@ -9,7 +9,7 @@ contain the vocabulary, set --spm_model_file or --vocab_file.
 import dataclasses
 
 import albert_tf
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 
@@ -45,4 +45,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import albert_tf
 from albert_tf import files
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 
@@ -48,4 +48,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import albert_tf
 from albert_tf import files
 from albert_tf.checkpoints.tasks import EMBEDDINGS
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import count_blocks
 from albert_tf.model.tokenization import Tokenizer
@@ -315,4 +315,4 @@ def draw(path: str, measured: Mapping[str, Numbers], measures: Sequence[str]) ->
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)

@@ -34,7 +34,7 @@ from report import RESULT, Table, folder_of
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -284,4 +284,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)

@@ -18,23 +18,43 @@ import csv
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import SELECTION_METRIC
+from albert_tf.cli.confusion_matrix import draw_confusion_matrix
+from albert_tf.cli.training_curve import draw_training_curve
 from albert_tf.finetuning.settings import SWEEP_TABLE
-from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
 
-MOST_NAMES = 30  # with more labels, names and counts would be too small to read
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-Row = Mapping[str, Any]
+_PLOTS = {
+    "training_curve.png": draw_training_curve,
+    "confusion_matrix.png": draw_confusion_matrix,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(SettingsGroup):
+    """What to plot."""
+
+    output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
+
+
+def run(settings: Settings) -> str:
+    """Draws the plots of a folder and returns their paths."""
+    paths = plot_run(settings.output_dir)
+    if not paths:
+        raise ValueError(
+            f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
+            "evaluations.jsonl or dev_predictions.tsv"
+        )
+    return "\n".join(paths)
 
 
 def plot_result(settings: RunSettings, result: Any) -> None:
@@ -81,146 +101,8 @@ def plot_run(folder: str) -> list[str]:
     return paths
 
 
-def _new_figure(width: float, height: float) -> Any:
-    """Returns a figure that does not use pyplot's global state."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Any, path: str) -> None:
+def _save(figure: Figure, path: str) -> None:
     with files.write_atomically(path, "wb") as stream, warnings.catch_warnings():
         # On a busy machine, placing the legend takes a second, which matplotlib warns of.
         warnings.filterwarnings("ignore", "Creating legend")
         figure.savefig(stream, format="png", dpi=120)
-
-
-def draw_training_curve(run: RunFolder) -> Any:
-    """Draws the losses and the main metrics over the steps.
-
-    The main metrics are the selection metric that the run recorded and, for pre-training, masked-LM
-    loss and accuracy and the accuracy of the sentence objective. Of the evaluations, only those of
-    the last data count.
-
-    Returns:
-        The figure; None if nothing was trained or evaluated.
-    """
-    from albert_tf.checkpoints.store import evaluation_of_best
-
-    training = run.metrics()
-    measured = run.evaluations()
-    evaluations = [
-        entry.metrics | {"step": entry.step}
-        for entry in measured
-        if entry.measured_on == measured[-1].measured_on
-        and entry.precision in (None, measured[-1].precision)
-    ]
-    if not training and not evaluations:
-        return None
-    best = evaluation_of_best(run)
-    reported = {name for row in [*training, *evaluations] for name in row}
-    of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
-    metric = run.record.task.get(SELECTION_METRIC)
-    main = [metric, "masked_lm_loss", "masked_lm_accuracy", *of_pairs]
-    names = [name for name in dict.fromkeys(main) if name in reported]
-    columns = min(1 + len(names), 2)
-    rows = -(-(1 + len(names)) // columns)
-    figure = _new_figure(5.5 * columns, 4 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
-    _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
-    for axes, name in zip(panels[1:], names, strict=False):
-        best_step = best.step if best is not None and name == metric else None
-        _draw_panel(axes, name, _points(training, name), _points(evaluations, name), best_step)
-    for axes in panels[1 + len(names) :]:
-        axes.remove()
-    return figure
-
-
-Points = tuple[list[float], list[float]]
-
-
-def _points(rows: Iterable[Row], key: str) -> Points:
-    """Returns the steps and the values of the rows that have the key, sorted by step."""
-    points = sorted((row["step"], row[key]) for row in rows if key in row)
-    return [step for step, _ in points], [value for _, value in points]
-
-
-def _draw_panel(
-    axes: Any, title: str, training: Points, evaluations: Points, best_step: int | None = None
-) -> None:
-    if training[0]:
-        axes.plot(*training, color="tab:blue", label="training batches")
-    if evaluations[0]:
-        axes.plot(*evaluations, "o-", color="tab:orange", label="evaluation")
-    if best_step is not None:
-        axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
-    axes.set(title=title, xlabel="step")
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:  # matplotlib warns of an empty legend
-        axes.legend(fontsize="small")
-
-
-def draw_confusion_matrix(run: RunFolder) -> Any:
-    """Draws the confusion matrix of a classifier, with a row for each true label.
-
-    Returns:
-        The figure; None if the run is not a classifier's.
-    """
-    from albert_tf.finetuning.classification import dev_predictions
-
-    labels, pairs = dev_predictions.read_dev_predictions(run)
-    if not pairs:
-        return None
-    ids = {label: number for number, label in enumerate(labels)}
-    matrix = np.zeros((len(labels), len(labels)), np.int64)
-    for label, prediction in pairs:
-        matrix[ids[label], ids[prediction]] += 1
-    size = min(4 + 0.35 * len(labels), 12)
-    figure = _new_figure(size + 1, size)
-    axes = figure.subplots()
-    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    figure.colorbar(image, ax=axes, label="share of the true label")
-    hits = int(np.trace(matrix))
-    title = f"{hits} of {len(pairs)} correct ({100 * hits / len(pairs):.1f} %)"
-    axes.set(xlabel="predicted label", ylabel="true label", title=title)
-    if len(labels) <= MOST_NAMES:
-        names = list(map(_drawable_name, labels))
-        axes.set_xticks(range(len(labels)), names, rotation=90)
-        axes.set_yticks(range(len(labels)), names)
-        font_size = min(11, 150 / len(labels))  # in points, so that counts fit into their cells
-        style = {"fontsize": font_size, "ha": "center", "va": "center"}
-        for (row, column), count in np.ndenumerate(matrix):
-            color = "white" if shares[row, column] > 0.5 else "black"
-            axes.text(column, row, str(count), color=color, **style)
-    return figure
-
-
-def _drawable_name(name: str) -> str:
-    """Returns a label, shortened, without the dollar signs that matplotlib reads as math."""
-    return (name if len(name) <= 24 else name[:23] + "…").replace("$", r"\$")
-
-
-_PLOTS = {
-    "training_curve.png": draw_training_curve,
-    "confusion_matrix.png": draw_confusion_matrix,
-}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(SettingsGroup):
-    """What to plot."""
-
-    output_dir: str = setting(REQUIRED, "Folder of the run or of the sweep.")
-
-
-def run(settings: Settings) -> str:
-    """Draws the plots of a folder and returns their paths."""
-    paths = plot_run(settings.output_dir)
-    if not paths:
-        raise ValueError(
-            f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
-            "evaluations.jsonl or dev_predictions.tsv"
-        )
-    return "\n".join(paths)

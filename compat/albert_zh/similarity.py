@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.finetuning.cells import text_cell
 from albert_tf.finetuning.rows import Row, parse_rows, read
 from albert_tf.settings import SettingsGroup, setting
@@ -147,4 +147,4 @@ def run(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)

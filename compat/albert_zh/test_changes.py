@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf import files
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.data import instances, word_starts
 from albert_tf.data.settings import InstanceSettings
 from albert_tf.model.config import AlbertConfig
@@ -156,4 +156,4 @@ def run(settings: SettingsGroup) -> None:
 
 
 if __name__ == "__main__":
-    programs.start(SettingsGroup, run, __doc__)
+    console.start(SettingsGroup, run, __doc__)

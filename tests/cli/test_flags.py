@@ -14,7 +14,8 @@ import pytest
 from absl import flags as absl_flags
 
 from albert_tf import classification
-from albert_tf.cli import describe, flags
+from albert_tf.cli import compatibility, describe, flags
+from albert_tf.cli.help import help_text
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT
@@ -136,8 +137,8 @@ def test_all_flags_of_google_exist_with_their_defaults(script):
         expected["do_lower_case"] = None  # True, unless the weights are known to need False
     assert repr(found | lists) == repr(expected)  # nan is no equal of nan
     # What has no setting is another spelling or has no effect.
-    aliases = {alias for rows in flags.ALIASES.values() for alias in rows}
-    ignored = {name for rows in flags.IGNORED.values() for name in rows}
+    aliases = {alias for rows in compatibility.ALIASES.values() for alias in rows}
+    ignored = {name for rows in compatibility.IGNORED.values() for name in rows}
     assert set(GOOGLES[script]) - names <= aliases | ignored
 
 
@@ -155,7 +156,7 @@ def test_what_is_required_is_named():
 
 
 def test_help_shows_groups_meanings_and_defaults():
-    text = flags.help_text(FineTuningSettings, "Fine-tunes.\n")
+    text = help_text(FineTuningSettings, "Fine-tunes.\n")
     assert text.startswith("Fine-tunes.\n\nmodel:\n")
     assert "\n  --train_batch_size=INT  (default: 32)\n      Effective training batch size" in text
     for line in (
@@ -179,12 +180,12 @@ def test_help_shows_groups_meanings_and_defaults():
 def test_help_shows_the_essential_flags_and_helpfull_all_of_them(script):
     settings = settings_of(script)
     fields = fields_of(settings)
-    full = flags.help_text(settings, "")
+    full = help_text(settings, "")
     for field in fields:
         name = f"[no]{field.name}" if field.type is bool else f"{field.name}="
         assert f"\n{field.group}:\n" in f"\n{full}"
         assert f"\n  --{name}" in full
-    text = flags.help_text(settings, "", is_full=False)
+    text = help_text(settings, "", is_full=False)
     shown = re.findall(r"^  --(?:\[no\])?(\w+)", text, re.MULTILINE)
     if settings.ESSENTIAL:
         assert tuple(shown) == settings.ESSENTIAL

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import albert_tf
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from tests.conftest import ROOT
 
 # A root script of its own: its run does what its flag says.
@@ -22,7 +22,7 @@ import sys
 
 from absl import logging
 
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.training.interruption import InterruptedRunError
 
@@ -44,7 +44,7 @@ def run(settings):
 
 
 if __name__ == "__main__":
-    programs.start(Settings, run, __doc__)
+    console.start(Settings, run, __doc__)
     print("after help")
 '''
 
@@ -110,7 +110,7 @@ def test_help_and_version_exit_with_status_0(call):
 
 def test_each_prediction_is_a_line_of_json_with_its_characters(capsys):
     results = [{"text": "你好"}, {"score": 0.5}]
-    programs._print(iter(results))
+    console._print(iter(results))
     lines = capsys.readouterr().out.splitlines()
     assert "你好" in lines[0]
     assert list(map(json.loads, lines)) == results

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from albert_tf import files
-from albert_tf.cli import programs
+from albert_tf.cli import console
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 
 if TYPE_CHECKING:
@@ -75,4 +75,4 @@ def _describe(settings: ExportSettings, report: LoadReport) -> str:
 
 
 if __name__ == "__main__":
-    programs.start(ExportSettings, run, __doc__)
+    console.start(ExportSettings, run, __doc__)

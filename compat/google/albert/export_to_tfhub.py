@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from albert.export_checkpoints import ExportSettings
 from albert_tf.checkpoints import convert
-from albert_tf.cli import flags, programs
+from albert_tf.cli import compatibility, console
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 
@@ -40,5 +40,5 @@ def run(settings: Settings) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    flags.IGNORED[Settings] = {"use_einsum": bool}
-    programs.start(Settings, run, __doc__)
+    compatibility.IGNORED[Settings] = {"use_einsum": bool}
+    console.start(Settings, run, __doc__)
