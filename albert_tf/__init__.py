@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from albert_tf.model.modeling import AlbertForPretraining as AlbertForPretraining
     from albert_tf.model.optimization import AdamW as AdamW
     from albert_tf.model.optimization import Lamb as Lamb
-    from albert_tf.model.optimization import WarmUpPolynomialDecay as WarmUpPolynomialDecay
     from albert_tf.model.optimization import fine_tuning_optimizer as fine_tuning_optimizer
+    from albert_tf.model.schedules import WarmUpPolynomialDecay as WarmUpPolynomialDecay
     from albert_tf.model.tokenization import FullTokenizer as FullTokenizer
 
 # TensorFlow reads this when it is imported. By default, it leaves oneDNN off on x86 processors
@@ -67,7 +67,7 @@ _MODULES = {
     "Lamb": "model.optimization",
     "PretrainedCheckpoint": "inference.keras_callback",
     "TokenizerLayer": "model.graph_tokenizer",
-    "WarmUpPolynomialDecay": "model.optimization",
+    "WarmUpPolynomialDecay": "model.schedules",
     "download": "checkpoints.download",
     "export_saved_model": "inference.exporting",
     "fine_tuning_optimizer": "model.optimization",

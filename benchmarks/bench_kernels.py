@@ -1,4 +1,4 @@
-"""Compares the kernels in `model/kernels.py` with the operations in plain TensorFlow.
+"""Compares the kernels in `model/kernels/` with the operations in plain TensorFlow.
 
     python benchmarks/bench_kernels.py
 
@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import reporting
 import tensorflow as tf
 
-from albert_tf.model import kernels, ops  # noqa: F401, registers the kernels
+from albert_tf.model import dispatch, kernels, ops  # noqa: F401, registers the kernels
 
 HIDDEN = 768
 INTERMEDIATE = 3072
@@ -144,7 +144,7 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for name, (function, *tensors) in cases(rows, length).items():
         ways = {"kernel": make(function, tuple(tensors))}
-        with ops.plain():
+        with dispatch.plain():
             ways["plain"] = make(function, tuple(tensors))
         results[name] = fastest(ways, flags.rounds)
     layer = sum(seconds_of(factors, flags.rounds) for factors in matmuls(rows, length))

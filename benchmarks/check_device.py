@@ -31,7 +31,7 @@ import tensorflow as tf
 import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf.model import ops, optimization
+from albert_tf.model import dispatch, optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import StepShape, step_flops
 from albert_tf.model.included_configs import config_file
@@ -154,7 +154,7 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
         expected = Training(cpu, config)
         here = Training(strategy, config, SMALL_BATCH, precision)
         here.model.set_weights(expected.model.get_weights())
-        with ops.plain():
+        with dispatch.plain():
             expected_loss = expected.step()
         loss = relative_error([here.step()], [expected_loss])
         gradient = relative_error(here.gradient(), expected.gradient())

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from albert_tf.model import ops
+from albert_tf.model import dispatch
 
 
 class _Values:
@@ -131,7 +131,7 @@ def lower(
 
     compiled = tf.function(call, jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in (*variables, *flat)]
-    with ops.for_tpu() if platform == "TPU" else contextlib.nullcontext():
+    with dispatch.for_tpu() if platform == "TPU" else contextlib.nullcontext():
         generate = compiled.experimental_get_compiler_ir(*specs)
         return generate(stage=stage, platform_name=platform)
 

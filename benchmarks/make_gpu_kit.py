@@ -17,7 +17,7 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     attention albert_base 32x512            forward and backward pass of the attention of a layer
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
-"plain" applies to every task, and means that no kernel of `model/kernels.py` is used; "plain:gelu"
+"plain" applies to every task, and means that no kernel of `model/kernels/` is used; "plain:gelu"
 leaves out a single one.
 """
 
@@ -51,9 +51,9 @@ from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
+from albert_tf.model.dispatch import Op
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
-from albert_tf.model.ops import Op
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision
 

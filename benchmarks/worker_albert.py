@@ -17,7 +17,8 @@ from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.optimization import WarmUpPolynomialDecay, create_optimizer
+from albert_tf.model.optimization import create_optimizer
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import ops, optimization
-from albert_tf.model.ops import Op
+from albert_tf.model.dispatch import Op
 
 HIDDEN = 12
 

@@ -18,11 +18,12 @@ import tensorflow as tf
 from hypothesis import settings
 
 from albert_tf.checkpoints.weight_names import variable_name
-from albert_tf.model import kernels, ops, optimization
+from albert_tf.model import dispatch, ops, optimization
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.dispatch import CPU, KERNELS, TPU
+from albert_tf.model.kernels import cpu_attention, loops
 from albert_tf.model.modeling import AlbertForPretraining
-from albert_tf.model.ops import CPU, KERNELS, TPU
 from tests import kernel_arguments
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import NumpyAlbert
@@ -48,9 +49,9 @@ class Mode:
     @contextlib.contextmanager
     def thresholds(self):
         with (
-            mock.patch.object(kernels, "MIN_WIDTH", self.compiled_from),
-            mock.patch.object(kernels, "MIN_SCORES_BY_ROWS", self.compiled_from),
-            mock.patch.object(kernels, "_MIN_FOLDED_WIDTH", self.folded_from),
+            mock.patch.object(loops, "MIN_WIDTH", self.compiled_from),
+            mock.patch.object(cpu_attention, "MIN_SCORES_BY_ROWS", self.compiled_from),
+            mock.patch.object(loops, "_MIN_FOLDED_WIDTH", self.folded_from),
         ):
             yield
 
@@ -132,7 +133,7 @@ def check_kernel(kernel, mode, seeds):
     plain = values_and_gradients(op, *arguments)  # eager
     # The operation chooses the kernel for XLA itself, and runs as it is in eager execution.
     function = kernel.function if kernel.target == CPU and mode.run == "graph" else op
-    with ops.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
+    with dispatch.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
         found = mode(lambda: values_and_gradients(function, *arguments))
     for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype, mode
@@ -243,7 +244,7 @@ def test_models_equal_numpy_and_themselves_without_kernels(tiny_batch, mode, see
         keeps.append(keep_mask(*arguments))
         return keeps[-1]
 
-    with ops.plain():
+    with dispatch.plain():
         with mock.patch.object(ops, "keep_mask", record):
             exact, gradients = outputs_and_gradients(full, inputs, mode.training)
         expected = numpy_outputs(

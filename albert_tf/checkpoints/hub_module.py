@@ -27,7 +27,7 @@ import tensorflow as tf
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.run_record import LOWER_CASE
 from albert_tf.checkpoints.signatures import DEFAULT, Signature, Tensors
-from albert_tf.model import ops
+from albert_tf.model import dispatch
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 
@@ -41,7 +41,7 @@ _IDS = tf.TensorSpec((None, None), tf.int32)
 _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 
 
-@ops.plain()
+@dispatch.plain()
 def save_hub_module(
     directory: str,
     model: Any,

@@ -22,7 +22,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store, tflite
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.signatures import Export, Signature
-from albert_tf.model import ops
+from albert_tf.model import dispatch
 from albert_tf.model.huggingface_tokenizer import list_files
 
 
@@ -57,7 +57,7 @@ def model_files(
     return found
 
 
-@ops.plain()
+@dispatch.plain()
 def export(
     export_dir: str,
     variables: Sequence[tf.Variable],
@@ -102,7 +102,7 @@ def hold(variables: Sequence[tf.Variable]) -> Any:
     return root
 
 
-@ops.plain()
+@dispatch.plain()
 def save(
     folder: str, root: Any, signatures: Mapping[str, Signature], shown_as: str | None = None
 ) -> None:

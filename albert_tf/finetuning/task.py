@@ -46,7 +46,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.text_task import Outputs, TextTask
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch, Sums, Task
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from albert_tf.checkpoints import signatures
-from albert_tf.model import ops
+from albert_tf.model import dispatch
 
 Arrays = dict[str, NDArray[Any]]
 OPENVINO_DEVICE = "CPU"
@@ -30,7 +30,7 @@ class ConversionError(ValueError):
     """OpenVINO cannot run a function that TensorFlow can."""
 
 
-@ops.plain()
+@dispatch.plain()
 def compile_with_openvino(
     step: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],

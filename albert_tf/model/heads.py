@@ -23,19 +23,11 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.layers import (
-    AlbertLayer,
-    LayerNorm,
-    Linear,
-    OutputLayer,
-    call_layer,
-    one_of,
-    read_inputs,
-    register,
-    tokens_of,
-)
+from albert_tf.model.inputs import one_of, read_inputs, tokens_of
+from albert_tf.model.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, call_layer
 from albert_tf.model.modeling import AlbertModel, add_layer_outputs
 from albert_tf.model.ops import MASKED_SCORE, dropout, dropout_seeds
+from albert_tf.model.serialization import register
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
 HEAD_STDDEV = 0.02

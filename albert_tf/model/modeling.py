@@ -42,20 +42,17 @@ import tf_keras
 
 from albert_tf.model import objectives, ops
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.inputs import check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
-    Configured,
     LayerNorm,
     Linear,
     OutputLayer,
-    apply_repeatedly,
     call_layer,
-    check_shape,
-    one_of,
-    read_inputs,
-    register,
 )
+from albert_tf.model.serialization import Configured, register
+from albert_tf.model.shared_layers import apply_repeatedly
 
 DROPOUTS = 3  # per block
 

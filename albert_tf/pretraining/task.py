@@ -19,7 +19,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.objectives import SOP, find
 from albert_tf.model.ops import cross_entropy
-from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files, vocabulary
 from albert_tf.pretraining.dynamic_masking import MADE_BY_MASKING, TOKEN_BOUNDARY
 from albert_tf.pretraining.input_pipeline import Records

@@ -38,7 +38,7 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.included_configs import config_file
-from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training import devices, replicas, workers
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced

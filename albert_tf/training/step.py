@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from albert_tf.model.ops import SEED_ALGORITHM
-from albert_tf.model.optimization import Optimizer
+from albert_tf.model.optimizer import Optimizer
 from albert_tf.training import replicas
 from albert_tf.training.gradients import (
     Gradients,

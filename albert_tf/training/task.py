@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 
 Batch = dict[str, tf.Tensor]
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.model import kernels, ops
-from albert_tf.model.ops import CPU, XLA
+from albert_tf.model import dispatch, ops
+from albert_tf.model.dispatch import CPU, XLA
+from albert_tf.model.kernels import loops
 
 B, S, A, D, H = 5, 11, 4, 3, 12
 
@@ -27,7 +28,7 @@ def test_compiled_loops_round_to_bfloat16_as_tensorflow_does():
         (tf.bitcast(bits, tf.float32), tf.bitcast(tf.cast(ties, tf.uint32), tf.float32)), 0
     )
     x = tf.concat((tf.boolean_mask(x, ~tf.math.is_nan(x)), special), 0)
-    found = kernels.compiled(lambda x: kernels._narrow(x, tf.bfloat16))(x)
+    found = loops.compiled(lambda x: loops.narrow(x, tf.bfloat16))(x)
     expected = tf.cast(x, tf.bfloat16)
     np.testing.assert_array_equal(tf.cast(found, tf.float32), tf.cast(expected, tf.float32))
 
@@ -42,16 +43,16 @@ def test_kernels_run_in_graphs_outside_xla_and_are_compiled_for_wide_tensors():
         # The kernel has a gradient of its own, which `IdentityN` marks.
         return "kernel" if any(op.type == "IdentityN" for op in operations) else "operation"
 
-    assert kind(kernels.MIN_WIDTH) == "compiled"
-    assert kind(kernels.MIN_WIDTH - 1) == "kernel"
-    assert kind(kernels.MIN_WIDTH, jit_compile=True) == "operation"
-    with ops.plain():
-        assert kind(kernels.MIN_WIDTH) == "operation"
+    assert kind(loops.MIN_WIDTH) == "compiled"
+    assert kind(loops.MIN_WIDTH - 1) == "kernel"
+    assert kind(loops.MIN_WIDTH, jit_compile=True) == "operation"
+    with dispatch.plain():
+        assert kind(loops.MIN_WIDTH) == "operation"
     is_inside = []
-    tf.function(lambda: is_inside.append(ops.target()))()
-    outer = tf.function(lambda: tf.function(lambda: is_inside.append(ops.target()))())
+    tf.function(lambda: is_inside.append(dispatch.target()))()
+    outer = tf.function(lambda: tf.function(lambda: is_inside.append(dispatch.target()))())
     tf.function(outer, jit_compile=True).get_concrete_function()
-    is_inside.append(ops.target())  # eager
+    is_inside.append(dispatch.target())  # eager
     assert is_inside == [CPU, XLA, ""]
 
 
@@ -60,7 +61,7 @@ def test_no_kernel_runs_where_there_is_a_gpu(monkeypatch):
     monkeypatch.setattr(
         tf.config, "list_physical_devices", lambda kind=None: ["a GPU"] if kind == "GPU" else []
     )
-    tf.function(lambda: found.append(ops.target()))()
+    tf.function(lambda: found.append(dispatch.target()))()
     assert found == [""]
 
 
@@ -137,7 +138,7 @@ def test_dropout_masks_are_the_hash_of_their_positions():
     x, seed = tf.zeros(shape, tf.bfloat16), tf.constant(seed)
     for function in (
         ops.keep_mask,
-        kernels.compiled(ops.keep_mask),
+        loops.compiled(ops.keep_mask),
         tf.function(ops.keep_mask),
     ):
         np.testing.assert_array_equal(function(x, 0.3, seed), expected)

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
-from albert_tf.model import kernels, ops
+from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.kernels import loops
 from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import ROOT
@@ -182,7 +183,7 @@ def test_kernels_are_initialized_with_different_truncated_normals():
 def test_one_graph_serves_batches_of_any_shape(tiny_config, tiny_batch, monkeypatch):
     changes = {"num_hidden_layers": 1, "num_hidden_groups": 1}
     model = AlbertForPretraining(dataclasses.replace(tiny_config, **changes))
-    monkeypatch.setattr(kernels, "MIN_WIDTH", 1)
+    monkeypatch.setattr(loops, "MIN_WIDTH", 1)
     signature = {
         name: tf.TensorSpec([None] * value.ndim, value.dtype) for name, value in tiny_batch.items()
     }

@@ -18,12 +18,12 @@ from albert_tf.model.optimization import (
     AdamW,
     Lamb,
     LambAlbertZh,
-    WarmUpPolynomialDecay,
     create_optimizer,
     fine_tuning_optimizer,
     trust_ratio,
 )
 from albert_tf.model.optimizer_names import OPTIMIZERS
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from tests.model.test_modeling import GOLDEN, read_golden
 

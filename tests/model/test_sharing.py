@@ -16,8 +16,8 @@ from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.layers import Weight, apply_repeatedly
 from albert_tf.model.modeling import AlbertEncoder
+from albert_tf.model.shared_layers import Weight, apply_repeatedly
 from tests.conftest import TINY_SHAPE
 
 TINY = AlbertConfig(**TINY_SHAPE | {"num_hidden_layers": 4, "num_hidden_groups": 1})

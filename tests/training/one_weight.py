@@ -8,7 +8,7 @@ import types
 import tensorflow as tf
 
 from albert_tf.model import optimization
-from albert_tf.model.optimization import WarmUpPolynomialDecay
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training.loop import Trainer
 from albert_tf.training.metrics_log import LogMetrics
 from albert_tf.training.saving import SaveCheckpoints

@@ -1,0 +1,148 @@
+"""Runs kernels in the place of operations, where they apply.
+
+Inside a `tf.function`, kernels replace the operations decorated with `op`: some on CPUs, others
+where XLA compiles the whole program, as it does on GPUs and TPUs. In eager execution and in
+exported models, operations run as they stand in `ops.py`. `plain` is the only switch for users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+# Targets of kernels.
+CPU = "cpu"
+XLA = "xla"
+TPU = "tpu"
+_is_plain = contextvars.ContextVar("_is_plain", default=False)
+_is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
+
+
+class Op:
+    """An operation in plain TensorFlow, in whose place a kernel may run.
+
+    Attributes:
+        function: the operation.
+        kernels: target, CPU, XLA or TPU, → the kernel that is registered for it.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.kernels: dict[str, Kernel] = {}
+        functools.update_wrapper(self, function)
+
+    @tf.autograph.experimental.do_not_convert  # conversion takes time to trace
+    def __call__(self, *arguments: Any) -> Any:
+        """Returns the result of the kernel if one applies, else that of the operation."""
+        kernel = self._find_kernel() if self.kernels else None
+        if kernel is not None and kernel.applies(*arguments):
+            return kernel.function(*arguments)
+        return self.function(*arguments)
+
+    def _find_kernel(self) -> Kernel | None:
+        """Returns the kernel for the current target; on TPUs, XLA's if they have none."""
+        wanted = target()
+        if wanted == TPU and TPU not in self.kernels:
+            wanted = XLA
+        return self.kernels.get(wanted)
+
+
+def op(function: Callable[..., Any]) -> Op:
+    """Decorator for an operation that `register_kernel` may register kernels for."""
+    return Op(function)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A faster implementation of an operation.
+
+    Attributes:
+        op: the operation.
+        target: CPU, XLA or TPU, the graphs in which the kernel is used.
+        function: computes the same as the operation, from the same arguments.
+        applies: returns whether the kernel is used, given the operation's arguments.
+    """
+
+    op: Op
+    target: str
+    function: Callable[..., Any]
+    applies: Callable[..., bool]
+
+
+KERNELS: list[Kernel] = []
+
+
+def _always(*_: Any) -> bool:
+    return True
+
+
+def register_kernel(
+    op: Op, target: str, when: Callable[..., bool] = _always
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that registers a function as the kernel of an operation.
+
+    Args:
+        op: a function decorated with `op` that has no kernel for the target yet.
+        target: CPU, XLA or TPU.
+        when: returns whether the kernel is used, given the operation's arguments.
+
+    Raises:
+        TypeError: `op` is not decorated with `op`, or has a kernel for the target.
+    """
+    if not isinstance(op, Op) or target in op.kernels:
+        raise TypeError(f"{op!r} must be decorated with op, and have no kernel for {target} yet")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        kernel = Kernel(op, target, function, when)
+        op.kernels[target] = kernel
+        KERNELS.append(kernel)
+        return function
+
+    return register
+
+
+@contextlib.contextmanager
+def _in_context(is_on: contextvars.ContextVar[bool]) -> Iterator[None]:
+    token = is_on.set(True)
+    try:
+        yield
+    finally:
+        is_on.reset(token)
+
+
+# Context manager and decorator with which no kernel runs, as exported models need it.
+plain = functools.partial(_in_context, _is_plain)
+# Context manager that traces XLA programs for a TPU on a machine without one.
+for_tpu = functools.partial(_in_context, _is_for_tpu)
+
+
+def is_plain() -> bool:
+    """Returns whether this code runs within `plain`."""
+    return _is_plain.get()
+
+
+def target() -> str:
+    """Returns the target of the function that is being traced; "" if there are no kernels for it.
+
+    Returns:
+        TPU or XLA inside programs that XLA compiles whole, for TPUs and for other devices; CPU in
+        other graphs on machines without an accelerator; otherwise "": in eager execution, and
+        within `plain`.
+    """
+    if is_plain() or not tf.inside_function():
+        return ""
+    if is_inside_xla():
+        return TPU if _is_for_tpu.get() or tf.config.list_physical_devices("TPU") else XLA
+    devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
+    return "" if devices else CPU
+
+
+def is_inside_xla() -> bool:
+    """Returns whether XLA compiles the function that is being traced, or one around it."""
+    return tf.__internal__.get_enclosing_xla_context() is not None

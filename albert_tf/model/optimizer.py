@@ -1,0 +1,198 @@
+"""What the training loop needs of an optimizer: the base class of `Lamb` and `AdamW`."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.model.optimizer_names import OPTIMIZERS
+
+WEIGHT_DECAY = 0.01  # Google's
+
+
+class Optimizer(tf_keras.optimizers.Optimizer):
+    """Base class of the optimizers: a Keras optimizer with what the training loop needs.
+
+    A new optimizer is a row in `optimizer_names.OPTIMIZERS` and a subclass with the decorator
+    `named(<its name>)`, which implements `updated` and, if its slots do not have the shape of the
+    weights, `slot_shape`. Its constructor takes the learning rate and the weight decay; other
+    arguments have defaults. `TrainStep` and `Trainer` use
+
+        build(variables)                     creates the slots
+        slot_variables(variables)            the slots under their names in checkpoints
+        apply_gradients_if(is_applied, …)    updates the variables, or skips a bad step
+        iterations, learning_rate            the step counter and the rate of the last update
+
+    Weight decay is decoupled from the gradient: it is part of `updated`, see `decay_rate`.
+
+    Args:
+        learning_rate: a number or a `LearningRateSchedule`.
+        weight_decay: the weight decay, called `weight_decay_rate` by Google; 0 disables it.
+        exclude: regular expression that is searched for in the names of variables. Matching
+            variables get no weight decay. The default matches biases and the weights of LayerNorm.
+        name: name of the optimizer.
+        jit_compile: whether to compile the update of each variable with XLA on GPUs. The updates of
+            large variables are always compiled.
+        **kwargs: arguments of `tf_keras.optimizers.Optimizer`, such as `global_clipnorm`.
+    """
+
+    slots: tuple[str, ...]  # as in `OptimizerSpec`; `named` sets them
+
+    def __init__(
+        self,
+        learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
+        weight_decay: float = WEIGHT_DECAY,
+        exclude: str = "LayerNorm|layer_norm|bias",
+        name: str | None = None,
+        jit_compile: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            name=name or type(self).__name__,
+            weight_decay=weight_decay,
+            jit_compile=jit_compile,
+            **kwargs,
+        )
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.exclude = exclude
+
+    @abc.abstractmethod
+    def updated(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor,
+        slots: dict[str, tf.Tensor],
+        is_applied: tf.Tensor,
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Returns the value of a variable after an update, and those of its slots.
+
+        Args:
+            variable: the variable, before the update.
+            gradient: its gradient, dense and finite.
+            slots: the values of its slots.
+            is_applied: bool scalar; False in a skipped step, which changes nothing.
+        """
+
+    def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int]:
+        """Returns the shape of a slot: by default that of the variable."""
+        return variable.shape
+
+    def decay_rate(self, variable: tf.Variable) -> float:
+        """Returns the weight decay of a variable, 0 if it is excluded."""
+        return self.weight_decay if self._use_weight_decay(variable) else 0.0
+
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        """Creates the slots of `var_list`. Further calls have no effect."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
+        for slot in self.slots:
+            for variable, slots in zip(var_list, self._slot_variables, strict=True):
+                shape = self.slot_shape(slot, variable)
+                slots[slot] = self.add_variable_from_reference(variable, slot, shape)
+        self._built = True
+
+    def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
+        """Returns the slots under their names in checkpoints, such as `<variable>/adam_m`."""
+        self.build(var_list)
+        return {
+            f"{variable.name.split(':')[0]}/{slot}": self._slots_of(variable)[slot]
+            for slot in self.slots
+            for variable in var_list
+        }
+
+    def _slots_of(self, variable: tf.Variable) -> dict[str, tf.Variable]:
+        return self._slot_variables[self._index_dict[self._var_key(variable)]]
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Does nothing: the decay is part of the update.
+
+        Keras would additionally subtract learning_rate · `weight_decay` · w from all variables.
+        """
+
+    def _use_weight_decay(self, variable: tf.Variable) -> bool:
+        """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
+        is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
+        return not is_matched and super()._use_weight_decay(variable)
+
+    def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
+        """Updates one variable. Keras calls this from `apply_gradients`."""
+        self._update(variable, gradient, tf.constant(True))
+
+    def apply_gradients_if(
+        self,
+        is_applied: tf.Tensor,
+        grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
+    ) -> None:
+        """Updates the variables if a condition holds, and increments `iterations` in any case.
+
+        `updated` handles the condition, so no `tf.cond` is needed, inside which replicas cannot
+        communicate. With a distribution strategy, call this in replica context.
+
+        Args:
+            is_applied: bool scalar, the same in all replicas.
+            grads_and_vars: pairs of a finite gradient, summed over all replicas, and a variable
+                that was passed to `build`.
+        """
+        self._compute_current_learning_rate()
+        tf.__internal__.distribute.interim.maybe_merge_call(
+            self._update_on_all_replicas,
+            self._distribution_strategy,
+            list(grads_and_vars),
+            is_applied,
+        )
+
+    def _update_on_all_replicas(
+        self,
+        strategy: tf.distribute.Strategy,
+        grads_and_vars: list[tuple[tf.Tensor, tf.Variable]],
+        is_applied: tf.Tensor,
+    ) -> None:
+        for gradient, variable in grads_and_vars:
+            strategy.extended.update(
+                variable, self._update, args=(gradient, is_applied), group=False
+            )
+        self.iterations.assign_add(1)
+
+    def _update(
+        self,
+        variable: tf.Variable,
+        gradient: tf.Tensor | tf.IndexedSlices,
+        is_applied: tf.Tensor,
+    ) -> None:
+        """Updates a variable and its slots, or leaves them unchanged if `is_applied` is False."""
+        slots = self._slots_of(variable)
+        values = {slot: tf.convert_to_tensor(value) for slot, value in slots.items()}
+        weight, values = self.updated(variable, tf.convert_to_tensor(gradient), values, is_applied)
+        for slot, value in values.items():
+            slots[slot].assign(value)
+        variable.assign(weight)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments, with schedules serialized."""
+        learning_rate = self._serialize_hyperparameter(self._learning_rate)
+        return super().get_config() | {"learning_rate": learning_rate, "exclude": self.exclude}
+
+
+CLASSES: dict[str, type[Optimizer]] = {}  # by the names in `OPTIMIZERS`
+
+
+def named(name: str) -> Callable[[type[Optimizer]], type[Optimizer]]:
+    """Decorator of the class of an optimizer: gives it the slots of its row.
+
+    Args:
+        name: a key of `OPTIMIZERS`.
+    """
+
+    def register(kind: type[Optimizer]) -> type[Optimizer]:
+        kind.slots = OPTIMIZERS[name].slots
+        CLASSES[name] = kind
+        return tf_keras.saving.register_keras_serializable(package="albert_tf")(kind)
+
+    return register

@@ -1,0 +1,47 @@
+"""Serializes layers and models that are built from an `AlbertConfig`, as Keras does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import tf_keras
+
+from albert_tf.model.config import AlbertConfig
+
+_NOT_STORED = {"self", "kwargs"}  # among the constructors' arguments
+register = tf_keras.saving.register_keras_serializable(package="albert_tf")
+
+
+class Configured:
+    """Mixin that serializes layers and models built from an `AlbertConfig`.
+
+    Subclasses store every constructor argument in an attribute of the same name.
+    """
+
+    config: AlbertConfig
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments in JSON-serializable form."""
+        config = tf_keras.layers.Layer.get_config(self)
+        for base in type(self).__mro__:
+            if issubclass(base, Configured) and "__init__" in vars(base):
+                for name in inspect.signature(base.__init__).parameters.keys() - _NOT_STORED:
+                    config[name] = getattr(self, name)
+        layers = {
+            name: tf_keras.layers.serialize(value)
+            for name, value in config.items()
+            if isinstance(value, tf_keras.layers.Layer)
+        }
+        return config | layers | {"config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
+        """Returns a new layer or model from the output of `get_config`."""
+        layers = {
+            name: tf_keras.layers.deserialize(value)
+            for name, value in config.items()
+            if isinstance(value, Mapping) and "class_name" in value and name != "dtype"
+        }
+        return cls(**{**config, **layers, "config": AlbertConfig.from_dict(config["config"])})

@@ -1,0 +1,159 @@
+"""Applies shared layers repeatedly, without repeating the overhead, and recomputes activations.
+
+Calling one block twelve times would read and cast its weights twelve times, add up twelve float32
+gradients for each weight, and trace the block twelve times. With `apply_repeatedly`,
+
+* each weight is read and cast once, and the gradients of the calls are added up in the compute
+  dtype, each as soon as it is computed;
+* each block is traced once for all calls with the same signature.
+
+A layer takes part by declaring its weights as `Weight`. Layers of other libraries inside a block,
+such as a wrapper around one of its dense layers, read their variables themselves.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.model import dispatch, ops
+
+_cast_weights: contextvars.ContextVar[Mapping[int, tf.Tensor]]
+_cast_weights = contextvars.ContextVar("_cast_weights", default={})  # noqa: B039, never written to
+
+
+class Weight:
+    """Attribute of a Keras layer that holds a variable.
+
+    It reads as the variable itself, except while `apply_repeatedly` applies the layer: then it
+    reads as the tensor, in the compute dtype, that all calls of the layer share.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._key = f"_weight_{name}"
+
+    def __set__(self, layer: Any, variable: tf.Variable) -> None:
+        layer.__dict__[self._key] = variable
+
+    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+        if layer is None:
+            return self
+        variable = self.variable(layer)
+        return _cast_weights.get().get(id(variable), variable)
+
+    def __delete__(self, layer: Any) -> None:
+        del layer.__dict__[self._key]
+
+    def variable(self, layer: Any) -> Any:
+        """Returns the variable of a layer, or raises AttributeError if it has none."""
+        try:
+            return layer.__dict__[self._key]
+        except KeyError:
+            name = self._key.removeprefix("_weight_")
+            raise AttributeError(f"{type(layer).__name__} has no {name!r}") from None
+
+
+def _weights_of(block: tf.Module) -> list[tf.Variable]:
+    """Returns the variables that the layers of a block declare as `Weight`."""
+    variables = {}
+    for layer in (block, *block.submodules):
+        for base in type(layer).__mro__:
+            for attribute in vars(base).values():
+                if isinstance(attribute, Weight):
+                    variable = attribute.variable(layer)
+                    variables[id(variable)] = variable
+    return list(variables.values())
+
+
+@tf.autograph.experimental.do_not_convert  # conversion takes seconds for these loops
+def apply_repeatedly(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., Any]:
+    """Returns a function `apply(block, x, **others)` that computes `block(x, **others)`.
+
+    Args:
+        blocks: Keras layers, each as often as it will be applied. They have no randomness besides
+            the seeds that are passed to them.
+        is_recomputed: whether to use gradient checkpointing: store only the inputs of each call,
+            and recompute the call in the backward pass. The result does not change.
+
+    Returns:
+        A function of a block, `x` and the other arguments, differentiable with respect to `x` and
+        the weights.
+    """
+    variables = {id(block): _weights_of(block) for block in blocks}
+    uses = collections.Counter(id(x) for block in blocks for x in variables[id(block)])
+    weights = {id(variable): variable for own in variables.values() for variable in own}
+    copies = {key: _copies(tf.convert_to_tensor(x), uses[key]) for key, x in weights.items()}
+    calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
+
+    @tf.autograph.experimental.do_not_convert
+    def apply(block: Any, x: tf.Tensor, **others: Any) -> Any:
+        weights = [next(copies[id(variable)]) for variable in variables[id(block)]]
+        return calls[id(block)](x, weights, **others)
+
+    return apply
+
+
+def _call(block: Any, variables: list[tf.Variable], is_recomputed: bool) -> Callable[..., Any]:
+    """Returns `block` as a function of `x`, its weights and the other arguments."""
+
+    def compute(x, weights, **others):
+        pairs = zip(variables, weights, strict=True)
+        token = _cast_weights.set({id(variable): tensor for variable, tensor in pairs})
+        try:
+            return block(x, **others)
+        finally:
+            _cast_weights.reset(token)
+
+    # XLA needs the values of some inputs when it compiles, such as the permutation of a transpose.
+    # If the gradient of a function receives one from the function itself, XLA takes all inputs of
+    # that function for such values, and compiles the training step again whenever a weight changes.
+    if tf.inside_function() and not dispatch.is_plain() and not dispatch.is_inside_xla():
+        compute = tf.function(compute, autograph=False)
+    return _recomputed(compute) if is_recomputed else compute
+
+
+def _copies(weight: tf.Tensor, count: int) -> Iterator[tf.Tensor]:
+    """Yields a weight `count` times or more, with one addition of gradients per time.
+
+    TensorFlow would keep the gradients of all calls until it adds them up at the end. For the
+    xxlarge model (2 x 128 tokens, bfloat16), that needs 3 GB more memory.
+    """
+    # Vectors take little memory, and each addition takes time to trace.
+    for _ in range(count - 1 if weight.shape.rank > 1 else 0):
+        copy, weight = _fork(weight)
+        yield copy
+    while True:
+        yield weight
+
+
+@tf.custom_gradient
+def _fork(x):
+    """Returns the tensor twice; the gradient is the sum of both gradients."""
+    return (tf.identity(x), tf.identity(x)), tf.add
+
+
+# Used instead of `tf.recompute_grad`, which makes all inputs including the weights depend on `dy`:
+# that needs the same memory and 3 % more CPU time.
+def _recomputed(function):
+    def call(x, weights, **others):
+        @tf.custom_gradient
+        def run(x, *weights):
+            def gradient(*dy, variables=()):
+                again = ops.depend_on(x, dy[0])
+                sources = [again, *weights, *variables]  # variables of other libraries' layers
+                with tf.GradientTape() as tape:
+                    tape.watch(sources)
+                    y = tf.nest.flatten(function(again, list(weights), **others))
+                gradients = tape.gradient(y, sources, list(dy), unconnected_gradients="zero")
+                count = 1 + len(weights)
+                return (gradients[:count], gradients[count:]) if variables else gradients
+
+            return function(x, list(weights), **others), gradient
+
+        return run(x, *weights)
+
+    return call
