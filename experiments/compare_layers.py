@@ -143,7 +143,7 @@ def read_configs(paths: Sequence[str], max_seq_length: int) -> dict[str, AlbertC
         names = list(paths)
     configs = {}
     for name, path in zip(names, paths, strict=True):
-        source = ModelSource(path)
+        source = ModelSource.open(path)
         configs[name] = source.config
         try:
             source.config.check_length(max_seq_length)

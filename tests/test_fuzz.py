@@ -141,7 +141,7 @@ def write_run(path):
 
 
 def read_run(path):
-    source = model_source.ModelSource(str(path.parent))
+    source = model_source.ModelSource.open(str(path.parent))
     record = source.run.record
     values = record.values_for(classification.Settings, ("optimizer", "vocab_file"))
     labels = recorded_labels(record)

@@ -16,7 +16,6 @@ from albert_tf.checkpoints import convert, finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
-from albert_tf.finetuning import read_tokenizer
 from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests import huggingface_folders as folders
@@ -62,8 +61,7 @@ def settings(folder, tmp_path):
 
 def tokenizer_of(settings):
     """The tokenizer of a program that starts with the model."""
-    completed = settings.completed()
-    return read_tokenizer(completed, CONFIG, finding.records_of(completed.model_folder))
+    return settings.completed().source.unchecked_tokenizer
 
 
 def tokenizers(folder, settings):

@@ -125,7 +125,7 @@ def run(settings: Settings) -> Iterator[str]:
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     _check_output(settings)
-    source = ModelSource(
+    source = ModelSource.open(
         settings.input,
         settings.albert_config_file,
         settings.vocab_file,

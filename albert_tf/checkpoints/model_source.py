@@ -1,4 +1,9 @@
-"""A model in a folder of any origin: its config, vocabulary, weights and record, found there."""
+"""A model's config, vocabulary, weights and record: found in a folder of any origin, or given.
+
+A run asks a `ModelSource` for the model that it starts with, a predictor and the converter for the
+one that they use. Its parts are found and read when they are asked for; only opening a TensorFlow
+checkpoint imports TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -17,44 +22,79 @@ from albert_tf.model.huggingface_tokenizer import (
     is_tokenizer_file,
     load_tokenizer,
 )
-from albert_tf.model.included_configs import config_file
+from albert_tf.model.included_configs import config_file as path_of_config
 from albert_tf.model.objectives import NONE, SOP
 from albert_tf.model.tokenization import Tokenizer
 
 
 class ModelSource:
-    """A model in a folder of any origin, whose parts are found and read when they are asked for.
+    """A model in a folder; see `open` for one that exists.
+
+    Args:
+        path: as in `find_checkpoint`; the folder of the run if the weights are random.
+        trained: the folder with the record of the weights' training; None if they are random.
+        config_file: path of the config, or name of one of this package; None to look for it.
+        vocab_file: path of the WordPiece vocabulary; None to look for a vocabulary.
+        spm_model_file: path of the SentencePiece model, likewise.
+        do_lower_case: whether to lowercase text; None for what is known of the model, or else True.
 
     Attributes:
-        checkpoint: path of the checkpoint.
-        folder: the folder with the config, the vocabulary and the records of the training.
+        path, trained: the arguments.
     """
 
     def __init__(
         self,
         path: str,
+        trained: RunFolder | None,
         config_file: str | None = None,
         vocab_file: str | None = None,
         spm_model_file: str | None = None,
         do_lower_case: bool | None = None,
     ) -> None:
-        """Finds a checkpoint, and opens it when it is asked for.
+        self.path = path
+        self.trained = trained
+        self._config_file = config_file
+        self._vocabulary = vocab_file, spm_model_file
+        self._do_lower_case = do_lower_case
 
-        Args:
-            path: as in `find_checkpoint`.
-            config_file: path of the config, or name of one of this package; None to look for it.
-            vocab_file: path of the WordPiece vocabulary; None to look for a vocabulary.
-            spm_model_file: path of the SentencePiece model, likewise.
-            do_lower_case: whether the vocabulary is uncased; None for what is recorded, or True.
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        config_file: str | None = None,
+        vocab_file: str | None = None,
+        spm_model_file: str | None = None,
+        do_lower_case: bool | None = None,
+    ) -> ModelSource:
+        """Returns a model whose checkpoint exists. The arguments are those of the class.
 
         Raises:
             FileNotFoundError, ValueError: see `finding.find_checkpoint`.
         """
-        self.checkpoint = finding.find_checkpoint(path)
-        self.folder = finding.folder_of(path)
-        self._config_file = config_file
-        self._do_lower_case = do_lower_case
-        self._vocabulary = vocab_file, spm_model_file
+        checkpoint = finding.find_checkpoint(path)
+        trained = finding.records_of(finding.folder_of(path))
+        source = cls(path, trained, config_file, vocab_file, spm_model_file, do_lower_case)
+        source.checkpoint = checkpoint
+        return source
+
+    @functools.cached_property
+    def checkpoint(self) -> str:
+        """Path of the checkpoint.
+
+        Raises:
+            FileNotFoundError, ValueError: see `finding.find_checkpoint`.
+        """
+        return finding.find_checkpoint(self.path)
+
+    @functools.cached_property
+    def folder(self) -> str:
+        """The folder with the config and the vocabulary."""
+        return finding.folder_of(self.path)
+
+    @functools.cached_property
+    def run(self) -> RunFolder:
+        """The folder with the record of the training, in which nothing may be recorded."""
+        return self.trained or RunFolder(self.folder)
 
     @functools.cached_property
     def weights(self) -> WeightFile:
@@ -71,6 +111,11 @@ class ModelSource:
         return families.recognize(self.weights.shapes)
 
     @functools.cached_property
+    def parts(self) -> set[str]:
+        """The parts of the model in the checkpoint, keys of `weight_names.PARTS`."""
+        return {part_of(name) for name in self.recognized.entries}
+
+    @functools.cached_property
     def config_file(self) -> str:
         """Path of the config.
 
@@ -78,7 +123,7 @@ class ModelSource:
             FileNotFoundError, ValueError: see `finding.find_config`.
         """
         if self._config_file:
-            return config_file(self._config_file)
+            return path_of_config(self._config_file)
         return finding.find_config(self.folder)
 
     @functools.cached_property
@@ -105,24 +150,57 @@ class ModelSource:
         vocab_file, spm_model_file = self.vocabulary
         return spm_model_file or vocab_file or ""
 
-    @functools.cached_property
+    @property
     def do_lower_case(self) -> bool:
-        """Whether to lowercase text; True if this is neither given nor known.
+        """Whether to lowercase text: as given, or else as in training, or else True."""
+        if self._do_lower_case is not None:
+            return self._do_lower_case
+        return self._trained_case is not False
 
-        Logs a warning if it is given and the model is known to be for other text.
+    @functools.cached_property
+    def _trained_case(self) -> bool | None:
+        """Whether text was lowercased in training; None if that is not known."""
+        if self.trained is None:
+            return None
+        if self._records_case:
+            return bool(self.trained.record.settings[run_record.LOWER_CASE])
+        folder = self.trained.path if self.trained.trained else self.folder
+        flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
+        known = flags.get(run_record.LOWER_CASE)
+        is_module = files.exists(files.join(folder, finding.SAVED_MODEL))
+        if known is None and is_module and run_record.LOWER_CASE in self.weights.shapes:
+            known = self.weights.read(run_record.LOWER_CASE)  # a variable of TF-Hub modules
+        return None if known is None else bool(known)
+
+    @property
+    def _records_case(self) -> bool:
+        return self.run.record.settings.get(run_record.LOWER_CASE) is not None
+
+    def _warn_of_case(self) -> None:
+        """Warns if the given case is not that of the training."""
+        given, known = self._do_lower_case, self._trained_case
+        if given is not None and known is not None and known != given:
+            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, known)
+
+    @functools.cached_property
+    def unchecked_tokenizer(self) -> Tokenizer:
+        """The tokenizer, not compared with that of the training: a run compares its whole record.
+
+        The tokenizer of a Hugging Face folder knows the case itself. For a vocabulary, a warning is
+        logged if the given case is not that of the weights, and no record says which it is.
+
+        Raises:
+            FileNotFoundError: there is no vocabulary.
+            ValueError: it is damaged.
         """
-        name = run_record.LOWER_CASE
-        flags = finding.read_json_if_there(self.folder, TOKENIZER_CONFIG_FILE)
-        known = self.run.record.settings.get(name, flags.get(name))
-        is_module = files.exists(files.join(self.folder, finding.SAVED_MODEL))
-        if known is None and is_module and name in self.weights.shapes:
-            known = self.weights.read(name)  # a variable of TF-Hub modules
-        given = self._do_lower_case
-        if given is None:
-            return known is None or bool(known)
-        if known is not None and bool(known) != given:
-            logging.warning("do_lower_case=%s, but %s says %s", given, self.folder, bool(known))
-        return given
+        vocab_file, spm_model_file = self.vocabulary
+        do_lower_case = self._do_lower_case
+        if not is_tokenizer_file(self.vocabulary_file):
+            do_lower_case = self.do_lower_case
+            if not self._records_case:
+                self._warn_of_case()
+        positions = self.config.max_position_embeddings
+        return load_tokenizer(vocab_file, do_lower_case, spm_model_file, max_length=positions)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -133,14 +211,9 @@ class ModelSource:
             ValueError: it is larger than the embedding table, or not the one that the model was
                 trained with.
         """
-        vocab_file, spm_model_file = self.vocabulary
-        has_own_case = is_tokenizer_file(self.vocabulary_file)
-        tokenizer = load_tokenizer(
-            vocab_file,
-            self._do_lower_case if has_own_case else self.do_lower_case,
-            spm_model_file,
-            max_length=self.config.max_position_embeddings,
-        )
+        tokenizer = self.unchecked_tokenizer
+        if self._records_case and not is_tokenizer_file(self.vocabulary_file):
+            self._warn_of_case()
         identity = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
         is_known = record_comparison.check_vocabulary(
             self.run.path, self.run.record, identity.files[run_record.VOCABULARY]
@@ -157,11 +230,6 @@ class ModelSource:
             logging.warning("%s: make sure that they belong together", message)
         return tokenizer
 
-    @functools.cached_property
-    def parts(self) -> set[str]:
-        """The parts of the model in the checkpoint, keys of `weight_names.PARTS`."""
-        return {part_of(name) for name in self.recognized.entries}
-
     @property
     def objective(self) -> str:
         """The sentence objective; "none" for masked words without a sentence head.
@@ -175,8 +243,3 @@ class ModelSource:
             return NONE
         recorded = self.run.record.settings.get(run_record.OBJECTIVE)
         return str(SOP if recorded is None else recorded)
-
-    @functools.cached_property
-    def run(self) -> RunFolder:
-        """The folder with the record of the training."""
-        return finding.records_of(self.folder)

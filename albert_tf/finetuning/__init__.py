@@ -6,20 +6,15 @@ config, vocabulary, the record of the model that the run starts with, and the da
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import is_tokenizer_file, load_tokenizer
-from albert_tf.model.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -48,76 +43,38 @@ def run_task(
     spec = registry.get(name)
     if not spec.is_fine_tuned:
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
-    inputs = read_inputs(settings.completed())
+    settings = settings.completed()
+    source = open_source(settings)
     if spec.reader is not None and data is None:
-        data = registry.resolve(spec.reader)(inputs.settings, inputs.trained)
+        data = registry.resolve(spec.reader)(settings, source.trained)
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
     make_task = registry.resolve(spec.task).make
     if data is not None:
         make_task = functools.partial(make_task, data=data)
-    return fine_tune(inputs, make_task, name, hooks)
+    return fine_tune(settings, source, make_task, name, hooks)
 
 
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    """What the runs of a sweep share, or what a single run has.
+def open_source(settings: FineTuningSettings) -> ModelSource:
+    """Returns the model that a run, or each run of a sweep, starts with.
 
-    Attributes:
+    Args:
         settings: the completed settings.
-        config: the model's config.
-        tokenizer: the tokenizer.
-        trained: folder of the model that the runs start with or use; None for random weights.
-    """
-
-    settings: Any
-    config: AlbertConfig
-    tokenizer: Tokenizer
-    trained: RunFolder | None
-
-
-def read_inputs(settings: FineTuningSettings) -> Inputs:
-    """Returns the inputs of a run or sweep with these completed settings.
 
     Raises:
         ValueError, OSError: a file is damaged, config, vocabulary and `max_seq_length` do not
             match, or the folder of a run contains another model; the message says which.
     """
-    path = settings.albert_config_file or ""
-    config = AlbertConfig.from_json_file(path)
     runs = settings.runs()
+    source = runs[0].source
+    config_file = settings.albert_config_file or ""
     for run in runs:
-        RunFolder(run.output_dir).check_config(config, path)
-    trained = runs[0].trained_in(RunFolder(runs[0].output_dir))
-    tokenizer = read_tokenizer(settings, config, trained)
-    return Inputs(settings, config, tokenizer, trained)
-
-
-def read_tokenizer(
-    settings: FineTuningSettings, config: AlbertConfig, trained: RunFolder | None = None
-) -> Tokenizer:
-    """Returns the tokenizer, after checking the vocabulary and `max_seq_length` against the model.
-
-    Without `do_lower_case`, the case is what is known of the weights. The tokenizer of a Hugging
-    Face folder knows it itself.
-
-    Raises:
-        ValueError: token ids or positions would be out of range; the message names both numbers.
-    """
-    do_lower_case = settings.do_lower_case
-    if trained is not None and not is_tokenizer_file(settings.vocabulary_file):
-        recorded = trained.record.settings.get(run_record.LOWER_CASE)
-        if recorded is None:
-            weights = trained.trained or settings.init_checkpoint or trained.path
-            do_lower_case = ModelSource(weights, do_lower_case=do_lower_case).do_lower_case
-        elif do_lower_case is None:
-            do_lower_case = bool(recorded)
-    tokenizer = load_tokenizer(settings.vocab_file, do_lower_case, settings.spm_model_file)
-    if tokenizer.vocab_size > config.vocab_size:
+        RunFolder(run.output_dir).check_config(source.config, config_file)
+    entries, vocab_size = source.unchecked_tokenizer.vocab_size, source.config.vocab_size
+    if entries > vocab_size:  # token ids would be out of range
         raise ValueError(
-            f"{settings.vocabulary_file} has {tokenizer.vocab_size} entries, but "
-            f"{settings.albert_config_file} has vocab_size={config.vocab_size}: the vocabulary "
-            "does not belong to this model"
+            f"{settings.vocabulary_file} has {entries} entries, but {config_file} has "
+            f"vocab_size={vocab_size}: the vocabulary does not belong to this model"
         )
-    config.check_length(settings.max_seq_length)
-    return tokenizer
+    source.config.check_length(settings.max_seq_length)
+    return source

@@ -16,9 +16,10 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, run_record, saved_model
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning import Inputs, registry
+from albert_tf.finetuning import registry
 from albert_tf.finetuning.plan import training_steps
 from albert_tf.finetuning.result import FineTuningResult, Result
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -35,7 +36,8 @@ MakeTask = Callable[[Any, AlbertConfig, Tokenizer, RunFolder | None], FineTuning
 
 
 def fine_tune(
-    inputs: Inputs,
+    settings: FineTuningSettings,
+    source: ModelSource,
     make_task: MakeTask,
     name: str = "",
     hooks: Sequence[Hook] = (),
@@ -43,7 +45,8 @@ def fine_tune(
     """Runs the phases that the settings enable: training, evaluation, prediction and export.
 
     Args:
-        inputs: the completed settings, and what was read before TensorFlow was imported.
+        settings: the completed settings.
+        source: the model that the runs start with; see `finetuning.open_source`.
         make_task: makes the task, as `FineTuningTask.make` does.
         name: name of the task in `albert_tf.finetuning.registry`, unless the task itself has one;
             "" if it is not registered, so that its models cannot be used for prediction from text.
@@ -58,7 +61,7 @@ def fine_tune(
         ArithmeticError: the loss became NaN or infinite, outside of a sweep.
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
-    settings = inputs.settings
+    tokenizer = source.unchecked_tokenizer  # `Run.admit` compares it with that of the training
     planned = settings.runs()
     if settings.export_dir:
         files.ensure_directory(settings.export_dir, "--export_dir")
@@ -67,14 +70,14 @@ def fine_tune(
             raise ValueError(
                 "sweeps cannot use several workers: set one --learning_rate and --num_runs=1"
             )
-        task = make_task(planned[0], inputs.config, inputs.tokenizer, inputs.trained)
+        task = make_task(planned[0], source.config, tokenizer, source.trained)
         data = {split: task.read(split) for split in settings.splits}
-        known = describe_data(settings, inputs.tokenizer, task, data.get("train"), name)
+        known = describe_data(settings, tokenizer, task, data.get("train"), name)
 
         def run_one(each: FineTuningSettings) -> tuple[Result, str]:
             with Run.open(each, opened) as run:
                 run.admit(known)
-                _warn_of_vocabulary(run, inputs.tokenizer)
+                _warn_of_vocabulary(run, tokenizer)
                 # Features are made once for all runs, and only if the first one is admitted.
                 task.use(task.splits or _make_splits(task, data), opened.strategy)
                 return _do_phases(run, task, hooks)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints import releases
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
@@ -179,18 +180,13 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             recorded["data_dir"] = files.join(record.start.get("directory", ""), str(data_dir))
         return recorded | dict(values)
 
-    def completed(self) -> Self:
-        """Adds to the base class: phases to run if there are none, and the model's vocabulary.
+    @property
+    def weights(self) -> str | None:
+        """The `init_checkpoint`, or the folder or name of the `albert_hub_module_handle`.
 
-        The weights come from `init_checkpoint`, or from the folder `albert_hub_module_handle`
-        (which becomes the `init_checkpoint`), or else from the trained run in `output_dir`. Config
-        and vocabulary are looked up beside them.
+        Raises:
+            ValueError: both are given, or the module would have to be downloaded.
         """
-        if not self.asks_for_something:
-            return dataclasses.replace(self, **self.DEFAULT_PHASES).completed()
-        return super().completed()
-
-    def _with_model_files(self) -> Self:
         handle = self.albert_hub_module_handle
         if handle and self.init_checkpoint:
             raise ValueError(
@@ -202,19 +198,44 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
                 f"--albert_hub_module_handle={handle}: modules are not downloaded. Unpack the "
                 "module and pass its folder. `albert download` lists those with a name."
             )
-        weights = dataclasses.replace(
-            self, init_checkpoint=handle or self.init_checkpoint, albert_hub_module_handle=None
+        return handle or self.init_checkpoint
+
+    @property
+    def source(self) -> ModelSource:
+        """As in the base class, with the vocabulary and the letter case."""
+        return ModelSource(
+            self.weights or self.output_dir,
+            self.trained_in(RunFolder(self.output_dir)),
+            self.albert_config_file,
+            self.vocab_file,
+            self._given_spm_model_file,
+            self.do_lower_case,
         )
-        settings = super(FineTuningSettings, weights)._with_model_files()
-        spm_model_file = settings.spm_model_file
-        if spm_model_file == HUB_VOCABULARY:
-            spm_model_file = None
-        vocab_file = settings.vocab_file
-        if settings.model_folder:
-            vocab_file, spm_model_file = finding.find_vocabulary(
-                settings.model_folder, vocab_file, spm_model_file
-            )
-        return dataclasses.replace(settings, spm_model_file=spm_model_file, vocab_file=vocab_file)
+
+    @property
+    def _given_spm_model_file(self) -> str | None:
+        return None if self.spm_model_file == HUB_VOCABULARY else self.spm_model_file
+
+    def completed(self) -> Self:
+        """Adds to the base class: phases to run if there are none, and the model's vocabulary.
+
+        The folder `albert_hub_module_handle` becomes the `init_checkpoint`.
+        """
+        if not self.asks_for_something:
+            return dataclasses.replace(self, **self.DEFAULT_PHASES).completed()
+        return super().completed()
+
+    def _with_model_files(self) -> Self:
+        settings = super()._with_model_files()
+        vocab_file, spm_model_file = self.vocab_file, self._given_spm_model_file
+        if self._has_weights:
+            vocab_file, spm_model_file = self.source.vocabulary
+        return dataclasses.replace(
+            settings,
+            albert_hub_module_handle=None,
+            vocab_file=vocab_file,
+            spm_model_file=spm_model_file,
+        )
 
     def check_paths(self) -> None:
         """Checks all paths, including the folder of the data if the program reads one."""

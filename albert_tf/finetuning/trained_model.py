@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
@@ -19,9 +20,7 @@ class TrainedModel:
     Attributes:
         task: name of the task in `albert_tf.finetuning.registry`.
         settings: the settings that the model was fine-tuned with; None if it was not.
-        config: the model's config.
-        tokenizer: the model's tokenizer.
-        run: the folder with the record of the training.
+        source: where the model comes from.
         num_outputs: number of outputs of the head; 0 if there is no head.
         max_seq_length: maximum sequence length, in tokens.
         top_k: maximum number of answers, and of words per mask, to return.
@@ -30,13 +29,26 @@ class TrainedModel:
 
     task: str
     settings: Any
-    config: AlbertConfig
-    tokenizer: Tokenizer
-    run: RunFolder
+    source: ModelSource
     num_outputs: int
     max_seq_length: int
     top_k: int
     pooling: str
+
+    @property
+    def config(self) -> AlbertConfig:
+        """The model's config."""
+        return self.source.config
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.source.tokenizer
+
+    @property
+    def run(self) -> RunFolder:
+        """The folder with the record of the training."""
+        return self.source.run
 
     def check_labels(self, labels: Sequence[str]) -> None:
         """Raises ValueError unless there are as many labels as outputs of the head."""

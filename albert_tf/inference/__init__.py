@@ -23,7 +23,7 @@ from typing import Any
 
 from albert_tf.finetuning import registry
 from albert_tf.inference.inputs import read_inputs
-from albert_tf.inference.model_folder import open_model
+from albert_tf.inference.model_task import find_task, open_model
 from albert_tf.inference.settings import Settings
 
 __all__ = ["Settings", "run"]
@@ -46,14 +46,14 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
     settings.check_paths()
     if settings.task_module:
         registry.import_tasks(settings.task_module)
-    model_folder = open_model(settings)
+    source = open_model(settings)
     if settings.web:
         from albert_tf.inference import web  # imports TensorFlow
 
-        web.serve(settings, model_folder)
+        web.serve(settings, source)
         return iter(())
-    task = model_folder.find_task(settings.wanted_task)
+    task = find_task(source, settings.wanted_task)
     blocks = read_inputs(settings, task)
     from albert_tf.inference import program  # imports TensorFlow
 
-    return program.run(settings, model_folder, task, blocks)
+    return program.run(settings, source, task, blocks)

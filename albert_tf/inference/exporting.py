@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from albert_tf.checkpoints import embeddings_export, saved_model, tasks
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.model_task import find_task
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import PredictorSettings
@@ -47,25 +48,25 @@ def export_saved_model(
             maximum, or leaves no room for the context after a question of the longest length; or
             `export_dir` cannot be written to.
     """
-    model_folder = ModelFolder(folder)
-    name = model_folder.find_task(task)
+    source = ModelSource.open(folder)
+    name = find_task(source, task)
     model_files = saved_model.model_files(
-        model_folder.config_file, model_folder.vocabulary_file, model_folder.run.record
+        source.config_file, source.vocabulary_file, source.run.record
     )
     with saved_model.float32_models():
         if not registry.get(name).is_fine_tuned:
-            has_masked_lm = "masked-LM head" in model_folder.parts
+            has_masked_lm = "masked-LM head" in source.parts
             model, tokenizer = load_trained(
-                model_folder, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+                source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
-            poolings = embeddings_export.poolings_of(model_folder.parts)
+            poolings = embeddings_export.poolings_of(source.parts)
             encoder = getattr(model, "encoder", model)
             exported = embeddings_export.embeddings_export(encoder, tokenizer, length, poolings)
         else:
             options = PredictorSettings(max_seq_length=max_seq_length)
-            predictor = Predictor(model_folder, name, options)
+            predictor = Predictor(source, name, options)
             model = predictor.model
             fine_tuned: Any = predictor.task  # a FineTuningTask
-            exported = fine_tuned.make_export(model, predictor.max_seq_length, model_folder.run)
+            exported = fine_tuned.make_export(model, predictor.max_seq_length, source.run)
         return saved_model.export(export_dir, model.variables, exported, model_files)

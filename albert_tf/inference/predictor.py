@@ -24,12 +24,13 @@ import tf_keras
 from absl import logging
 
 from albert_tf.checkpoints import saved_model, tasks
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.text_task import Result, TextTask
 from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.model_task import all_settings, count_outputs, find_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
@@ -106,8 +107,8 @@ def load_predictor(
         pooling=pooling,
         engine=engine,
     )
-    model_folder = ModelFolder(folder, **model_files)
-    return Predictor(model_folder, model_folder.find_task(task), options)
+    source = ModelSource.open(folder, **model_files)
+    return Predictor(source, find_task(source, task), options)
 
 
 class Predictor:
@@ -117,7 +118,7 @@ class Predictor:
     result alone. Programs pass the examples in rows of files to `predict`.
 
     Args:
-        model_folder: the folder of the model.
+        source: the model.
         name: name of a task.
         options: the arguments of `load_predictor`.
 
@@ -130,41 +131,37 @@ class Predictor:
         max_seq_length: maximum sequence length, in tokens.
     """
 
-    def __init__(self, model_folder: ModelFolder, name: str, options: PredictorSettings) -> None:
+    def __init__(self, source: ModelSource, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
         task = registry.resolve(spec.task)
         is_pooled = name == tasks.EMBEDDINGS and options.pooling == POOLED
-        if is_pooled and "pooler" not in model_folder.parts:
-            raise ValueError(
-                f"pooling={POOLED!r} needs a pooler, and {model_folder.checkpoint} has none"
-            )
+        if is_pooled and "pooler" not in source.parts:
+            raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
         self.options = options
         self.engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        self._load = functools.partial(load_trained, model_folder, name)
+        self._load = functools.partial(load_trained, source, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model, self.tokenizer = self._load()
-        logging.info("%s: %s, computed by %s", model_folder.checkpoint, name, self.engine)
+        logging.info("%s: %s, computed by %s", source.checkpoint, name, self.engine)
         of = registry.resolve(spec.settings)
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
-        recorded = model_folder.run.record.values_for(of, names)
+        recorded = source.run.record.values_for(of, names)
         config = self.model.config
         limit = config.max_position_embeddings
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
         config.check_length(self.max_seq_length)
         settings = None
         if spec.is_fine_tuned:
-            values = model_folder.all_settings(of) | {"max_seq_length": self.max_seq_length}
+            values = all_settings(source, of) | {"max_seq_length": self.max_seq_length}
             values.pop("tflite_quantization", None)  # of an export of the run
             settings = of(**values)
         trained = TrainedModel(
             task=name,
             settings=settings,
-            config=config,
-            tokenizer=self.tokenizer,
-            run=model_folder.run,
-            num_outputs=model_folder.count_outputs(spec),
+            source=source,
+            num_outputs=count_outputs(source, spec),
             max_seq_length=self.max_seq_length,
             top_k=options.top_k,
             pooling=options.pooling,

@@ -12,15 +12,16 @@ from typing import Any
 
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, load_weights
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.model_task import count_outputs, find_task
 from albert_tf.model.tokenization import Tokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
 
 def make_model(
-    source: ModelFolder, task: str, num_labels: int | None = None, **head_arguments: Any
+    source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: Any
 ) -> Any:
     """Returns a model with random weights for a task; see `albert_tf.from_pretrained`."""
     spec = registry.get(task)
@@ -36,11 +37,11 @@ def make_model(
             'task, such as task="classification"'
         )
     if NUM_LABELS in parameters and NUM_LABELS not in arguments:
-        arguments[NUM_LABELS] = num_labels or source.count_outputs(spec)
+        arguments[NUM_LABELS] = num_labels or count_outputs(source, spec)
     return head(source.config, **arguments)
 
 
-def load_trained(source: ModelFolder, task: str) -> tuple[Any, Tokenizer]:
+def load_trained(source: ModelSource, task: str) -> tuple[Any, Tokenizer]:
     """Returns a model with all weights that a task needs, and its tokenizer.
 
     Raises:
@@ -107,8 +108,8 @@ def from_pretrained(
         ValueError: there are several configs, checkpoints or vocabularies; the encoder is
             incomplete; the task is unknown or ambiguous; or the vocabulary is not the model's.
     """
-    source = ModelFolder(folder, config_file, vocab_file, spm_model_file, do_lower_case)
+    source = ModelSource.open(folder, config_file, vocab_file, spm_model_file, do_lower_case)
     tokenizer = source.tokenizer
-    model = make_model(source, task or source.find_task(), num_labels, **head_arguments)
+    model = make_model(source, task or find_task(source), num_labels, **head_arguments)
     load_checkpoint(model, source.checkpoint)
     return model, tokenizer

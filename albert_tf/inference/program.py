@@ -14,11 +14,11 @@ from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_task import Result
 from albert_tf.inference.embeddings import similarities
 from albert_tf.inference.inputs import Block
-from albert_tf.inference.model_folder import ModelFolder
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import Settings
 from albert_tf.training import interruption
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    settings: Settings, model_folder: ModelFolder, task: str, blocks: list[Block]
+    settings: Settings, source: ModelSource, task: str, blocks: list[Block]
 ) -> Iterator[Result]:
     """Yields the result of each input, in input order; for a file, results include `line`.
 
     Args:
         settings: the settings.
-        model_folder: the folder of the model.
+        source: the model.
         task: name of the task.
         blocks: the inputs, as `inputs.read_inputs` returns them.
 
@@ -44,8 +44,8 @@ def run(
         ValueError, OSError: the model cannot be used, or a file cannot be written; the message says
             which.
     """
-    with use_devices(settings, model_folder):
-        predictor = Predictor(model_folder, task, settings)
+    with use_devices(settings, source):
+        predictor = Predictor(source, task, settings)
         shown = _with_progress(settings, blocks)
         if settings.is_search:
             yield from search(predictor, settings.texts[0], shown, settings.top_k)
@@ -66,10 +66,10 @@ def run(
 
 
 def use_devices(
-    settings: Settings, model_folder: ModelFolder
+    settings: Settings, source: ModelSource
 ) -> contextlib.AbstractContextManager[Devices]:
     """Returns `open_devices`; precision auto is float32 if the model was trained in it."""
-    trained_in = model_folder.run.record.settings.get(run_record.PRECISION)
+    trained_in = source.run.record.settings.get(run_record.PRECISION)
     is_as_trained = settings.precision == "auto" and trained_in == "float32"
     devices = DeviceSettings(
         distribution="one_device",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.model_task import find_task, possible_tasks
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.program import search, use_devices
 from albert_tf.inference.settings import Settings
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 LINES = {"options": "options, one per line", "texts": "texts, one per line"}
 
 
-def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.Interface:
+def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interface:
     """Returns the form of one of the tasks of a model."""
     import gradio as gr
 
-    predictor = Predictor(model_folder, task, settings)
+    predictor = Predictor(source, task, settings)
     parse = registry.resolve(registry.get(task).parse)
     demos = predictor.task.demos
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
@@ -53,21 +54,21 @@ def make_form(settings: Settings, model_folder: ModelFolder, task: str) -> gr.In
     )
 
 
-def make_page(settings: Settings, folder: ModelFolder) -> gr.Blocks:
+def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
     """Returns a page with a form for each task of the model, or for the requested one."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     import gradio as gr
 
     wanted = settings.wanted_task
-    names = folder.possible_tasks() if wanted is None else (folder.find_task(wanted),)
-    forms = [make_form(settings, folder, name) for name in names]
-    return gr.TabbedInterface(forms, list(names), title=os.path.basename(folder.folder))
+    names = possible_tasks(source) if wanted is None else (find_task(source, wanted),)
+    forms = [make_form(settings, source, name) for name in names]
+    return gr.TabbedInterface(forms, list(names), title=os.path.basename(source.folder))
 
 
-def serve(settings: Settings, folder: ModelFolder) -> None:
+def serve(settings: Settings, source: ModelSource) -> None:
     """Serves the page on 127.0.0.1 until Ctrl-C."""
-    with use_devices(settings, folder):
-        page = make_page(settings, folder)
+    with use_devices(settings, source):
+        page = make_page(settings, source)
         options: Any = {"server_port": settings.web_port, "share": False, "run_history": False}
         options |= {"server_name": "127.0.0.1", "quiet": True, "footer_links": []}
         try:

@@ -182,8 +182,8 @@ class PretrainingTask(Task):
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary of the records to the folder of a run, if it is found."""
-        model_folder = self._settings.model_folder
-        vocabulary.keep_vocabulary(self.train_records.files, folder.path, model_folder)
+        of_model = self._settings.source.folder
+        vocabulary.keep_vocabulary(self.train_records.files, folder.path, of_model)
 
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""

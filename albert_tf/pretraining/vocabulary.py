@@ -39,15 +39,13 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
     return RunRecord(settings=case, files={run_record.VOCABULARY: known})
 
 
-def keep_vocabulary(
-    record_files: Sequence[RecordFile], folder: str, model_folder: str | None = None
-) -> None:
+def keep_vocabulary(record_files: Sequence[RecordFile], folder: str, model_folder: str) -> None:
     """Copies the vocabulary of records into the folder of a run, if it is found.
 
     The metadata contains its file name and checksum, but not its folder. It is looked for beside
     the metadata, and in the folder of the initial weights.
     """
-    of_model = finding.list_tokenizers(model_folder) if model_folder else []
+    of_model = finding.list_tokenizers(model_folder)
     for info in (file.metadata for file in record_files if file.metadata):
         beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
         for path in filter(files.is_file, (beside, *of_model)):

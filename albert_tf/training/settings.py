@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.optimizer_names import OPTIMIZERS
@@ -52,43 +53,6 @@ class ModelSettings(SettingsGroup):
         "Resume or use a model even if its data, vocabulary or settings are not those it was "
         "trained with.",
     )
-
-    @property
-    def model_folder(self) -> str | None:
-        """Folder of the weights that a run starts with, or of its own; None for random weights."""
-        if self.init_checkpoint:
-            return finding.folder_of(self.init_checkpoint)
-        return self.output_dir if RunFolder(self.output_dir).trained else None
-
-    def completed(self) -> Self:
-        """Returns these settings with the config that is beside the weights, unless one is given.
-
-        All paths are checked. TensorFlow is not imported for local paths, so that mistakes are
-        reported at once. Subclasses complete more.
-
-        Raises:
-            ValueError, OSError: a file or folder is missing or unusable, or neither a config nor
-                weights are given. The message names the flag, and what was looked for.
-        """
-        settings = self._with_model_files()
-        settings.check_paths()
-        return settings
-
-    def _with_model_files(self) -> Self:
-        """Returns these settings with the files of the model; see `completed`."""
-        path = self.init_checkpoint and finding.find_model(self.init_checkpoint)
-        settings = dataclasses.replace(self, init_checkpoint=path)
-        if self.albert_config_file:
-            return settings
-        if settings.model_folder is None:
-            raise ValueError(
-                "--albert_config_file is required: the albert_config.json that came with the model "
-                "(a TF-Hub module may have it in its assets), or the name of an architecture, such "
-                "as albert_base"
-            )
-        return dataclasses.replace(
-            settings, albert_config_file=finding.find_config(settings.model_folder)
-        )
 
     def check_paths(self) -> None:
         """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
@@ -296,10 +260,24 @@ class RunSettings(
         """The settings that evaluation and prediction need as they were in training."""
         return {field.name for field in fields_of(type(self)) if field.affects == MODEL}
 
+    @property
+    def weights(self) -> str | None:
+        """Checkpoint, folder or name of a model that a run starts with; None for random weights."""
+        return self.init_checkpoint
+
+    @property
+    def source(self) -> ModelSource:
+        """The model that a run starts with: that of `weights`, or else that in its own folder.
+
+        Once the run has trained, its own folder has the record of the training.
+        """
+        trained = self.trained_in(RunFolder(self.output_dir))
+        return ModelSource(self.weights or self.output_dir, trained, self.albert_config_file)
+
     def trained_in(self, folder: RunFolder) -> RunFolder | None:
         """Returns the folder of the weights that a run starts with; None for random weights.
 
-        This is the run's own folder if it contains a trained model, else that of `init_checkpoint`.
+        This is the run's own folder if it contains a trained model, else that of `weights`.
 
         Args:
             folder: the folder of the run.
@@ -307,9 +285,44 @@ class RunSettings(
         step = folder.step
         if step or (step is not None and not self.do_train):
             return folder
-        if not self.init_checkpoint:
+        if not self.weights:
             return None
-        return finding.records_of(finding.folder_of(self.init_checkpoint))
+        return finding.records_of(finding.folder_of(self.weights))
+
+    def completed(self) -> Self:
+        """Returns these settings with the model's files that are beside its weights.
+
+        All paths are checked. TensorFlow is not imported for local paths, so that mistakes are
+        reported at once.
+
+        Raises:
+            ValueError, OSError: a file or folder is missing or unusable, or neither a config nor
+                weights are given. The message names the flag, and what was looked for.
+        """
+        settings = self._with_model_files()
+        settings.check_paths()
+        return settings
+
+    def _with_model_files(self) -> Self:
+        """Returns these settings with the weights and the files of the model; see `completed`."""
+        init_checkpoint = self.weights and finding.find_model(self.weights)
+        config_file = self.albert_config_file
+        if not config_file:
+            if not self._has_weights:
+                raise ValueError(
+                    "--albert_config_file is required: the albert_config.json that came with the "
+                    "model (a TF-Hub module may have it in its assets), or the name of an "
+                    "architecture, such as albert_base"
+                )
+            config_file = self.source.config_file
+        return dataclasses.replace(
+            self, init_checkpoint=init_checkpoint, albert_config_file=config_file
+        )
+
+    @property
+    def _has_weights(self) -> bool:
+        """Whether the run starts with weights of others, or has its own."""
+        return bool(self.weights) or RunFolder(self.output_dir).trained is not None
 
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""

@@ -294,7 +294,7 @@ def test_a_downloaded_model_is_found_by_its_name(cached, caplog):
     assert found.spm_model_file == f"{cached}/toy.model"
     run = RunSettings(output_dir="out", init_checkpoint=NAME)
     run.check_paths()
-    assert run.model_folder == cached
+    assert run.source.folder == cached
 
 
 def test_a_module_is_found_by_its_address(cache, model):

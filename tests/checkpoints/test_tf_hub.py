@@ -107,6 +107,6 @@ def test_untrained_heads_are_omitted_and_wordpiece_has_do_lower_case(model, tmp_
     assert not hasattr(loaded, "mlm")
     assert not hasattr(loaded, "sop")
     assert loaded.vocab_file.asset_path.numpy().endswith(b"/vocab.txt")
-    assert not ModelSource(folder).do_lower_case
+    assert not ModelSource.open(folder).do_lower_case
     report = inspect_checkpoint(folder)
     assert not [name for name in report.found if name.startswith("cls/")]

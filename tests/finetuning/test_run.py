@@ -9,13 +9,14 @@ import tf_keras
 
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import read_inputs, read_tokenizer
+from albert_tf.finetuning import open_source
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.training.hooks import Hook
 from tests.conftest import TINY_SHAPE
 from tests.script_runner import interrupted, tensors
@@ -126,8 +127,8 @@ def word_tuner(tmp_path):
             "save_checkpoints_steps": 1,
             "precision": "float32",
         }
-        inputs = read_inputs(FineTuningSettings(**always | values))
-        return engine.fine_tune(inputs, task.make, hooks=hooks)
+        settings = FineTuningSettings(**always | values)
+        return engine.fine_tune(settings, open_source(settings), task.make, hooks=hooks)
 
     return fine_tune
 
@@ -136,12 +137,21 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_a_vocabulary_larger_than_the_models_is_refused(toy_spm_model):
+def test_a_vocabulary_may_have_as_many_entries_as_the_model_and_no_more(toy_spm_model, tmp_path):
+    config_file = str(tmp_path / "config.json")
     settings = FineTuningSettings(
-        output_dir="out", albert_config_file="config.json", spm_model_file=toy_spm_model
+        output_dir="out",
+        albert_config_file=config_file,
+        spm_model_file=toy_spm_model,
+        max_seq_length=11,
     )
-    with pytest.raises(ValueError, match=r"toy\.model has \d+ entries, but config\.json has"):
-        read_tokenizer(settings, dataclasses.replace(CONFIG, vocab_size=61))
+    entries = FullTokenizer(spm_model_file=toy_spm_model).vocab_size
+    dataclasses.replace(CONFIG, vocab_size=entries).to_json_file(config_file)
+    assert open_source(settings).unchecked_tokenizer.vocab_size == entries
+    dataclasses.replace(CONFIG, vocab_size=entries - 1).to_json_file(config_file)
+    said = rf"toy\.model has {entries} entries, but .*config\.json has vocab_size={entries - 1}"
+    with pytest.raises(ValueError, match=said):
+        open_source(settings)
 
 
 # Phases

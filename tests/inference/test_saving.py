@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import albert_tf
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.inference.model_task import find_task
 from tests.inference.conftest import KINDS, make_model
 
 TEXTS = ["the river is wide.", "a boat waits."]
@@ -29,7 +30,7 @@ def test_a_saved_model_is_opened_as_it_was(kind, saved, toy_tokenizer):
     task = "fill_mask" if is_pretraining else "classification"
     task = kind if kind in registry.names() else task
     if not is_pretraining:
-        assert ModelFolder(folder).find_task() == task
+        assert find_task(ModelSource.open(folder)) == task
     found, tokenizer = albert_tf.from_pretrained(folder, task if is_pretraining else None)
     assert type(found) is type(model)
     assert found.get_config() | {"name": ""} == model.get_config() | {"name": ""}

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from albert_tf import inference
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.inference.model_task import find_task
 from tests.inference.conftest import TEXTS
 
 gr = pytest.importorskip("gradio", reason="needs the extra web")
@@ -28,8 +29,8 @@ def in_loop(make, *arguments):
 
 def form_of(folder, task=None):
     settings = inference.Settings(model_dir=folder, web=True, precision="float32", top_k=2)
-    model_folder = ModelFolder(folder)
-    return in_loop(web.make_form, settings, model_folder, model_folder.find_task(task))
+    source = ModelSource.open(folder)
+    return in_loop(web.make_form, settings, source, find_task(source, task))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_an_invalid_input_is_shown_as_an_error(saved):
 def test_a_page_has_a_form_for_each_task(saved):
     def tabs(**given):
         settings = inference.Settings(web=True, **given)
-        page = in_loop(web.make_page, settings, ModelFolder(settings.model_dir))
+        page = in_loop(web.make_page, settings, ModelSource.open(settings.model_dir))
         assert not page.analytics_enabled
         return [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
 

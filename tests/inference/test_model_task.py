@@ -10,7 +10,8 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.checkpoints import huggingface
-from albert_tf.inference.model_folder import ModelFolder
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.inference.model_task import find_task, possible_tasks
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
@@ -26,7 +27,7 @@ def write(tmp_path, config_file, toy_spm_model):
 
     def write(heads, **record):
         write_folder(tmp_path, config_file, toy_spm_model, heads, record or None)
-        return ModelFolder(str(tmp_path))
+        return ModelSource.open(str(tmp_path))
 
     return write
 
@@ -41,30 +42,30 @@ def write(tmp_path, config_file, toy_spm_model):
     ],
 )
 def test_without_a_record_the_head_determines_the_task(write, heads, task):
-    assert write(heads).find_task() == task
+    assert find_task(write(heads)) == task
 
 
 @pytest.mark.parametrize("recorded", ["regression", "multiple_choice"])
 def test_the_recorded_task_decides_between_those_with_the_same_head(write, recorded):
-    assert write(ONE_OUTPUT, task={"name": recorded}).find_task() == recorded
+    assert find_task(write(ONE_OUTPUT, task={"name": recorded})) == recorded
 
 
 def test_a_head_with_one_output_needs_a_task(write):
     found = write(ONE_OUTPUT)
     with pytest.raises(ValueError, match="pass the task, regression or multiple_choice"):
-        found.find_task()
+        find_task(found)
 
 
 def test_a_task_without_its_head_is_refused(write, pretrained_dir):
-    assert write(ONE_OUTPUT).find_task("regression") == "regression"
-    found = ModelFolder(str(pretrained_dir))
-    assert found.find_task("fill_mask") == "fill_mask"
-    assert found.possible_tasks() == ("embeddings", "fill_mask")
+    assert find_task(write(ONE_OUTPUT), "regression") == "regression"
+    found = ModelSource.open(str(pretrained_dir))
+    assert find_task(found, "fill_mask") == "fill_mask"
+    assert possible_tasks(found) == ("embeddings", "fill_mask")
     with pytest.raises(ValueError, match=r"ckpt-best does not .* this task and model: cls/squad"):
         albert_tf.load_predictor(str(pretrained_dir), "spans")
     recorded = write(THREE_OUTPUTS, task={"name": "token_classification"})
     with pytest.raises(ValueError, match=r"task token_class.*, and has no head for classification"):
-        recorded.find_task("classification")
+        find_task(recorded, "classification")
 
 
 def test_unrecorded_labels_are_numbers_and_recorded_ones_must_fit(write):
@@ -96,8 +97,8 @@ def test_an_export_answers_by_its_weights_and_its_graph_is_not_loaded(saved, tmp
     export = albert_tf.export_saved_model(folder, str(parent))
     with open(f"{export}/saved_model.pb", "wb") as stream:
         stream.write(b"not a graph")
-    found = ModelFolder(str(parent))
-    assert (found.folder, found.find_task()) == (export, "regression")
+    found = ModelSource.open(str(parent))
+    assert (found.folder, find_task(found)) == (export, "regression")
     pairs = [("The river", "A boat"), ("\U0001f600", "")]
     wanted = albert_tf.load_predictor(folder)(pairs)
     for place in (str(parent), export):

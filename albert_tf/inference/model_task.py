@@ -1,0 +1,131 @@
+"""What a trained model is used for: its task, the outputs of its head, and its settings.
+
+The model is that of a run, which records its task, or of any folder that `from_pretrained` accepts,
+such as a released archive. Without a record, the head in the checkpoint tells the task; opening a
+TensorFlow checkpoint for that imports TensorFlow, which a recorded or given task can spare.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.inference.settings import Settings
+from albert_tf.settings import SettingsGroup, fields_of
+from albert_tf.training.settings import RunSettings
+
+
+def open_model(settings: Settings) -> ModelSource:
+    """Returns the model to predict with, after checking its vocabulary and `max_seq_length`.
+
+    Raises:
+        ValueError, OSError: there is no such model, or config, vocabulary and `max_seq_length` do
+            not match; the message says which.
+    """
+    source = ModelSource.open(
+        settings.model_dir,
+        settings.albert_config_file,
+        settings.vocab_file,
+        settings.spm_model_file,
+        settings.do_lower_case,
+    )
+    if settings.max_seq_length is not None:
+        source.config.check_length(settings.max_seq_length)
+    _ = source.tokenizer  # compares the vocabulary with the config and the record
+    return source
+
+
+def find_task(source: ModelSource, wanted: str | None = None) -> str:
+    """Returns the name of the task to use a model for.
+
+    Args:
+        source: the model.
+        wanted: the requested task. None selects the task that the model was fine-tuned for, or
+            `registry.DEFAULT` if it was not fine-tuned.
+
+    Raises:
+        ValueError: the task is not registered, the model was fine-tuned for another one, or its
+            task is ambiguous.
+    """
+    recorded = source.run.record.task_name
+    if wanted is None:
+        try:
+            return registry.get(recorded).name if recorded else _task_of_head(source)
+        except ValueError as error:
+            raise ValueError(f"{source.run.path}: {error}") from None
+    spec = registry.get(wanted)
+    if spec.is_fine_tuned and recorded not in ("", spec.name):
+        raise ValueError(
+            f"{source.run.path}: the model was fine-tuned for the task {recorded}, and has no "
+            f"head for {wanted}"
+        )
+    return spec.name
+
+
+def possible_tasks(source: ModelSource) -> tuple[str, ...]:
+    """Returns all tasks that a model supports, starting with the one it was fine-tuned for.
+
+    Raises:
+        ValueError: the task of the model is ambiguous.
+    """
+    others = [s.name for s in registry.rows() if not s.is_fine_tuned and _has_head(source, s)]
+    return tuple(dict.fromkeys((find_task(source), *others)))
+
+
+def _has_head(source: ModelSource, spec: TaskSpec) -> bool:
+    return not spec.head_variable or spec.head_variable in source.recognized.entries
+
+
+def _task_of_head(source: ModelSource) -> str:
+    """Returns the task that the head in the checkpoint is for, or else `registry.DEFAULT`.
+
+    Raises:
+        ValueError: several tasks have such a head.
+    """
+    fitting = [s for s in registry.rows() if s.is_fine_tuned and _has_head(source, s)]
+    own_heads = [spec for spec in fitting if spec.head_variable != registry.SHARED_HEAD]
+    if own_heads or not fitting:
+        return own_heads[0].name if own_heads else registry.DEFAULT
+    of_size = [s.name for s in fitting if s.num_outputs == count_outputs(source, s)]
+    if of_size:
+        raise ValueError(
+            "the head is one that several tasks have, and no file records its task: pass the "
+            f"task, {' or '.join(of_size)}"
+        )
+    return next(spec.name for spec in fitting if spec.num_outputs is None)
+
+
+def count_outputs(source: ModelSource, spec: TaskSpec) -> int:
+    """Returns the number of outputs of the head for a task; 0 for a task without a head.
+
+    Raises:
+        ValueError: the checkpoint has no such head.
+    """
+    name = spec.head_variable
+    if not _has_head(source, spec):
+        raise ValueError(
+            f"{source.checkpoint} has no head for the task {spec.name} ({name}). To train a new "
+            "one, pass num_labels"
+        )
+    return int(source.recognized.entries[name].shape[0]) if name else 0
+
+
+def all_settings(source: ModelSource, of: type[SettingsGroup]) -> dict[str, Any]:
+    """Returns name → value for a program that uses a trained model, without its data.
+
+    These are the recorded settings of data, model and predictions. Paths are not recorded; those
+    that a program requires are the folder of the run's records.
+
+    Args:
+        source: the model.
+        of: the settings class of the program.
+    """
+    run, fields = source.run, fields_of(of)
+    values = dict.fromkeys((field.name for field in fields if field.is_required), run.path)
+    # Devices, logs and training are those of the machine and of the run that trained.
+    others = {field.name for field in fields_of(RunSettings)}
+    names = [field.name for field in fields if field.is_recorded and field.name not in others]
+    recorded = run.record.values_for(of, names)
+    return values | recorded | {"output_dir": run.path, "do_train": False}
