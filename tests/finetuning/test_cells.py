@@ -9,6 +9,9 @@ from albert_tf.finetuning.rows import BadRowError, ShortRowError
 def test_cells_are_found_by_index_or_key():
     assert cell(["a", "b", "c"], 1) == "b"
     assert cell(["a", "b", "c"], -1) == "c"
+    assert cell(["a", "b", "c"], 2) == "c"
+    assert cell(["a", "b"], -1) == "b"
+    assert cell(["a", "b", "c"], -2) == "b"
     assert cell({"a": 5}, "a") == 5
     assert text_cell({"t": ["a", "b c"]}, "t") == "a b c"
 
@@ -18,6 +21,7 @@ def test_cells_are_found_by_index_or_key():
     [
         (["a", "b", "c"], 3, "expected 4 or more columns, got 3"),
         (["a"], -1, "2 or more columns"),  # the only column cannot be both text and label
+        (["a", "b"], -2, "3 or more columns"),
         ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
         ({"t": 5}, "t", "'t' is 5, expected text"),
         ({"t": ["a", 5]}, "t", "expected text"),

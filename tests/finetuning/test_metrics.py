@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from albert_tf.finetuning import metrics
+from albert_tf.finetuning.classification.evaluation import evaluate
+from albert_tf.finetuning.classification.tasks import ClassificationTask
 
 LABELS = [0, 1, 1, 0, 1, 1, 0]
 PREDICTIONS = [0, 1, 0, 1, 1, 1, 0]  # tp 3, fn 1, fp 1, tn 2
@@ -68,6 +70,59 @@ def test_multi_label_losses_are_those_of_pytorch():
     logits, labels = [[1.5, -0.25, 3.0], [-2.0, 0.0, 40.0]], [[1, 0, 0], [0, 1, 0]]
     found = metrics.losses_of_examples(np.array(logits), np.array(labels))
     np.testing.assert_allclose(found, [1.275313377380371, 13.60669231414795], rtol=1e-6)
+
+
+ALL_OF_ONE_CLASS = [
+    # Predictions, labels; accuracy, F1 of label 1, mean F1, and correlation.
+    ([0], [0], (1.0, 0.0, 1.0, 0.0)),
+    ([1], [1], (1.0, 1.0, 1.0, 0.0)),
+    ([0, 0, 0], [0, 0, 0], (1.0, 0.0, 1.0, 0.0)),
+    ([1, 1, 1], [1, 1, 1], (1.0, 1.0, 1.0, 0.0)),
+    ([0, 0, 0], [1, 1, 1], (0.0, 0.0, 0.0, 0.0)),
+    ([1, 1, 1], [0, 0, 0], (0.0, 0.0, 0.0, 0.0)),
+    ([1, 1, 1, 1], [0, 1, 1, 1], (0.75, 6 / 7, 3 / 7, 0.0)),
+    ([0, 1], [1, 0], (0.0, 0.0, 0.0, -1.0)),
+    ([2, 2], [2, 2], (1.0, 0.0, 1.0, 0.0)),
+]
+
+
+@pytest.mark.parametrize(("predictions", "labels", "expected"), ALL_OF_ONE_CLASS)
+def test_metrics_of_one_class_are_defined(predictions, labels, expected):
+    names = ("eval_accuracy", "f1", "macro_f1", "matthew_corr")
+    found = compute(names, predictions, labels)
+    assert found == pytest.approx(dict(zip(names, expected, strict=True)))
+
+
+def test_multi_label_metrics_without_labels_are_zero():
+    none, one = np.zeros((1, 2), bool), np.array([[True, False]])
+    zero = {"micro_f1": 0.0, "macro_f1": 0.0, "f1_a": 0.0, "f1_b": 0.0}
+    assert metrics.multi_label_metrics(none, none, "ab") == {"eval_accuracy": 1.0, **zero}
+    assert metrics.multi_label_metrics(one, none, "ab") == {"eval_accuracy": 0.0, **zero}
+    assert metrics.multi_label_metrics(none, one, "ab") == {"eval_accuracy": 0.0, **zero}
+
+
+def test_a_logit_of_0_is_no_predicted_label():
+    task = ClassificationTask("", "", {}, ("a", "b"), is_multi_label=True)
+    logits, labels = np.array([[0.0, 0.25], [-0.25, 0.75]]), np.array([[0, 1], [0, 1]])
+    found = evaluate(task, logits, labels, batch_size=2)
+    assert (found["eval_accuracy"], found["f1_a"], found["f1_b"]) == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "loss"),
+    [(1, 3.4), (2, (1.5 + 4 + 6) / 3), (3, (2 + 5.5) / 2), (5, 3.4), (6, 3.4)],
+)
+def test_the_loss_is_the_mean_of_the_means_of_batches(batch_size, loss):
+    losses = np.array([1.0, 2.0, 3.0, 5.0, 6.0])
+    found = metrics.loss_metrics(losses, batch_size)
+    assert found["eval_loss"] == pytest.approx(3.4)
+    assert found["loss"] == pytest.approx(loss)
+
+
+def test_losses_of_one_label_are_those_of_the_softmax():
+    found = metrics.losses_of_examples(np.array([[0.0, 0.0], [1000.0, 0.0]]), np.array([1, 0]))
+    assert found.tolist() == pytest.approx([math.log(2), 0.0])
+    assert metrics.losses_of_examples(np.array([3.0, 1.0]), np.array([1.0, 1.0])).tolist() == [4, 0]
 
 
 def test_undefined_classification_metrics_are_0():

@@ -65,7 +65,19 @@ def test_the_first_bad_rows_are_named_after_the_good_ones():
     assert [next(parsed), next(parsed)] == [(4, "ONE"), (6, "TWO")]
     with pytest.raises(ValueError, match=r"\Ax.tsv, line 5: crooked\nx.tsv, x 7: bent\Z"):
         next(parsed)
+    nine = [(line, "bad") for line in range(9)]
+    with pytest.raises(ValueError, match="line 8: crooked") as error:
+        list(parse_rows("x.tsv", [*nine, (9, "good")], parse))
+    assert len(str(error.value).splitlines()) == 9
     left = iter(range(8, 20))
     with pytest.raises(ValueError, match="line 9: crooked") as error:
         list(parse_rows("x.tsv", ((line, "bad") for line in left), parse))
     assert (len(str(error.value).splitlines()), next(left)) == (10, 18)
+
+
+def test_at_most_ten_names_are_in_a_message():
+    letters = list("abcdefghijk")
+    assert rows.abbreviate(letters[:10]) == "a, b, c, d, e, f, g, h, i, j"
+    assert rows.abbreviate(letters) == "a, b, c, d, e, f, g, h, i, j, …"
+    assert rows.abbreviate(letters[:3], most=3) == "a, b, c"
+    assert rows.abbreviate(letters[:4], most=3) == "a, b, c, …"

@@ -5,7 +5,7 @@ import pytest
 from albert_tf.finetuning.classification.labels import parse_label
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
-from albert_tf.finetuning.classification.tasks import TASKS, find_task
+from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.rows import BadRowError
 
 # Task, split and file; header lines; cells c0, c1, … of a row, and those with other content; and
@@ -202,40 +202,3 @@ def test_scores_are_finite_numbers(value):
 def test_real_lcqmc_is_read_to_the_last_row(shared, split, count):
     data = read_examples(TASKS["lcqmc"], str(shared / "data" / "lcqmc"), split)
     assert (len(data), data.has_labels) == (count, True)
-
-
-# The table
-
-
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    [
-        ("mnli", ("contradiction", "entailment", "neutral")),
-        ("sts-b", ()),
-        ("wsc", ("true", "false")),
-        ("tnews", tuple("100 101 102 103 104 106 107 108 109 110 112 113 114 115 116".split())),
-        ("iflytek", tuple(map(str, range(119)))),
-    ],
-)
-def test_labels_have_the_ids_of_googles_checkpoints(name, labels):
-    assert TASKS[name].labels == labels
-    assert TASKS[name].num_labels == max(len(labels), 1)
-
-
-def test_each_glue_task_has_the_leaderboards_file_name():
-    assert {
-        name: task.leaderboard_file for name, task in TASKS.items() if task.leaderboard_file
-    } == {
-        **{"cola": "CoLA.tsv", "mnli": "MNLI-m.tsv", "mismnli": "MNLI-mm.tsv", "mrpc": "MRPC.tsv"},
-        **{"rte": "RTE.tsv", "sst-2": "SST-2.tsv", "sts-b": "STS-B.tsv", "qqp": "QQP.tsv"},
-        **{"qnli": "QNLI.tsv", "wnli": "WNLI.tsv", "ax": "AX.tsv"},
-    }
-
-
-def test_names_are_found_in_any_case_and_under_their_aliases():
-    assert find_task("CoLA") is TASKS["cola"]
-    assert find_task("LCQMC_pair") is TASKS["lcqmc"]
-    with pytest.raises(
-        ValueError, match=r"Task not found: colla\. .*'cola'.*afqmc, ax, .*tsv for a custom"
-    ):
-        find_task("colla")

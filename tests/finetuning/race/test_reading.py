@@ -125,6 +125,10 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
 @pytest.mark.parametrize(
     ("options", "label", "number"),
     [
+        *((["a", "b"], label, 0) for label in (0, "A", "0")),
+        *((["a", "b"], label, 1) for label in (1, "B", "1")),
+        (list(map(str, range(30))), "Z", 25),
+        (list(map(str, range(30))), 29, 29),
         *((["a", "b", "c"], label, 2) for label in (2, "C", "2")),
         (["B", "A"], "B", 1),
     ],
@@ -139,6 +143,14 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
     [
         (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
         (question(label=-1), r"label -1 for 3 options"),
+        (question(label="D"), r"label 'D' for 3 options"),
+        (question(label="@"), r"label '@' for 3 options"),
+        (question(label="AB"), r"label 'AB' for 3 options"),
+        (question(label=True), r"label True for 3 options"),
+        (
+            question(options=list("ab") * 15, label=30),
+            "label 30 for 30 options: expected 0 to 29 or A to Z",
+        ),
         (question(label="d"), r"label 'd' for 3 options"),
         (question(passage=" \n"), r"'passage' is empty"),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),

@@ -48,6 +48,21 @@ def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level=""):
             (12, 5),
             ["[CLS] a b c d e f [SEP] what ? 1 [SEP]", "[CLS] a b c d [SEP] 1 1 1 1 1 [SEP]"],
         ),
+        # A question with its option that has exactly the maximum length, and one token more.
+        (
+            make_question("what ?", ("1", "1 1")),
+            (12, 3),
+            ["[CLS] a b c d e f [SEP] what ? 1 [SEP]", "[CLS] a b c d e f [SEP] ? 1 1 [SEP]"],
+        ),
+        # A passage that fits exactly, and one that is a token too long.
+        (
+            make_question("what ?", ("1", "1 1")),
+            (14, 4),
+            [
+                "[CLS] a b c d e f g h [SEP] what ? 1 [SEP]",
+                "[CLS] a b c d e f g [SEP] what ? 1 1 [SEP]",
+            ],
+        ),
         # There is no room for the passage, and too little for the question.
         (make_question(), (7, 9), ["[CLS] [SEP] is x y ? [SEP]", "[CLS] [SEP] z is z ? [SEP]"]),
     ],

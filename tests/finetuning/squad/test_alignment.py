@@ -81,6 +81,31 @@ def test_the_pairs_are_those_of_googles_table(monkeypatch, block_rows, alphabet)
     assert 20 < found < 80  # both outcomes occur
 
 
+@pytest.mark.parametrize("block_rows", [3, 256])
+@pytest.mark.parametrize(
+    ("text", "joined"),
+    [
+        ("abcdefghij", "abcdefgh"),  # exactly four of five characters
+        ("abcdefghij", "abcdefg"),
+        ("abcde", "abcd"),
+        ("abcde", "abc"),
+        ("a", "a"),
+        ("a", "b"),
+        ("ab", "b"),
+        ("abcdefghij", "jabcdefgh"),
+        ("abcdefghij", "hgfedcba"),  # as many equal characters, in another order
+        (" ab", "  ab"),
+    ],
+)
+def test_at_least_four_of_five_characters_are_aligned(monkeypatch, block_rows, text, joined):
+    monkeypatch.setattr(alignment, "BLOCK_ROWS", block_rows)
+    expected = align_by_cells(text, joined)
+    found = align_characters(text, joined)
+    assert (None if found is None else found.tolist()) == expected
+    matched = 0 if expected is None else sum(place != UNKNOWN for place in expected)
+    assert expected is None or matched >= 0.8 * len(text)
+
+
 def test_texts_that_differ_much_are_aligned_with_twice_the_band():
     # Seven extra characters at the start and seven fewer at the end: too far for a band of five.
     text = "abcdefghijklmnopqrstuvwxyz" * 3

@@ -11,6 +11,7 @@ from albert_tf.finetuning.squad.answers import (
     Answers,
     Candidates,
     candidates_v1,
+    candidates_v2,
     decode,
 )
 from albert_tf.finetuning.squad.features import SquadFeatures
@@ -84,6 +85,38 @@ def test_invalid_spans_are_skipped(wrong):
     assert texts(nbest) == ["cd"]
 
 
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [((3, 5), "ab cd ef"), ((5, 7), "ef gh ij"), ((3, 3), "ab"), ((7, 7), "ij")],
+    ids=["longest", "longest_last", "first", "last"],
+)
+def test_spans_at_the_bounds_are_answers(span, text):
+    assert texts(nbest_of([[(*span, 9.0, 9.0)]], max_answer_length=3)) == [text]
+
+
+@pytest.mark.parametrize(
+    ("max_answer_length", "expected"),
+    [
+        (1, ["cd"]),
+        (3, ["cd"]),
+        (4, ["ab cd ef gh", "cd"]),
+        (5, ["ab cd ef gh ij", "ab cd ef gh", "cd"]),
+    ],
+)
+def test_an_answer_may_have_exactly_the_maximum_length(max_answer_length, expected):
+    spans = [[(3, 7, 9.0, 9.0), (3, 6, 0.0, 0.0), (4, 4, -1.0, 0.0)]]
+    assert texts(nbest_of(spans, max_answer_length=max_answer_length)) == expected
+
+
+@pytest.mark.parametrize(("n_best_size", "count"), [(1, 1), (2, 2), (3, 3), (4, 3)])
+def test_the_n_best_list_has_at_most_that_many_texts(n_best_size, count):
+    spans = [[(3, 3, 3.0, 0.0), (4, 4, 2.0, 0.0), (3, 3, 1.0, 0.0), (5, 5, 0.0, 0.0)]]
+    assert texts(nbest_of(spans, n_best_size=n_best_size)) == ["ab", "cd", "ef"][:count]
+    logits = np.arange(3, dtype=np.float32)[None]
+    candidates = candidates_v1(logits, logits, n_best_size)
+    assert sorted(set(candidates.starts[0].tolist())) == [2, 1, 0][:n_best_size][::-1]
+
+
 def test_only_the_start_needs_its_maximum_context():
     features = make_window(max_context=[True, True, False, False, True])
     nbest = nbest_of([[(5, 6, 9.0, 9.0), (4, 5, 0.0, 0.0)]], features)
@@ -146,6 +179,21 @@ def test_odds_equal_to_the_threshold_are_answered_unless_strict():
     assert answers.predictions(0.5) == {"a": "x", "b": "y", "c": ""}
     assert answers.predictions(0.5, strict=True) == {"a": "x", "b": "", "c": ""}
     assert Answers({"a": "x"}, {}).predictions(0.5) == {"a": "x"}
+
+
+def test_each_start_of_the_beam_has_its_own_ends():
+    scores, ends = np.array([[0.5, 0.25]]), np.array([[4, 5, 6, 7, 8, 9]])
+    found = candidates_v2(scores, np.array([[3, 4]]), ends / 10, ends, np.array([0.75]))
+    assert found.starts.tolist() == [[3, 3, 3, 4, 4, 4]]
+    assert found.ends.tolist() == [[4, 5, 6, 7, 8, 9]]
+    assert found.start_scores.tolist() == [[0.5, 0.5, 0.5, 0.25, 0.25, 0.25]]
+    assert found.end_scores.tolist() == [[0.4, 0.5, 0.6, 0.7, 0.8, 0.9]]
+    assert found.null_scores.tolist() == [0.75]
+
+
+def test_features_and_scores_of_other_numbers_are_refused():
+    with pytest.raises(ValueError, match="1 features, but scores for 2"):
+        decode([example()], make_window(), make_candidates([[(3, 3, 0.0, 0.0)]] * 2), 20, 30)
 
 
 def test_the_first_of_equal_logits_is_tried_first():

@@ -91,6 +91,32 @@ def test_no_threshold_is_better_than_the_best(seed):
     assert found["best_f1"] == pytest.approx(best)
 
 
+def test_of_equally_good_thresholds_the_lowest_is_found():
+    # Answering b and c as well wins one question and loses one.
+    golds = {"a": ["x"], "b": [], "c": ["y"]}
+    predictions = {"a": "x", "b": "z", "c": "y"}
+    found = best_thresholds(golds, predictions, {"a": -1.0, "b": 0.5, "c": 2.0})
+    assert (found["best_exact"], found["best_exact_thresh"]) == (pytest.approx(200 / 3), -1.0)
+    # Questions of equal odds are answered together, or not at all.
+    found = best_thresholds(golds, predictions, {"a": 0.5, "b": 0.5, "c": 2.0})
+    assert (found["best_f1"], found["best_f1_thresh"]) == (pytest.approx(200 / 3), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("golds", "predictions", "best"),
+    [
+        ({"a": ["x"]}, {"a": "x"}, (100.0, 0.25)),  # all have an answer
+        ({"a": ["x"]}, {"a": "y"}, (0.0, -0.75)),
+        ({"a": []}, {"a": "x"}, (100.0, -0.75)),  # none has one
+        ({"a": ["x", "the"]}, {"a": "x"}, (100.0, 0.25)),  # an answer without words does not count
+    ],
+)
+def test_one_question_decides_the_threshold(golds, predictions, best):
+    found = best_thresholds(golds, predictions, {"a": 0.25})
+    assert (found["best_exact"], found["best_exact_thresh"]) == best
+    assert (found["best_f1"], found["best_f1_thresh"]) == best
+
+
 def test_if_nothing_should_be_answered_the_threshold_is_below_all_odds():
     golds, predictions = {"a": [], "b": []}, {"a": "x", "b": "y"}
     odds = {"a": -3.0, "b": 0.5}

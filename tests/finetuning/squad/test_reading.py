@@ -74,6 +74,27 @@ def test_chinese_is_detected_by_the_answers(write):
     assert not read_squad(write(english), is_training=False).is_chinese
 
 
+@pytest.mark.parametrize(("number", "is_chinese"), [(1, False), (2, False), (3, True)])
+def test_more_than_half_of_the_texts_make_data_chinese(write, number, is_chinese):
+    questions = [
+        {"id": n, "question": "\u9fff?" if n < number else "\u4dff\ua000?"} for n in range(4)
+    ]
+    assert read_squad(write(squad(*questions)), is_training=False).is_chinese is is_chinese
+    with_answers = [
+        qa(id=n, answers=[answer("\u4e00" if n < number else "boat", 0)]) for n in range(4)
+    ]
+    assert read_squad(write(squad(*with_answers)), is_training=False).is_chinese is is_chinese
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "is_usable"),
+    [("A", 0, True), ("landing.", 26, True), ("landing.", 27, False), ("A", -1, False)],
+)
+def test_an_answer_may_be_at_either_end_of_the_context(write, text, start, is_usable):
+    path = write(squad(qa(answers=[answer(text, start)]), qa(id="q2")))
+    assert len(read_squad(path, is_training=True).examples) == 1 + is_usable
+
+
 @pytest.mark.parametrize(
     ("question", "version", "has_answers"),
     [

@@ -60,6 +60,69 @@ def test_windows_overlap_and_are_padded_as_in_googles_program():
     assert {value.dtype.name for value in batch.values()} == {"int32"}
 
 
+@pytest.mark.parametrize(
+    ("max_seq_length", "doc_stride", "sizes", "starts"),
+    [
+        (15, 3, [10], [0]),  # [CLS] 2 tokens [SEP] 10 tokens [SEP]
+        (14, 3, [9, 7], [0, 3]),
+        (14, 1, [9, 9], [0, 1]),
+        (14, 9, [9, 1], [0, 9]),  # no overlap
+        (14, 99, [9, 1], [0, 9]),  # no gap
+        (10, 5, [5, 5], [0, 5]),
+        (10, 4, [5, 5, 2], [0, 4, 8]),
+    ],
+)
+def test_a_context_that_fits_exactly_is_one_window(max_seq_length, doc_stride, sizes, starts):
+    settings = WindowSettings(max_seq_length, doc_stride, max_query_length=2)
+    features = make_features(
+        [example(question="q r")], WordTokenizer(), settings, is_training=False
+    )
+    assert features.window_lengths.tolist() == sizes
+    # Two characters for each token of the context.
+    begins = features.last_char[features.window_offsets[:-1]]
+    assert begins.tolist() == [2 * start for start in starts]
+    assert features.lengths.tolist() == [size + 5 for size in sizes]
+
+
+@pytest.mark.parametrize(("max_query_length", "length"), [(1, 1), (2, 2), (3, 3), (4, 3)], ids=str)
+def test_a_question_of_exactly_the_maximum_length_is_kept(max_query_length, length):
+    settings = WindowSettings(31, 128, max_query_length)
+    features = make_features([example(question="q r s")], WordTokenizer(), settings, False)
+    assert features.query_lengths.tolist() == [length]
+    assert features.window_lengths.tolist() == [10]
+    tokenizer = WordTokenizer()
+    ids = tokenizer.encode_batch([LETTERS, "q r s"])[1]
+    made = make_features([example(question="q r s")], tokenizer, settings, False)
+    assert made.sequences.input_ids[1 : 2 + length].tolist() == [*ids[:length], 3]
+
+
+@pytest.mark.parametrize(
+    ("answer", "start", "places"),
+    [
+        ("a", 0, [(3, 3), (0, 0), (0, 0)]),  # the first token of the first window
+        ("e", 8, [(7, 7), (4, 4), (0, 0)]),  # the last one
+        ("f", 10, [(0, 0), (5, 5), (0, 0)]),  # the one after it
+        ("d e f g h", 6, [(0, 0), (3, 7), (0, 0)]),  # a whole window
+        ("c d e f g h", 4, [(0, 0), (0, 0), (0, 0)]),  # more than one
+        ("j", 18, [(0, 0), (0, 0), (6, 6)]),  # the last token of all
+    ],
+)
+def test_the_answer_is_in_the_windows_that_have_all_of_it(answer, start, places):
+    settings = WindowSettings(max_seq_length=9, doc_stride=3, max_query_length=2)
+    question = example(answer=answer, start=start)
+    columns = make_features([question], WordTokenizer(), settings, True).sequences.columns
+    starts, ends = columns["start_positions"].tolist(), columns["end_positions"].tolist()
+    assert list(zip(starts, ends, strict=True)) == places
+    assert columns["is_impossible"].tolist() == [int(place == (0, 0)) for place in places]
+
+
+def test_the_first_of_equal_contexts_is_the_maximum():
+    # Windows abcd, bcde and cdef, whose tokens have a context of 0, 1, 1 and 0 tokens.
+    settings = WindowSettings(max_seq_length=8, doc_stride=1, max_query_length=2)
+    features = make_features([example("a b c d e f")], WordTokenizer(), settings, False)
+    assert features.is_max_context.astype(int).tolist() == [1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+
+
 def test_questions_without_features_are_reported(caplog):
     names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "한국어"}
     questions = [example(context, qas_id=name) for name, context in names.items()]
@@ -93,6 +156,8 @@ def test_an_answer_removed_by_normalization_is_skipped_in_training():
 def test_settings_that_leave_no_window_are_refused(settings, expected):
     with pytest.raises(ValueError, match=expected):
         WindowSettings(**settings)
+    settings["max_seq_length"] += 1
+    assert WindowSettings(**settings).max_seq_length == settings["max_seq_length"]
 
 
 def columns(features):

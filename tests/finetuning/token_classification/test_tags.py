@@ -49,8 +49,23 @@ def test_labels_that_do_not_mark_spans_are_refused(sentences, message):
 
 
 @pytest.mark.parametrize(
+    ("count", "is_valid"), [(1, False), (2, True), (1000, True), (1001, False)]
+)
+def test_there_are_two_to_a_thousand_labels(count, is_valid):
+    labels = " ".join(["O", *(f"B-{number}" for number in range(count - 1))])
+    if is_valid:
+        assert len(tags.find_tags(labeled(labels)).labels) == count
+        return
+    with pytest.raises(ValueError, match=f"{count} different labels .* expected 2 to 1000"):
+        tags.find_tags(labeled(labels))
+
+
+@pytest.mark.parametrize(
     ("sentences", "units"),
     [
+        ([["ab", "c", "d", "在"]], "characters"),  # as much evidence of words as of characters
+        ([["ab", "cd", "e", "f"]], "words"),
+        ([["a"], ["b"]], "characters"),
         (["他在1987年买abf"], "characters"),
         (["他在北京"], "characters"),  # no letter or digit tells
         ([["他", "在", "1987", "年", "买", "abf"]], "words"),
@@ -91,7 +106,9 @@ def test_tokens_are_joined_as_they_were_cut():
         ("S-P I-P B-P", [("P", 0, 1), ("P", 1, 2), ("P", 2, 3)]),
         ("B-P O", [("P", 0, 1)]),
         ("B-GPE-X I-GPE-X", [("GPE-X", 0, 2)]),
+        ("O O B-P", [("P", 2, 3)]),
         ("O O", []),
+        ("", []),
     ],
 )
 def test_spans_are_those_of_conlleval(labels, spans):
@@ -118,4 +135,19 @@ def test_metrics_are_those_computed_by_hand():
 
 def test_metrics_without_spans_are_zero():
     nothing = {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    of_p = {f"{name}_P": 0.0 for name in nothing}
     assert span_metrics([["O"]], [["O"]]) == {**nothing, "accuracy": 1.0}
+    assert span_metrics([["B-P"]], [["O"]]) == {**nothing, "accuracy": 0.0, **of_p}
+    assert span_metrics([["O"]], [["B-P"]]) == {**nothing, "accuracy": 0.0, **of_p}
+
+
+def test_a_span_is_correct_only_with_both_ends_and_in_its_own_sentence():
+    gold = ["B-P I-P I-P".split(), ["O"] * 3]
+    for guess in ("B-P I-P O", "O B-P I-P", "B-P I-P B-P"):
+        assert span_metrics(gold, [guess.split(), ["O"] * 3])["f1"] == 0.0
+    assert span_metrics(gold, [gold[1], gold[0]])["f1"] == 0.0
+    assert span_metrics(gold, gold) == dict.fromkeys(
+        ["precision", "recall", "f1", "accuracy", "precision_P", "recall_P", "f1_P"], 1.0
+    )
+    raw = span_metrics([["NN", "VB"]], [["NN", "NN"]], is_raw=True)
+    assert (raw["precision"], raw["precision_NN"], raw["recall_VB"]) == (0.5, 0.5, 0.0)
