@@ -35,6 +35,7 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
+from albert_tf.data.sources import find_sources
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.squad.reading import read_squad
@@ -204,7 +205,7 @@ def write_parquet(path):
 
 def read_text(path):
     form = "sentences" if ".txt" in path.name else "jsonl"
-    chunks = read_chunks([str(path)], 100, form)
+    chunks = read_chunks(find_sources([str(path)]), 100, form)
     settings = TextSettings(input_format=form)
     return [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]
 

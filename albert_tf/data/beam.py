@@ -1,11 +1,11 @@
 """Creates pre-training records with Apache Beam, for corpora too large for one machine.
 
-    plan → read chunks → encode each (`encoding`) → group by output → shuffle and write
+    read files as chunks → encode each (`encoding`) → group by output → shuffle and write
 
-Files are divided into jobs by their sizes alone (`chunks`), and all workers read and encode jobs
-in parallel. With the same seed and chunk size, each output has the same bytes as that of `create`
-if it fits into one shuffle group there. The records of one output are shuffled in the memory of one
-worker: use so many outputs (`name@4096`) that each fits.
+A file is read by one worker (`chunks`), and its chunks are encoded by all. With the same seed and
+chunk size, each output has the same bytes as that of `create` if it fits into one shuffle group
+there. The records of one output are shuffled in the memory of one worker: use so many outputs
+(`name@4096`) that each fits.
 
 The pipeline consists of the transforms that every runner supports: no side inputs, no tagged
 outputs. Counts are elements like the records, with a key of their own.
@@ -26,16 +26,14 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.data import create, record_metadata, records, shuffle
-from albert_tf.data.chunks import Chunk, Position, ReadJob, plan_jobs, read_job
+from albert_tf.data.chunks import Chunk, Position, pack_files, read_pack
 from albert_tf.data.encoding import make_chunk_encoder
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.shuffle import EncodedBatch
-from albert_tf.data.sources import Source
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
-MAX_SHARES = 4096  # elements at the start of the pipeline; each plans its share of the jobs
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
 # Short names that Beam does not know.
@@ -59,13 +57,6 @@ def _pieces(
         slots = batch.slots[chosen].tolist()
         frames = [batch.records[at] for at in chosen]
         yield output, (chunk.position, number, slots, frames)
-
-
-def _jobs(
-    share: int, shares: int, sources: list[Source], chunk_bytes: int, input_format: str
-) -> list[ReadJob]:
-    """Returns a share of the jobs. The plan is made again, because it is larger than the files."""
-    return plan_jobs(sources, chunk_bytes, input_format)[share::shares]
 
 
 def _encode(
@@ -155,14 +146,12 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     """Adds the steps to the pipeline."""
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
-    shares = min(MAX_SHARES, len(plan_jobs(job.sources, *text)))
     outputs = job.outputs
     seed = settings.random_seed
     _ = (
         pipeline
-        | "shares" >> beam.Create(range(shares))
-        | "plan" >> beam.FlatMap(_jobs, shares, job.sources, *text)
-        | "read chunks" >> beam.FlatMap(read_job, *text)
+        | "files" >> beam.Create(pack_files(job.sources, *text))
+        | "read chunks" >> beam.FlatMap(read_pack, *text)
         | "spread" >> beam.Reshuffle()
         | "encode" >> beam.FlatMap(_encode, settings, len(outputs.paths))
         | "by output" >> beam.GroupByKey()

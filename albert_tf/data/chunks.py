@@ -1,36 +1,26 @@
-r"""Divides text files into chunks of whole documents that processes read independently.
+"""Reads text files as chunks: some whole documents each, which one process encodes.
 
-`plan_jobs` divides the files by their sizes alone, without reading them:
+* A large file is cut every `chunk_bytes` bytes of its text, each time at the first end of a
+  document at or after that place. It makes no difference whether the file is compressed.
+* Small files are packed together, and are one chunk.
 
-* A large file is cut every `chunk_bytes` bytes. A job holds the documents between the first
-  document boundary at or after its start and the first one at or after its end. Both neighbors find
-  the same boundary, so that every document is in exactly one job.
-* Small files are packed together.
-* A compressed, Parquet or Arrow file is one job. It is cut in the same places as the text it
-  contains, one chunk after the other.
-
-A chunk is identified by the number of its file and its offset there, from which its random seeds
-are derived: they depend neither on the number of processes nor on the order of reading.
+One process reads all chunks, which is many times as fast as encoding them. A chunk is identified by
+the number of its file and the place in its text, from which its random seeds are derived: they do
+not depend on the process that encodes it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO
-
-from absl import logging
 
 from albert_tf import files
-from albert_tf.data.sources import Source, find_sources, open_source
-from albert_tf.data.text_formats import DOCUMENTS, FORMATS, JSONL, SENTENCES
+from albert_tf.data import text_window
+from albert_tf.data.sources import Source, open_source
+from albert_tf.data.text_formats import DOCUMENTS, JSONL, SENTENCES
+from albert_tf.data.text_window import TextWindow
 
-READ_BYTES = 1 << 16
-MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
-MIN_DOCUMENT_LIMIT = 16 << 20  # documents of up to this many bytes are never split
-COMPRESSION_RATIO = 4  # assumed for small compressed files
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 # Number of the file and offset in its text.
@@ -54,7 +44,7 @@ class Part:
     @property
     def first_line(self) -> int:
         """Line number of the first line, starting at 1. Reads the file up to there."""
-        return _line_number(self.path, self.offset)
+        return text_window.line_number(self.path, self.offset)
 
     def lines(self) -> list[str]:
         """Returns the lines, decoded.
@@ -77,8 +67,8 @@ class Part:
         Raises:
             ValueError: it is too long; the message names the file and the line.
         """
-        if len(sentence) > MAX_SENTENCE_CHARS:
-            raise _line_too_long(self.path, self.first_line + line, SENTENCES)
+        if len(sentence) > text_window.MAX_SENTENCE_CHARS:
+            raise text_window.line_too_long(self.path, self.first_line + line, SENTENCES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,320 +95,128 @@ class Chunk:
         return digest.hexdigest()
 
 
-@dataclasses.dataclass(frozen=True)
-class Span:
-    """A range of a file.
-
-    Attributes:
-        source: the file.
-        start: offset at or after which the first document starts, in bytes.
-        end: offset at or after which the last document ends; None for the end of the file.
-    """
-
-    source: Source
-    start: int = 0
-    end: int | None = None
-
-    @property
-    def size(self) -> int:
-        """Size in bytes, as stored on disk."""
-        return (self.source.size if self.end is None else self.end) - self.start
+# A large file, or several small ones that are one chunk.
+Pack = tuple[Source, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class ReadJob:
-    """What one process reads: a range of a file, or several small files.
+def read_chunks(
+    sources: Sequence[Source], chunk_bytes: int, input_format: str = SENTENCES
+) -> Iterator[Chunk]:
+    """Yields the content of text files as chunks of about `chunk_bytes`, sorted by position.
 
-    Attributes:
-        spans: the ranges, of which several are whole files and one chunk.
-        is_stream: whether this is a large compressed file: read by one process, encoded by all.
-    """
-
-    spans: tuple[Span, ...]
-    is_stream: bool = False
-
-    @property
-    def position(self) -> Position:
-        """The position of the first chunk."""
-        return self.spans[0].source.number, self.spans[0].start
-
-    @property
-    def size(self) -> int:
-        """Size in bytes, as stored on disk."""
-        return sum(span.size for span in self.spans)
-
-
-def plan_jobs(source_files: Sequence[Source], chunk_bytes: int, input_format: str) -> list[ReadJob]:
-    """Divides files into jobs of about `chunk_bytes` bytes of text, sorted by position.
+    About two chunks are in memory, besides those that the caller keeps.
 
     Args:
-        source_files: the files; only their sizes and kinds are used.
+        sources: the text files, of any kind.
         chunk_bytes: target size of a chunk, in bytes of text. The last chunk of a large file has
             between half and one and a half of it.
-        input_format: one of INPUTFORMATS.
+        input_format: one of INPUT_FORMATS.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: see `pack_files` and `read_pack`.
+    """
+    for pack in pack_files(sources, chunk_bytes, input_format):
+        yield from read_pack(pack, chunk_bytes, input_format)
+
+
+def pack_files(sources: Iterable[Source], chunk_bytes: int, input_format: str) -> list[Pack]:
+    """Returns the files that are not empty, the small ones packed together, in order.
+
+    Args:
+        sources: the files; only their sizes and kinds are used.
+        chunk_bytes: target size of a chunk, in bytes of text; smaller files are packed.
+        input_format: one of INPUT_FORMATS.
 
     Raises:
         ValueError: a Parquet or Arrow file has another format than "jsonl".
     """
-    for source in source_files:
+    large: list[Pack] = []
+    small: list[list[Source]] = []
+    packed_bytes = chunk_bytes  # of the last pack of small files
+    for source in sources:
         if source.has_rows and input_format != JSONL:
             raise ValueError(
                 f"{source.path} is a Parquet or Arrow file, but the input format is "
                 f"{input_format}. Pass --input_format=jsonl, and --text_field for the column"
             )
-    source_files = [source for source in source_files if source.size]
-    jobs: list[ReadJob] = []
-    packs: list[list[Span]] = []
-    packed = chunk_bytes  # size of the last pack
-    for source in source_files:
-        size = source.size if source.is_splittable else COMPRESSION_RATIO * source.size
-        if size < chunk_bytes:
-            if packed >= chunk_bytes:
-                packs.append([])
-                packed = 0
-            packs[-1].append(Span(source))
-            packed += size
-        elif source.is_splittable:
-            cuts = _cuts(0, source.reaches, chunk_bytes, input_format)
-            jobs += [ReadJob((Span(source, start, end),)) for start, end in cuts]
-        else:
-            jobs.append(ReadJob((Span(source),), is_stream=True))
-    if len(packs) > 1 and packed < chunk_bytes / 2:
-        last = packs.pop()
-        packs[-1] += last
-    jobs += [ReadJob(tuple(spans)) for spans in packs]
-    return sorted(jobs, key=lambda job: job.position)
+        if source.text_bytes >= chunk_bytes:
+            large.append((source,))
+        elif source.size:
+            if packed_bytes >= chunk_bytes:
+                small.append([])
+                packed_bytes = 0
+            small[-1].append(source)
+            packed_bytes += source.text_bytes
+    if len(small) > 1 and packed_bytes < chunk_bytes / 2:
+        last = small.pop()
+        small[-1] += last
+    return sorted([*large, *map(tuple, small)], key=lambda pack: pack[0].number)
 
 
-def _cuts(
-    start: int, reaches: Callable[[int], bool], chunk_bytes: int, input_format: str
-) -> Iterator[tuple[int, int | None]]:
-    """Yields the start and the end of each chunk of a file; the end is None at the end of the file.
+def read_pack(pack: Pack, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a pack: those of a file, one of several files, or none without text.
 
     Args:
-        start: offset at which the first chunk starts.
-        reaches: returns whether the text of the file has so many bytes.
+        pack: made by `pack_files` with the same arguments.
         chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUTFORMATS.
-    """
-    step, smallest = chunk_bytes, max(1, chunk_bytes // 2)  # the smallest remainder that is a chunk
-    if input_format == DOCUMENTS:
-        step, smallest = _document_limit(chunk_bytes), 1
-    while reaches(start + step + smallest):
-        yield start, start + step
-        start += step
-    yield start, None
-
-
-def _document_limit(chunk_bytes: int) -> int:
-    """Returns the size in bytes up to which documents are never split."""
-    return max(MIN_DOCUMENT_LIMIT, 4 * chunk_bytes)
-
-
-def read_chunks(
-    paths: Sequence[str], chunk_bytes: int, input_format: str = SENTENCES
-) -> Iterator[Chunk]:
-    """Yields the content of text files as chunks of about `chunk_bytes`.
-
-    Args:
-        paths: text files, plain or gzip-compressed.
-        chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUTFORMATS.
+        input_format: one of INPUT_FORMATS.
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: see `read_job`.
+        ValueError: a line is far too long, or a file is damaged; the message names the file.
     """
-    for job in plan_jobs(find_sources(paths), chunk_bytes, input_format):
-        yield from read_job(job, chunk_bytes, input_format)
-
-
-def read_job(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a job: one, several of a compressed file, or none without text.
-
-    Args:
-        job: planned with the same arguments.
-        chunk_bytes: target size of a chunk, in bytes of text.
-        input_format: one of INPUTFORMATS.
-
-    Raises:
-        FileNotFoundError: a file does not exist.
-        ValueError: a line is far too long, or a gzip file is corrupt; the message names the file.
-    """
-    if len(job.spans) == 1:
-        yield from _read_span(job, chunk_bytes, input_format)
+    first = pack[0]
+    if len(pack) == 1:
+        yield from _read_file(first, chunk_bytes, input_format)
         return
     parts = []
-    for span in job.spans:
-        with open_source(span.source.path) as (stream, _):
-            parts.append(_make_part(span.source.path, 0, stream.read()))
-    yield Chunk(job.position, tuple(parts), job.size)
+    for source in pack:
+        with open_source(source.path) as (stream, _):
+            parts.append(_make_part(source.path, 0, stream.read()))
+    yield Chunk((first.number, 0), tuple(parts), sum(source.size for source in pack))
 
 
-def _read_span(job: ReadJob, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
-    """Yields the chunks of a job with one span."""
-    (span,) = job.spans
-    source = span.source
+def _read_file(source: Source, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of one file."""
     with open_source(source.path) as (stream, raw):
-        if span.start:
-            stream.seek(span.start)
-        window = _Window(source.path, stream, span.start, chunk_bytes, input_format)
-        begin = window.boundary(span.start)
-        read_bytes = 0
-        cuts: Iterable[tuple[int, int | None]] = [(span.start, span.end)]
-        if span.end is None:  # the size of the text may be known only now
-            cuts = _cuts(span.start, window.reaches, chunk_bytes, input_format)
-        for start, end in cuts:
-            stop = window.end_of_file() if end is None else window.boundary(end, warns=True)
+        window = TextWindow(source.path, stream, chunk_bytes, input_format)
+        begin = read_bytes = 0
+        for start, end in _cuts(window.reaches, chunk_bytes, input_format):
+            stop = window.end_of_file() if end is None else window.end_of_document(end)
             if data := window.text(begin, stop):
                 part = _make_part(source.path, begin, data)
-                consumed = job.size if source.is_splittable else raw.tell()
+                consumed = raw.tell()
                 yield Chunk((source.number, start), (part,), consumed - read_bytes)
                 read_bytes = consumed
             begin = stop
             window.drop(stop if end is None else min(stop, end))
 
 
+def _cuts(
+    reaches: Callable[[int], bool], chunk_bytes: int, input_format: str
+) -> Iterator[tuple[int, int | None]]:
+    """Yields the start and the end of each chunk of a file; the end is None at the end of the file.
+
+    Args:
+        reaches: returns whether the text of the file has so many bytes.
+        chunk_bytes: target size of a chunk, in bytes of text.
+        input_format: one of INPUT_FORMATS.
+    """
+    step, smallest = chunk_bytes, max(1, chunk_bytes // 2)  # the smallest remainder that is a chunk
+    if input_format == DOCUMENTS:
+        step, smallest = text_window.document_limit(chunk_bytes), 1
+    start = 0
+    while reaches(start + step + smallest):
+        yield start, start + step
+        start += step
+    yield start, None
+
+
 def _make_part(path: str, offset: int, data: bytes) -> Part:
     """Returns a part with Unix line ends and without the byte order mark of the file."""
     data = data if offset else data.removeprefix(_BYTE_ORDER_MARK)
-    return Part(path, offset, _unix_line_ends(data))
-
-
-def _unix_line_ends(data: bytes) -> bytes:
-    r"""Returns the text with "\r\n", "\r\r\n" and a lone "\r" replaced by "\n"."""
-    if b"\r" in data:
-        return re.sub(rb"\r+\n", b"\n", data).replace(b"\r", b"\n")
-    return data
-
-
-class _Window:
-    """The part of a file that is in memory, which moves forward.
-
-    Args:
-        path: the file.
-        stream: the stream of its text, at `start`.
-        start: offset at which the window starts.
-        chunk_bytes: target size of a chunk, which determines how long documents may be.
-        input_format: one of INPUTFORMATS.
-    """
-
-    def __init__(
-        self, path: str, stream: IO[bytes], start: int, chunk_bytes: int, input_format: str
-    ):
-        self._path = path
-        self._stream = stream
-        self._input_format = input_format
-        self._limit = _document_limit(chunk_bytes)
-        self._start = start
-        self._data = b""
-        self._has_ended = False
-
-    @property
-    def _end(self) -> int:
-        return self._start + len(self._data)
-
-    def reaches(self, offset: int) -> bool:
-        """Reads up to an offset; returns whether the file has as many bytes."""
-        while self._end < offset and not self._has_ended:
-            # The end of the window is never in the middle of a line end.
-            block = self._stream.read(max(READ_BYTES, offset - self._end))
-            while block.endswith(b"\r") and (more := self._stream.read(1)):
-                block += more
-            self._has_ended = not block
-            self._data += block
-        return self._end >= offset
-
-    def end_of_file(self) -> int:
-        """Reads the rest of the file and returns its size."""
-        while self.reaches(self._end + READ_BYTES):
-            pass
-        return self._end
-
-    def text(self, begin: int, end: int) -> bytes:
-        """Returns the text between two offsets."""
-        return self._data[begin - self._start : end - self._start]
-
-    def drop(self, end: int) -> None:
-        """Drops the text before an offset."""
-        self._data = self._data[end - self._start :]
-        self._start = end
-
-    def boundary(self, offset: int, warns: bool = False) -> int:
-        """Returns the first document boundary at or after an offset, or the end of the file.
-
-        It depends only on the file and the offset, so that two processes find the same.
-
-        Args:
-            offset: at which to start looking.
-            warns: whether to log a warning if a long document is split there.
-
-        Raises:
-            ValueError: a line is far too long; the message names the file and the line.
-        """
-        if not offset:
-            return 0
-        is_document = self._input_format == DOCUMENTS
-        pattern = FORMATS[self._input_format].end
-        limit = offset + self._limit
-        searched = offset
-        self.reaches(offset + READ_BYTES)
-        while True:
-            match = pattern.search(self._data, searched - self._start)
-            end = self._start + match.end() if match else self._end
-            if end > limit:
-                return self._split(offset, limit, warns)
-            if match or self._has_ended:
-                if match and is_document and warns:
-                    self._warn_of_split(end)
-                return end
-            # A boundary may begin with the last line end, but not before.
-            last_line_end = max(self._data.rfind(b"\n"), self._data.rfind(b"\r"))
-            searched = max(offset, self._start + last_line_end)
-            self.reaches(self._end + max(READ_BYTES, self._end - offset))
-
-    def _split(self, offset: int, limit: int, warns: bool) -> int:
-        """Returns the end of a line at which to split a document that is too long."""
-        begin = offset - self._start
-        end = limit - self._start
-        line_end = self._data.rfind(b"\n", begin, end)
-        if line_end < 0:
-            line_end = self._data.rfind(b"\r", begin, end - 1)
-        if line_end < 0:
-            raise _line_too_long(self._path, _line_number(self._path, offset), self._input_format)
-        if warns:
-            self._warn_of_split(self._start + line_end + 1)
-        return self._start + line_end + 1
-
-    def _warn_of_split(self, offset: int) -> None:
-        logging.warning(
-            "%s: no document boundary within %d MiB; the document is split after byte %d.",
-            self._path,
-            self._limit >> 20,
-            offset,
-        )
-
-
-def _line_number(path: str, offset: int) -> int:
-    """Returns the number of the line that contains an offset, starting at 1.
-
-    Reads the file up to there, which only an error message is worth.
-    """
-    line = 1
-    with open_source(path) as (stream, _):
-        while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
-            while block.endswith(b"\r") and len(block) < offset:
-                block += stream.read(1)
-            offset -= len(block)
-            line += _unix_line_ends(block).count(b"\n")
-    return line
-
-
-def _line_too_long(path: str, line: int, input_format: str) -> ValueError:
-    return ValueError(
-        f"{path}, line {line}: longer than {MAX_SENTENCE_CHARS:,} characters. "
-        f"{FORMATS[input_format].expected}"
-    )
+    return Part(path, offset, text_window.unix_line_ends(data))
 
 
 def text_checksum(chunk_checksums: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Creates pre-training records on one machine: text files in, shuffled record files out.
 
-1. The text is divided into chunks (`chunks`). Worker processes read and encode them (`encoding`)
-   and spill the instances to random slots of a work directory (`shuffle`, `work_directory`).
+1. One process reads the text in chunks (`chunks`). Worker processes encode them (`encoding`) and
+   spill the instances to random slots of a work directory (`shuffle`, `work_directory`).
 2. For each output file, a process reads the slots that belong to it, shuffles their records and
    writes them.
 3. A metadata file beside the outputs describes them (`record_metadata`).
@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.data import record_metadata, records, shuffle, work_directory, workers
-from albert_tf.data.chunks import Chunk, ReadJob, plan_jobs, read_chunks, read_job, text_checksum
+from albert_tf.data.chunks import Chunk, read_chunks, text_checksum
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import InstanceSettings, Settings, TextSettings
@@ -183,8 +183,7 @@ def _load_complete(job: Job, settings: Settings) -> dict[str, Any] | None:
             f"different settings: {changes}. Choose another --output_file, or recreate them with "
             "--noresume."
         )
-    paths = [source.path for source in job.sources]
-    chunks = read_chunks(paths, settings.chunk_bytes, settings.input_format)
+    chunks = read_chunks(job.sources, settings.chunk_bytes, settings.input_format)
     if earlier.get("text_checksum") == text_checksum(chunk.checksum for chunk in chunks):
         return earlier
     logging.warning("--input_file: the text has changed; creating its records again")
@@ -192,18 +191,17 @@ def _load_complete(job: Job, settings: Settings) -> dict[str, Any] | None:
 
 
 def _encode_text(directory: str, job: Job, settings: Settings) -> list[FinishedChunk]:
-    """Runs the first stage: encodes and spills all unfinished chunks; returns all, in order."""
-    planned = plan_jobs(job.sources, settings.chunk_bytes, settings.input_format)
+    """Runs the first stage: encodes and spills all unfinished chunks; returns all, in order.
+
+    The text is read here, at the pace of the processes that encode it.
+    """
+    texts = read_chunks(job.sources, settings.chunk_bytes, settings.input_format)
     args = (directory, settings, len(job.outputs.paths))
-    num_workers = _processes(settings)
-    if not any(part.is_stream for part in planned):
-        num_workers = min(num_workers, len(planned))
     chunks: list[FinishedChunk] = []
     instances = 0
-    size = sum(part.size for part in planned)
+    size = sum(source.size for source in job.sources)
     with tqdm(desc="making instances", total=size, unit="B", unit_scale=True, disable=None) as bar:
-        parts = _divide(planned, settings)
-        for chunk, read_bytes in workers.run(_make_chunk_work, args, parts, num_workers):
+        for chunk, read_bytes in workers.run(_make_chunk_work, args, texts, _processes(settings)):
             chunks.append(chunk)
             instances += chunk.counts["instances"]
             bar.set_postfix_str(f"{instances:,} made", refresh=False)
@@ -211,46 +209,28 @@ def _encode_text(directory: str, job: Job, settings: Settings) -> list[FinishedC
     return sorted(chunks, key=lambda chunk: chunk.position)
 
 
-def _divide(planned: list[ReadJob], settings: Settings) -> Iterator[ReadJob | Chunk]:
-    """Yields what the processes of the first stage work on.
-
-    Each reads its own text, except that of large compressed files, which is read here, so that all
-    processes can encode it.
-    """
-    for job in planned:
-        if job.is_stream:
-            yield from _read(job, settings)
-        else:
-            yield job
-
-
 def _make_chunk_work(
     directory: str, settings: Settings, num_outputs: int
-) -> Callable[[ReadJob | Chunk], Iterator[tuple[FinishedChunk, int]]]:
+) -> Callable[[Chunk], Iterator[tuple[FinishedChunk, int]]]:
     """Returns the work of a process in the first stage.
 
-    It yields each chunk, which it spills unless it is finished, and the number of bytes read.
+    It yields the chunk, which it spills unless it is finished, and the number of bytes read for it.
     """
     encode = make_chunk_encoder(settings, num_outputs)
 
-    def work(part: ReadJob | Chunk) -> Iterator[tuple[FinishedChunk, int]]:
-        for chunk in [part] if isinstance(part, Chunk) else _read(part, settings):
-            checksum = chunk.checksum
-            finished = work_directory.find_chunk(directory, chunk.position, checksum)
-            if finished is None:
-                stem = work_directory.chunk_stem(directory, chunk.position, checksum)
-                paths, counts = shuffle.spill(encode(chunk), stem, num_outputs)
-                blocks = list(map(os.path.basename, paths))
-                finished = FinishedChunk(chunk.position, checksum, blocks, counts)
-                if blocks:
-                    work_directory.finish_chunk(directory, finished)
-            yield finished, chunk.read_bytes
+    def work(chunk: Chunk) -> Iterator[tuple[FinishedChunk, int]]:
+        checksum = chunk.checksum
+        finished = work_directory.find_chunk(directory, chunk.position, checksum)
+        if finished is None:
+            stem = work_directory.chunk_stem(directory, chunk.position, checksum)
+            paths, counts = shuffle.spill(encode(chunk), stem, num_outputs)
+            blocks = list(map(os.path.basename, paths))
+            finished = FinishedChunk(chunk.position, checksum, blocks, counts)
+            if blocks:
+                work_directory.finish_chunk(directory, finished)
+        yield finished, chunk.read_bytes
 
     return work
-
-
-def _read(job: ReadJob, settings: Settings) -> Iterator[Chunk]:
-    return read_job(job, settings.chunk_bytes, settings.input_format)
 
 
 def _write_outputs(
@@ -261,11 +241,10 @@ def _write_outputs(
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     args = (blocks, outputs, settings.random_seed, groups)
-    num_workers = min(_processes(settings), len(outputs.paths))
     instances = [0] * len(outputs.paths)
     with tqdm(desc="writing", total=counts["instances"], unit=" records", disable=None) as bar:
         tasks = range(len(outputs.paths))
-        for output, written in workers.run(_make_output_work, args, tasks, num_workers):
+        for output, written in workers.run(_make_output_work, args, tasks, _processes(settings)):
             instances[output] += written
             bar.update(written)
     return list(map(record_metadata.describe_file, outputs.paths, instances))

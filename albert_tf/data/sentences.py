@@ -39,7 +39,7 @@ def sentences_of(parts: Iterable[Part], settings: TextSettings) -> Iterator[list
     """Yields the sentences of each part, with "" between documents.
 
     Args:
-        parts: parts of a chunk read by `chunks.read_job` with `settings.input_format`.
+        parts: parts of a chunk read by `chunks.read_chunks` with `settings.input_format`.
         settings: how to parse it.
 
     Raises:

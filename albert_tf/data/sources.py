@@ -1,9 +1,7 @@
 """Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
 
-A plain file can be read from any offset, so that several processes share it. Other files are
-streams, which have to be read from their start, by one process: those compressed with gzip, bzip2
-and Zstandard, and Arrow and Parquet files, whose rows are read as JSON lines. The first bytes of
-a file tell its kind.
+Files may be compressed with gzip, bzip2 or Zstandard; the rows of Arrow and Parquet files are read
+as JSON lines. The first bytes of a file tell its kind.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ except ImportError:  # the extra `zstd` is not installed
     zstd = None
 
 OPENED_AT_ONCE = 16  # because remote files answer slowly
+COMPRESSION_RATIO = 4  # assumed for small compressed files
 _MAGIC_BYTES = 8
 _ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
 
@@ -47,19 +46,20 @@ class Source:
         number: its position in the list of files, starting at 0.
         path: the file.
         size: its size in bytes, as stored.
-        is_splittable: whether it can be read from any offset.
+        is_compressed: whether its text is larger than it is: also of a Parquet or Arrow file.
         has_rows: whether it is a Parquet or Arrow file.
     """
 
     number: int
     path: str
     size: int
-    is_splittable: bool = True
+    is_compressed: bool = False
     has_rows: bool = False
 
-    def reaches(self, offset: int) -> bool:
-        """Returns whether the file has as many bytes."""
-        return self.size >= offset
+    @property
+    def text_bytes(self) -> int:
+        """Size of its text in bytes, which is a guess if it is compressed."""
+        return self.size * (COMPRESSION_RATIO if self.is_compressed else 1)
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
@@ -76,9 +76,9 @@ def _inspect(number: int, path: str) -> Source:
     with files.open_binary(path) as stream:
         start = stream.read(_MAGIC_BYTES)
         has_rows = start.startswith(MAGICS)
-        is_splittable = not start.startswith(tuple(_OPENERS))
+        is_compressed = start.startswith(tuple(_OPENERS))
         size = stream.seek(0, os.SEEK_END)
-        return Source(number, path, size, is_splittable, has_rows)
+        return Source(number, path, size, is_compressed, has_rows)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from albert_tf import files
 from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
+from albert_tf.data.sources import find_sources
 from albert_tf.model.tokenization import (
     SPECIAL_TOKENS,
     BasicTokenizer,
@@ -150,7 +151,7 @@ def read_lines(paths: list[str], settings: TextSettings) -> Iterator[str]:
     Raises:
         ValueError: a line is not UTF-8; the message names the file and the line.
     """
-    for chunk in read_chunks(paths, CHUNK_BYTES, settings.input_format):
+    for chunk in read_chunks(find_sources(paths), CHUNK_BYTES, settings.input_format):
         for lines in sentences_of(chunk.parts, settings):
             yield from filter(None, map(str.strip, lines))
 

@@ -1,8 +1,9 @@
 """Runs a function on many tasks, in this process or in a pool of worker processes.
 
-A thin layer over `multiprocessing` for long-running work. Tasks are consumed only when a worker is
-free, so they may be a stream of any length; a task may send messages while it runs; and neither
-side waits for the other if that is killed: a worker ends with its next message.
+A thin layer over `multiprocessing` for long-running work. Tasks are drawn at the pace of the
+workers, with one in advance, so they may be a stream of any length; a task may send messages while
+it runs; and neither side waits for the other if that is killed: a worker ends with its next
+message.
 
 `concurrent.futures.ProcessPoolExecutor` does not support messages from running tasks, cannot stop
 running tasks on an error or Ctrl-C before Python 3.14, and does not report what killed a process.
@@ -13,6 +14,7 @@ waits forever for the rest of the message. Here, every worker has its own pipe.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import multiprocessing
 import os
@@ -57,8 +59,10 @@ def run(
         make_work: returns the function that processes a task; called once in each process. It must
             be importable, because worker processes are spawned.
         args: the arguments of `make_work`; must be picklable.
-        tasks: the tasks; must be picklable. They are consumed when a worker is free.
-        num_workers: number of worker processes; 1 runs the tasks in this process.
+        tasks: the tasks; must be picklable. As many as there are workers are drawn at the start,
+            and each of the others when one of them is free, so that they may be large.
+        num_workers: largest number of worker processes; no more start than there are tasks. A
+            single worker is this process.
 
     Yields:
         The messages of all tasks. Those of one task come in order; tasks overlap.
@@ -68,14 +72,21 @@ def run(
         RuntimeError: the work raised any other exception, whose traceback is the message.
         ChildProcessError: a worker process was killed, or could not start. This is an OSError.
     """
-    if num_workers <= 1:
+    count, tasks = _count_up_to(num_workers, iter(tasks))
+    if count <= 1:
         work = make_work(*args)
         for task in tasks:
             yield from work(task)
         return
     with contextlib.ExitStack() as stack:
-        pool = [_Worker(stack, make_work, args) for _ in range(num_workers)]
-        yield from _distribute(pool, iter(tasks))
+        pool = [_Worker(stack, make_work, args) for _ in range(count)]
+        yield from _distribute(pool, tasks)
+
+
+def _count_up_to(limit: int, tasks: Iterator[Any]) -> tuple[int, Iterator[Any]]:
+    """Returns how many tasks there are, if these are fewer than the limit, and all tasks."""
+    first = list(itertools.islice(tasks, limit))
+    return len(first), itertools.chain(first, tasks)
 
 
 class _Worker:
@@ -107,8 +118,9 @@ class _Worker:
     def send(self, task: Any) -> None:
         try:
             self.connection.send(task)
-        except BrokenPipeError:
-            raise self.death() from None
+        except (BrokenPipeError, ConnectionResetError):
+            _, error = self.receive()  # what ended it before it read the task
+            raise error from None
 
     def receive(self) -> tuple[int, Any]:
         try:

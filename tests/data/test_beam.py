@@ -13,14 +13,14 @@ from albert_tf.data.beam import (
     COUNTS,
     _encode,
     _finish,
-    _jobs,
     _write_group,
     create_pretraining_data,
 )
-from albert_tf.data.chunks import read_job
+from albert_tf.data.chunks import pack_files, read_pack
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.sources import find_sources
-from tests.data.conftest import all_records, contents
+from tests.conftest import TOY_TEXT
+from tests.data.conftest import all_records, contents, write
 
 needs_beam = pytest.mark.skipif(
     importlib.util.find_spec("apache_beam") is None, reason="apache_beam is not installed"
@@ -36,12 +36,11 @@ def by_hand(settings):
     """Runs the steps of the pipeline without Beam, with all elements in a different order."""
     outputs = Outputs.parse(settings.output_file)
     text = settings.chunk_bytes, settings.input_format
-    sources = find_sources([settings.input_file])
-    jobs = [job for share in range(3) for job in _jobs(share, 3, sources, *text)]
-    assert len(jobs) > 3
+    packs = pack_files(find_sources(settings.input_file.split(",")), *text)
+    assert len(packs) > 1
     groups = collections.defaultdict(list)
-    for job in reversed(jobs):
-        for chunk in read_job(job, *text):
+    for pack in reversed(packs):
+        for chunk in read_pack(pack, *text):
             for key, value in _encode(chunk, settings, len(outputs.paths)):
                 groups[key].insert(0, value)
     written = [_write_group(group, outputs, settings.random_seed)[1] for group in groups.items()]
@@ -49,10 +48,11 @@ def by_hand(settings):
     return json.loads(Path(outputs.metadata_file).read_text("utf-8"))
 
 
-def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make):
-    expected = make("local/train@3")
+def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make, corpus_file):
+    inputs = [corpus_file, write(tmp_path / "small.txt", TOY_TEXT)]
+    expected = make("local/train@3", inputs=inputs)
     (tmp_path / "beam").mkdir()
-    made = make("beam/train@3", create=by_hand)
+    made = make("beam/train@3", inputs=inputs, create=by_hand)
     assert made == {name: expected[name] for name in ("text_checksum", "counts", "files")}
     found, local = contents(tmp_path / "beam"), contents(tmp_path / "local")
     assert found.keys() == local.keys()

@@ -8,11 +8,16 @@ import re
 
 import pytest
 
-from albert_tf.data import chunks as text_chunks
-from albert_tf.data.chunks import plan_jobs, read_chunks, read_job, text_checksum
+from albert_tf.data import text_window
+from albert_tf.data.chunks import pack_files, text_checksum
+from albert_tf.data.chunks import read_chunks as read_sources
 from albert_tf.data.sources import Source, find_sources
 from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
 from tests.data.conftest import split_documents, write
+
+
+def read_chunks(paths, chunk_bytes, input_format=SENTENCES):
+    return read_sources(find_sources(paths), chunk_bytes, input_format)
 
 
 def documents_of(chunks):
@@ -35,53 +40,87 @@ def source(number, size, **kind):
     return Source(number, f"{number}.txt", size, **kind)
 
 
-def test_the_plan_covers_every_byte_of_every_file_once():
+def test_every_file_with_text_is_in_one_pack_and_small_files_are_packed_up_to_a_chunk():
     rng = random.Random(5)
-    sizes = [rng.choice([0, 7, 40, 99, 100, 149, 150, 151, 1234, 10_000]) for _ in range(200)]
-    jobs = plan_jobs([source(*pair) for pair in enumerate(sizes)], 100, SENTENCES)
-    assert [job.position for job in jobs] == sorted(job.position for job in jobs)
-    planned = [0] * len(sizes)
-    for span in (span for job in jobs for span in job.spans):
-        assert span.start == planned[span.source.number]
-        planned[span.source.number] += span.size
-    assert planned == sizes
-    assert all(50 <= job.size < 250 for job in jobs)
-    assert all(job.size < 200 or len(job.spans) > 1 for job in jobs)
+    sizes = [rng.choice([0, 1, 7, 40, 99, 100, 1234]) for _ in range(200)]
+    packs = pack_files([source(*pair) for pair in enumerate(sizes)], 100, SENTENCES)
+    found = sorted(file.number for pack in packs for file in pack)
+    assert found == [number for number, size in enumerate(sizes) if size]
+    assert [pack[0].number for pack in packs] == sorted(pack[0].number for pack in packs)
+    for pack in packs:
+        assert [file.number for file in pack] == sorted(file.number for file in pack)
+        total = sum(file.size for file in pack)
+        assert len(pack) == 1 if pack[0].size >= 100 else 50 <= total < 250
 
 
-def test_many_small_files_are_few_jobs_and_files_as_documents_are_rarely_split():
-    jobs = plan_jobs([source(number, 10_000) for number in range(10_000)], 1 << 20, "sentences")
-    assert len(jobs) == 95
-    assert len(plan_jobs([source(0, 10**11)], 1 << 20, "documents")) == -(-(10**11) // 2**24)
+@pytest.mark.parametrize(
+    ("sizes", "packs"),
+    [
+        ([99, 1, 99], [2, 1]),  # full with 100 bytes
+        ([99, 2, 98], [2, 1]),
+        ([99, 1, 50], [2, 1]),  # the last pack has half a chunk
+        ([99, 1, 49], [3]),
+        ([49], [1]),
+        ([100, 49, 100, 60], [1, 2, 1]),  # also if there is a large file between them
+        ([0, 0], []),
+    ],
+)
+def test_the_last_small_files_join_the_others_if_they_are_less_than_half_a_chunk(sizes, packs):
+    found = pack_files([source(*pair) for pair in enumerate(sizes)], 100, SENTENCES)
+    assert [len(pack) for pack in found] == packs
 
 
-def test_large_compressed_files_are_streams_and_small_ones_share_a_job():
-    found = [source(number, 100 + number, is_splittable=False) for number in range(9)]
-    assert {job.is_stream for job in plan_jobs(found, 400, SENTENCES)} == {True}
-    (job,) = plan_jobs(found, 1 << 20, SENTENCES)
-    assert not job.is_stream
-    assert len(job.spans) == 9
+def test_compressed_files_are_taken_for_four_times_their_size():
+    sources = [source(number, 100, is_compressed=True) for number in range(4)]
+    assert [len(pack) for pack in pack_files(sources, 400, SENTENCES)] == [1, 1, 1, 1]
+    assert [len(pack) for pack in pack_files(sources, 401, SENTENCES)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("input_format", "size", "starts"),
+    [
+        ("jsonl", 149, [0]),
+        ("jsonl", 150, [0, 100]),
+        ("jsonl", 249, [0, 100]),
+        ("jsonl", 250, [0, 100, 200]),
+        ("documents", 501, [0]),  # the line at byte 500 ends there
+        ("documents", 502, [0, 500]),
+    ],
+)
+def test_the_last_chunk_of_a_file_has_at_least_half_of_the_others(
+    tmp_path, monkeypatch, input_format, size, starts
+):
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 500)
+    path = write(tmp_path / "text", "x" + "\n" * (size - 1))
+    chunks = list(read_chunks([path], 100, input_format))
+    assert [chunk.position for chunk in chunks] == [(0, start) for start in starts]
+
+
+def test_a_file_is_read_little_by_little(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_window, "READ_BYTES", 5)
+    path = write(tmp_path / "text", "line\n\n" * 1000)
+    read_bytes = 0
+    for chunk in read_chunks([path], 100):
+        read_bytes += chunk.read_bytes
+        assert read_bytes < chunk.position[1] + 200
+    assert read_bytes == 6000
 
 
 @pytest.mark.parametrize("input_format", INPUT_FORMATS)
 @pytest.mark.parametrize("chunk_bytes", [1, 29])
-def test_jobs_read_in_any_order_hold_every_line_once(
-    tmp_path, monkeypatch, input_format, chunk_bytes
-):
+def test_the_chunks_hold_every_line_once(tmp_path, monkeypatch, input_format, chunk_bytes):
     """Random text with every kind of line end, cut at every possible place."""
-    monkeypatch.setattr(text_chunks, "READ_BYTES", 5)
-    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 100)
+    monkeypatch.setattr(text_window, "READ_BYTES", 5)
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 100)
     rng = random.Random(chunk_bytes)
     pieces = ["\n", "\n", "\r\n", "\r", " ", "\t", "a", "bc", "字", "\n\n", "\r\n\r\n"]
     texts = ["".join(rng.choices(pieces, k=rng.randint(1, 150))) for _ in range(3)]
     paths = [write(tmp_path / f"{name}.txt", text) for name, text in enumerate(texts)]
-    jobs = plan_jobs(find_sources(paths), chunk_bytes, input_format)
-    rng.shuffle(jobs)
-    chunks = [chunk for job in jobs for chunk in read_job(job, chunk_bytes, input_format)]
-    chunks.sort(key=lambda chunk: chunk.position)
-    assert len({chunk.position for chunk in chunks}) == len(chunks)
+    chunks = list(read_chunks(paths, chunk_bytes, input_format))
+    positions = [chunk.position for chunk in chunks]
+    assert positions == sorted(set(positions))
     found = {path: b"" for path in paths}
-    for part in sorted((part for chunk in chunks for part in chunk.parts), key=lambda p: p.offset):
+    for part in (part for chunk in chunks for part in chunk.parts):
         assert part.first_line == found[part.path].count(b"\n") + 1
         found[part.path] += part.data
     expected = [re.sub("\r+\n|\r", "\n", text).encode() for text in texts]
@@ -123,8 +162,8 @@ def test_errors_name_the_line_that_is_not_utf_8(tmp_path):
 def test_an_endless_line_is_refused_before_it_is_read(
     tmp_path, monkeypatch, input_format, start, line
 ):
-    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 5000)
-    monkeypatch.setattr(text_chunks, "READ_BYTES", 1000)
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 5000)
+    monkeypatch.setattr(text_window, "READ_BYTES", 1000)
     path = write(tmp_path / "text.txt", start + "x" * 60_000)
     with pytest.raises(ValueError, match=rf"text\.txt, line {line}: longer than .* Expected one"):
         list(read_chunks([path], 1000, input_format))
@@ -134,7 +173,7 @@ def test_an_endless_line_is_refused_before_it_is_read(
 def test_a_document_that_is_too_long_is_split_between_lines_with_a_warning(
     tmp_path, monkeypatch, caplog, input_format
 ):
-    monkeypatch.setattr(text_chunks, "MIN_DOCUMENT_LIMIT", 500)
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 500)
     lines = [f"sentence {number}" for number in range(1000)]
     path = write(tmp_path / "text.txt", "\n".join(lines) + "\n")
     chunks = list(read_chunks([path], 100, input_format))

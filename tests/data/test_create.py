@@ -154,7 +154,7 @@ def test_the_number_of_processes_changes_no_byte(tmp_path, make, corpus_file):
 def test_paths_that_cannot_be_used_are_refused_before_text_is_read(
     tmp_path, make, monkeypatch, corpus_file, changes, said
 ):
-    monkeypatch.setattr(create, "read_job", None)
+    monkeypatch.setattr(create, "read_chunks", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").touch()
     (tmp_path / "text.txt").symlink_to(corpus_file)

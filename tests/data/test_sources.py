@@ -71,7 +71,7 @@ def test_the_text_of_a_file_and_the_progress_are_read(tmp_path, pack):
     path = write(tmp_path / "text", pack(TEXT))
     size = len(pack(TEXT))
     assert find_sources([path, path]) == [
-        Source(number, path, size, is_splittable=pack is bytes) for number in range(2)
+        Source(number, path, size, is_compressed=pack is not bytes) for number in range(2)
     ]
     with open_source(path) as (stream, raw):
         assert stream.read(4) == b"line"
@@ -111,8 +111,10 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
     text = write(tmp_path / "rows.jsonl", "".join(lines))
     assert [json.loads(line) for line in read_all(rows).splitlines()] == ROWS
     (source,) = find_sources([rows])
-    assert (source.has_rows, source.is_splittable) == (True, False)
-    chunks, expected = (list(read_chunks([path], 5000, "jsonl")) for path in (rows, text))
+    assert (source.has_rows, source.is_compressed) == (True, True)
+    chunks, expected = (
+        list(read_chunks(find_sources([path]), 5000, "jsonl")) for path in (rows, text)
+    )
     assert [(c.position, c.checksum) for c in chunks] == [
         (c.position, c.checksum) for c in expected
     ]
@@ -126,7 +128,7 @@ def test_rows_are_read_like_json_lines_of_the_columns_with_text(tmp_path, pack):
 def test_rows_are_refused_as_another_format(tmp_path):
     path = write(tmp_path / "rows", pack_parquet(TABLE))
     with pytest.raises(ValueError, match=r"rows is a .* input format is sentences.*_format=jsonl"):
-        next(read_chunks([path], 5000))
+        next(read_chunks(find_sources([path]), 5000))
 
 
 def test_a_file_without_a_column_of_text_is_refused(tmp_path):

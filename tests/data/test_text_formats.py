@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from albert_tf.data import chunks as text_chunks
+from albert_tf.data import text_window
+from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of, split_paragraph
 from albert_tf.data.settings import TextSettings
+from albert_tf.data.sources import find_sources
 from tests.data.conftest import split_documents, write
 
 ARTICLES = """<doc id="1" url="u?a=1&amp;b" title="R&amp;D &quot;x&quot;">
@@ -30,7 +32,7 @@ B
 def read(path, chunk_bytes=1 << 20, **settings):
     """Returns the documents of a file, as lists of sentences."""
     settings = TextSettings(**settings)
-    chunks = text_chunks.read_chunks([path], chunk_bytes, settings.input_format)
+    chunks = read_chunks(find_sources([path]), chunk_bytes, settings.input_format)
     parts = [lines for chunk in chunks for lines in sentences_of(chunk.parts, settings)]
     return split_documents(line for lines in parts for line in [*lines, ""])
 
@@ -104,7 +106,7 @@ def test_paragraphs_of_every_format_are_split(tmp_path, input_format, text, expe
 
 
 def test_a_paragraph_may_be_longer_than_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_chunks, "MAX_SENTENCE_CHARS", 20)
+    monkeypatch.setattr(text_window, "MAX_SENTENCE_CHARS", 20)
     path = write(tmp_path / "text", "A boat waits. The river is wide. It rains.\n\nNext.")
     assert len(read(path, split_sentences=True)[0]) == 3
     with pytest.raises(ValueError, match="text, line 1: longer than 20 characters"):

@@ -31,6 +31,13 @@ def make_squares(offset):
     return work
 
 
+def make_pids():
+    def work(_):
+        yield os.getpid()
+
+    return work
+
+
 def make_failing(error, at_once=False):
     def work(task):
         yield task
@@ -83,12 +90,40 @@ def test_all_messages_of_all_tasks_arrive_and_tasks_are_consumed_lazily(num_work
     assert sorted([*found, *messages]) == sorted(expected)
 
 
+@pytest.mark.ci
+def test_tasks_are_drawn_no_faster_than_workers_finish_them():
+    drawn = []
+    tasks = (drawn.append(task) or task for task in range(1, 60, 3))  # a message each
+    for received, _ in enumerate(workers.run(make_squares, (7,), tasks, 2)):
+        assert len(drawn) <= received + 4  # two tasks of the workers, and one that waits
+    assert len(drawn) == 20
+
+
+@pytest.mark.parametrize("tasks", [range(1), ()])
+def test_no_process_starts_for_a_single_task(monkeypatch, tasks):
+    monkeypatch.setattr(workers, "_Worker", None)
+    assert list(workers.run(make_pids, (), tasks, 5)) == [os.getpid()] * len(tasks)
+
+
+@pytest.mark.ci
+def test_no_more_processes_start_than_there_are_tasks():
+    found = list(workers.run(make_pids, (), range(2), 5))
+    assert len(set(found)) == 2
+
+
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
 def test_users_errors_are_raised_unchanged(error, at_once, num_workers):
     with pytest.raises(type(error), match=error.args[-1]):
         list(workers.run(make_failing, (error, at_once), range(9), num_workers))
+
+
+@pytest.mark.ci
+def test_an_error_at_the_start_is_raised_although_the_task_is_not_read():
+    large = b"x" * (1 << 22)  # more than a pipe holds
+    with pytest.raises(ValueError, match="no vocabulary"):
+        list(workers.run(make_failing, (ValueError("no vocabulary"), True), [large] * 9, 2))
 
 
 @pytest.mark.ci
