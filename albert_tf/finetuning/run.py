@@ -180,7 +180,7 @@ def _do_phases(run: Run, task: FineTuningTask, hooks: Sequence[Hook]) -> tuple[R
     """
     if "train" in task.splits:
         _give_advice(run, task)
-        run.train(task, hooks)
+        run.train(task, hooks, run.settings.early_stopping_patience)
     if not run.is_chief:
         logging.info("Training finished. Only the first worker evaluates and predicts.")
         return Result(run.settings), ""

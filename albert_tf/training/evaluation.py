@@ -16,10 +16,7 @@ from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
 from albert_tf.training import precision
-from albert_tf.training.early_stopping import is_patience_exhausted
 from albert_tf.training.figures import format_figures
-from albert_tf.training.hooks import Hook
-from albert_tf.training.loop import Trainer
 from albert_tf.training.task import Task
 from albert_tf.training.tracker import Tracker
 
@@ -50,20 +47,18 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
         )
 
 
-class CheckpointEvaluator(Hook):
+class CheckpointEvaluator:
     """Evaluates the checkpoints of a run once each; copies the best to `model.ckpt-best`.
 
-    As a hook, it evaluates each checkpoint when it is saved. Larger values of the selection metric
-    are better. Checkpoints that have been deleted since they were evaluated still count, except for
-    the best one: the results must be those of `model.ckpt-best`.
+    Larger values of the selection metric are better. Checkpoints that have been deleted since they
+    were evaluated still count, except for the best one: the results must be those of
+    `model.ckpt-best`.
 
     Args:
         folder: the folder of the run.
         task: the task, which computes the metrics and writes the text file of results.
         model: the model of the task that checkpoints are loaded into.
         tracker: of the run; None for a run that is not tracked.
-        patience: number of checkpoints in a row without improvement after which training stops; 0
-            disables early stopping.
     """
 
     def __init__(
@@ -72,13 +67,11 @@ class CheckpointEvaluator(Hook):
         task: Task,
         model: Any,
         tracker: Tracker | None = None,
-        patience: int = 0,
     ) -> None:
         self.folder = folder
         self.task = task
         self.model = model
         self._tracker = tracker
-        self._patience = patience
         self._measured_on = task.measured_on()
         self._precision = precision.current_precision()
         self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
@@ -101,30 +94,18 @@ class CheckpointEvaluator(Hook):
         """The best evaluation, or None."""
         return best_of(self.evaluations, self.task.selection_metric, self.task.official_order)
 
-    def on_start(self, trainer: Trainer) -> None:
-        """Evaluates the remaining checkpoints of an interrupted run, in the process that writes.
+    def catch_up(self, step: int) -> None:
+        """Evaluates the remaining checkpoints of an interrupted run, before training goes on.
 
         Training would delete old ones. Evaluations from this step on whose checkpoints no longer
         exist do not count: their steps will be trained again.
+
+        Args:
+            step: the step that training is resumed from.
         """
-        if not trainer.is_chief:
-            return
         present = self._usable_checkpoints()
-        self._all = [e for e in self._all if e.step < trainer.step or e.checkpoint in present]
+        self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
         self._evaluate_each(present.values())
-        self._stop_if_due(trainer)
-
-    def on_save(self, trainer: Trainer, prefix: str) -> None:
-        """Evaluates a checkpoint that was just saved, and may end training."""
-        if trainer.step or self.task.official_order:
-            self.evaluate(prefix)
-            self._stop_if_due(trainer)
-
-    def _stop_if_due(self, trainer: Trainer) -> None:
-        metric = self.task.selection_metric
-        if is_patience_exhausted(self.evaluations, metric, self._patience):
-            logging.info("Early stopping ends training at step %d", trainer.step)
-            trainer.stop()
 
     def evaluate(self, prefix: str) -> Evaluation:
         """Evaluates a checkpoint unless this has been done before, and keeps the best one.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from absl import logging
 from tqdm import tqdm
 
 from albert_tf.training.hooks import Hook
-from albert_tf.training.loop import Trainer
 from albert_tf.training.step import StepResult
+
+if TYPE_CHECKING:
+    from albert_tf.training.loop import Trainer
 
 SECONDS_BETWEEN_LINES = 30.0  # between two lines
 

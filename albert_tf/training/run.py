@@ -6,8 +6,7 @@
         run.evaluate(task)            # all checkpoints, once each
 
 Flags become `settings`, which `Run` completes with the folder, the devices and the record of the
-run. The task owns the data and the loss, the `Trainer` takes the steps, and hooks save, evaluate
-and log.
+run. The task owns the data and the loss, and the `Trainer` takes the steps, logs and saves.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ from albert_tf.model.included_configs import config_file
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training import devices, replicas, workers
 from albert_tf.training.devices import Devices
+from albert_tf.training.early_stopping import TrainingEvaluation
 from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
 from albert_tf.training.hooks import Hook
 from albert_tf.training.loop import Trainer
 from albert_tf.training.loss_scale import LossScale
-from albert_tf.training.metrics_log import LogMetrics
 from albert_tf.training.precision import current_precision
 from albert_tf.training.progress import ProgressBar
-from albert_tf.training.saving import SaveCheckpoints
+from albert_tf.training.report import ReportLog
 from albert_tf.training.settings import DeviceSettings, RunSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.training.task import Task
@@ -216,14 +215,16 @@ class Run:
 
     # Training and evaluation.
 
-    def train(self, task: Task, hooks: Sequence[Hook] = ()) -> None:
+    def train(self, task: Task, hooks: Sequence[Hook] = (), patience: int = 0) -> None:
         """Trains from the newest checkpoint of the folder, if any, to the last step.
 
         With `do_eval`, each checkpoint is evaluated when it is saved.
 
         Args:
             task: the task.
-            hooks: hooks of the user, which are called before those of the run.
+            hooks: hooks of the user.
+            patience: number of checkpoints in a row without improvement after which training ends;
+                0 disables early stopping.
 
         Raises:
             ValueError: a checkpoint in the folder, or `init_checkpoint`, does not match the model;
@@ -231,7 +232,11 @@ class Run:
                 step.
         """
         settings = self.settings
-        evaluator = self.evaluator(task) if settings.do_eval and self.is_chief else Hook()
+        evaluation = log = None
+        if self.is_chief:
+            log = ReportLog(self.folder, self._tracker)
+            if settings.do_eval:
+                evaluation = TrainingEvaluation(self.evaluator(task), patience)
         schedule = task.schedule(settings)
         trainer = self._make_trainer(task, schedule)
         self._log_plan(trainer, schedule, task.count_examples())
@@ -241,7 +246,9 @@ class Run:
         rows = replicas.local_rows(self.strategy, settings.train_batch_size)
         trainer.train(
             lambda step: task.batches(settings, step, rows),
-            [*hooks, ProgressBar(), LogMetrics(self._tracker), evaluator, SaveCheckpoints()],
+            [*hooks, ProgressBar()],
+            log,
+            evaluation,
         )
 
     def evaluate(self, task: Task) -> list[Evaluation]:
@@ -258,11 +265,7 @@ class Run:
         """Returns the evaluator of the run, which is made once."""
         if self._evaluator is None:
             self._evaluator = CheckpointEvaluator(
-                self.folder,
-                task,
-                self.evaluation_model(task),
-                self._tracker,
-                getattr(self.settings, "early_stopping_patience", 0),
+                self.folder, task, self.evaluation_model(task), self._tracker
             )
         return self._evaluator
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 from albert_tf.model import optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training.loop import Trainer
-from albert_tf.training.metrics_log import LogMetrics
-from albert_tf.training.saving import SaveCheckpoints
+from albert_tf.training.report import ReportLog
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
 from albert_tf.training.task import Task
@@ -96,10 +95,15 @@ def make_trainer(folder, task=None, **changes):
     return Trainer(step, settings, task.learning_rates.num_train_steps)
 
 
-def train(trainer, *hooks, batches=None):
-    """Trains with the hooks of a user and those of a run; returns step → line of metrics."""
+def batches_of(trainer):
+    """The batches of the trainer's task, as a function of the step."""
     task = trainer.take_step.task
-    made = batches or (lambda step: task.batches(trainer.settings, step, slice(0, 6)))
+    return lambda step: task.batches(trainer.settings, step, slice(0, 6))
+
+
+def train(trainer, *hooks, batches=None):
+    """Trains with the hooks of a user; returns step → line of metrics."""
     with Tracker(trainer.folder.path) as tracker:
-        trainer.train(made, [*hooks, LogMetrics(tracker), SaveCheckpoints()])
+        log = ReportLog(trainer.folder, tracker)
+        trainer.train(batches or batches_of(trainer), hooks, log)
     return {row["step"]: row for row in trainer.folder.metrics()}

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from albert_tf.checkpoints import containers, evaluations, loading, run_folder, store
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training import precision
-from albert_tf.training.early_stopping import is_patience_exhausted
+from albert_tf.training.early_stopping import TrainingEvaluation, is_patience_exhausted
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
     check_not_replaced,
 )
-from albert_tf.training.evaluator import Evaluator
 from tests.training.one_weight import METRIC, OneWeight, OneWeightTask
 
 
@@ -33,18 +30,10 @@ def save(folder, step, value):
     return prefix
 
 
-def make_evaluator(folder, data="dev", patience=0, official_order=True):
+def make_evaluator(folder, data="dev", official_order=True):
     task = OneWeightTask()
     task.data, task.official_order = data, official_order
-    return CheckpointEvaluator(RunFolder(str(folder)), task, task.build_model(), patience=patience)
-
-
-def trainer_at(step):
-    """What an evaluator sees of a trainer."""
-    stopped = []
-    return types.SimpleNamespace(
-        step=step, is_chief=True, stopped=stopped, stop=lambda: stopped.append(step)
-    )
+    return CheckpointEvaluator(RunFolder(str(folder)), task, task.build_model())
 
 
 def keep_last(folder, evaluator, *steps_and_values):
@@ -119,13 +108,13 @@ def test_resuming_keeps_evaluations_and_adds_missing_ones_but_a_new_run_does_not
     keep_last(tmp_path, make_evaluator(tmp_path), (0, 0.25), (10, 0.5))
     save(tmp_path, 20, 0.75)  # the run stopped before it was evaluated
     again = make_evaluator(tmp_path)
-    again.on_start(trainer_at(20))
+    again.catch_up(20)
     assert again.task.seen == [0.75]
     assert steps_of(again.evaluations) == [0, 10, 20]
     for path in tmp_path.glob("model.ckpt-*"):
         path.unlink()
     fresh = make_evaluator(tmp_path)
-    fresh.on_start(trainer_at(0))
+    fresh.catch_up(0)
     fresh.evaluate(save(tmp_path, 0, 0.125))
     assert [(e.step, e.metrics[METRIC]) for e in fresh.evaluations] == [(0, 0.125)]
     assert best_step(tmp_path) == 0
@@ -143,7 +132,7 @@ def test_a_checkpoint_that_another_run_wrote_is_refused(tmp_path, name):
     theirs = containers.digest(place)
     said = rf"{name} \(digest {theirs}\) .* \(digest {ours}: "
     with pytest.raises(ValueError, match=said):
-        make_evaluator(tmp_path).on_start(trainer_at(10))
+        make_evaluator(tmp_path).catch_up(10)
     with pytest.raises(ValueError, match=said):
         check_not_replaced(evaluator.evaluations, place)
     assert lines.read_bytes() == known
@@ -170,7 +159,7 @@ def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, copied, is_reco
         if not is_kept:
             path.write_bytes(content)
     again = make_evaluator(tmp_path)
-    again.on_start(trainer_at(10))
+    again.catch_up(10)
     assert best_step(tmp_path) == 10
     keep_last(tmp_path, again, (20, 0.5))
     assert best_step(tmp_path) == again.best.step == 10
@@ -258,10 +247,11 @@ def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
 
 
 def test_initial_weights_are_not_evaluated_unless_in_the_official_order(tmp_path):
-    prefix, trainer = save(tmp_path, 0, 0.875), trainer_at(0)
+    prefix = save(tmp_path, 0, 0.875)
     evaluator = make_evaluator(tmp_path, official_order=False)
-    evaluator.on_start(trainer)
-    evaluator.on_save(trainer, prefix)
+    evaluation = TrainingEvaluation(evaluator)
+    assert not evaluation.begin(0)
+    assert not evaluation.evaluate(prefix, 0)
     with pytest.raises(ValueError, match="no checkpoint"):
         evaluator.evaluate_all()
     save(tmp_path, 10, 0.5)
@@ -296,26 +286,13 @@ def test_training_stops_after_consecutive_checkpoints_without_improvement(values
     assert is_patience_exhausted(evaluations_of(*values), METRIC, patience) == due
 
 
-def test_an_evaluator_tells_the_training_loop_when_to_stop(tmp_path):
-    evaluator = make_evaluator(tmp_path, patience=2)
-    told = []
-    for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375)):
-        trainer = trainer_at(step)
-        evaluator.on_save(trainer, save(tmp_path, step, value))
-        told += trainer.stopped
-    resumed = trainer_at(30)
-    make_evaluator(tmp_path, patience=2).on_start(resumed)
-    assert (told, resumed.stopped) == ([30], [30])
-
-
-def test_metrics_are_weighted_means_over_the_whole_set_and_the_loss_a_mean_of_batches():
-    """As in Google's programs. The error of a row is |x / 4 − 1|, and its loss the square."""
-    task = OneWeightTask()
-    dataset = tf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]}).batch(2)
-
-    def evaluate(max_steps=None):
-        return Evaluator(task.build_model(), task, dataset, max_steps).evaluate()
-
-    losses = (0.75**2 + 0.5**2) / 2, 0.25**2
-    assert evaluate() == pytest.approx({"error": 1.5 / 3, "loss": sum(losses) / 2})
-    assert evaluate(1) == pytest.approx({"error": 1.25 / 2, "loss": losses[0]})
+def test_training_ends_when_the_evaluation_says_so_also_in_a_resumed_run(tmp_path):
+    evaluation = TrainingEvaluation(make_evaluator(tmp_path), patience=2)
+    ends = [
+        step
+        for step, value in ((0, 0.875), (10, 0.5), (20, 0.25), (30, 0.375))
+        if evaluation.evaluate(save(tmp_path, step, value), step)
+    ]
+    assert ends == [30]
+    assert TrainingEvaluation(make_evaluator(tmp_path), patience=2).begin(30)
+    assert not TrainingEvaluation(make_evaluator(tmp_path), patience=3).begin(30)

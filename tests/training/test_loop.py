@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import shutil
@@ -19,12 +20,15 @@ from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.hooks import Hook, every
-from albert_tf.training.loop import MAX_SKIPPED_STEPS, NonFiniteLossError, Trainer
+from albert_tf.training.loop import CHECK_STEPS, Trainer
+from albert_tf.training.non_finite import NonFiniteLossError
+from albert_tf.training.report import report_interval
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
+from albert_tf.training.step_results import MAX_SKIPPED_STEPS
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
-from tests.training.one_weight import OneWeightTask, make_trainer, train
+from tests.training.one_weight import OneWeightTask, batches_of, make_trainer, train
 
 
 def steps_of(folder):
@@ -46,7 +50,10 @@ def albert_trainer(folder, kind="lamb", **changes):
 
 
 def state_of(trainer):
-    return {name: tf.convert_to_tensor(x).numpy() for name, x in trainer.state().items()}
+    return {
+        name: tf.convert_to_tensor(x).numpy()
+        for name, x in trainer.checkpoints.state(trainer.step).items()
+    }
 
 
 @pytest.mark.ci
@@ -68,7 +75,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path):
         )
         if not trainer.restore_latest():
             made.optimizer.iterations.assign(0)
-            for name, variable in trainer.state().items():
+            for name, variable in trainer.checkpoints.state(trainer.step).items():
                 if isinstance(variable, tf.Variable):
                     variable.assign(start[name])
         lines = train(trainer, *hooks, batches=batches).values()
@@ -119,8 +126,8 @@ def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(tmp_path):
     store.save_checkpoint(str(tmp_path / "model.ckpt-6"), theirs)
     assert trainer.restore_latest()
     assert trainer.step == 6
-    assert trainer.state().keys() == theirs.keys()
-    for name, value in trainer.state().items():
+    assert trainer.checkpoints.state(trainer.step).keys() == theirs.keys()
+    for name, value in trainer.checkpoints.state(trainer.step).items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
     with pytest.raises(ValueError, match="has the moments of --optimizer=lamb_albert_zh: pass"):
         albert_trainer(tmp_path, layout="albert_zh").restore_latest()
@@ -142,7 +149,10 @@ def test_checkpoints_are_written_at_step_0_at_multiples_and_at_the_end(tmp_path)
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
-def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path):
+@pytest.mark.parametrize(
+    ("keep", "kept"), [(0, [0, 2, 4, 6, 7]), (1, [7]), (2, [6, 7]), (5, [0, 2, 4, 6, 7])]
+)
+def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path, keep, kept):
     for name in ("model.ckpt-best.index", "notes.txt"):
         (tmp_path / name).write_text("mine")
     announced = []
@@ -152,9 +162,10 @@ def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path):
             assert os.path.exists(prefix + ".index")
             announced.append(os.path.basename(prefix))
 
-    train(make_trainer(tmp_path, keep_checkpoint_max=2, save_checkpoints_steps=2), Look())
+    settings = {"keep_checkpoint_max": keep, "save_checkpoints_steps": 2}
+    train(make_trainer(tmp_path, **settings), Look())
     assert announced == [f"model.ckpt-{step}" for step in (0, 2, 4, 6, 7)]
-    assert steps_of(tmp_path) == [6, 7]
+    assert steps_of(tmp_path) == kept
     assert (tmp_path / "model.ckpt-best.index").exists()
     assert (tmp_path / "notes.txt").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -162,7 +173,8 @@ def test_old_checkpoints_are_deleted_and_other_files_kept(tmp_path):
 
 def batches_with(*bad):
     """Returns batches from step 0 on, which make the loss NaN in the steps `bad`."""
-    return lambda _: iter({"x": tf.fill((6,), np.nan if n in bad else 0.5)} for n in range(99))
+    fill = lambda number: np.nan if number in bad else 0.5  # noqa: E731
+    return lambda _: ({"x": tf.fill((6,), fill(number))} for number in itertools.count())
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_reports_the_step(tmp_path):
@@ -173,18 +185,56 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_reports_the_step(tmp_path):
     assert np.isfinite(trainer.model.weight)
 
 
+@pytest.mark.parametrize(
+    ("steps", "settings", "noticed"),
+    [
+        (7, {}, 4),  # at the next report
+        (7, {"log_steps": 7, "save_checkpoints_steps": 5}, 5),  # before the next checkpoint
+        (102, {"log_steps": 102, "save_checkpoints_steps": 102}, CHECK_STEPS),
+    ],
+)
+def test_a_bad_loss_is_noticed_if_nothing_is_logged(tmp_path, steps, settings, noticed):
+    trainer = make_trainer(tmp_path, OneWeightTask(steps), **settings)
+    weights = []
+    look = every(1, lambda trainer, result: weights.append(float(trainer.model.weight[0])))
+    with pytest.raises(
+        NonFiniteLossError, match=r"not finite at step 3;.*/model\.ckpt-[03]\. Lower"
+    ):
+        trainer.train(batches_with(3), [look])
+    assert len(weights) == noticed
+    assert set(weights[3:]) == {weights[2]}
+
+
 def test_bad_steps_are_skipped_on_request_unless_there_are_no_others(tmp_path):
     trainer = make_trainer(tmp_path, nan_policy="skip", log_steps=3)
     lines = train(trainer, batches=batches_with(1, 3, 4, 5))
     assert [lines[step].get("skipped_steps") for step in (3, 6, 7)] == [1, 3, None]
     assert "loss" not in lines[6]
-    (tmp_path / "bad").mkdir()
-    settings = {"nan_policy": "skip", "save_checkpoints_steps": MAX_SKIPPED_STEPS}
-    with pytest.raises(NonFiniteLossError, match="not finite at step 0"):
-        train(
-            make_trainer(tmp_path / "bad", OneWeightTask(40), log_steps=40, **settings),
-            batches=batches_with(*range(40)),
-        )
+
+
+@pytest.mark.parametrize(
+    ("good", "ends"), [((), True), ((0,), False), ((MAX_SKIPPED_STEPS - 1,), False)]
+)
+def test_many_bad_steps_without_a_good_one_end_a_run_that_skips_them(tmp_path, good, ends):
+    """They are counted from one report to the next."""
+    steps = 2 * MAX_SKIPPED_STEPS
+    changes = {"nan_policy": "skip", "save_checkpoints_steps": steps}
+    bad = set(range(MAX_SKIPPED_STEPS)) - set(good)
+    trainer = make_trainer(tmp_path, OneWeightTask(steps), log_steps=MAX_SKIPPED_STEPS, **changes)
+    if ends:
+        with pytest.raises(NonFiniteLossError, match="not finite at step 0"):
+            train(trainer, batches=batches_with(*bad))
+    else:
+        assert train(trainer, batches=batches_with(*bad))[MAX_SKIPPED_STEPS]["loss"] > 0
+
+
+def test_fewer_bad_steps_in_a_report_do_not_end_a_run_that_skips_them(tmp_path):
+    few = MAX_SKIPPED_STEPS - 1
+    changes = {"nan_policy": "skip", "save_checkpoints_steps": 2 * few, "log_steps": few}
+    trainer = make_trainer(tmp_path, OneWeightTask(2 * few), **changes)
+    lines = train(trainer, batches=batches_with(*range(2 * few)))
+    assert [line["skipped_steps"] for line in lines.values()] == [few, few]
+    assert trainer.model.weight == 0.25
 
 
 def test_infinite_weights_are_not_saved(tmp_path):
@@ -296,6 +346,47 @@ def test_hooks_are_called_in_order_and_at_the_end_also_after_an_error(tmp_path, 
         with interrupted():
             train(make_trainer(tmp_path), recorder, how)
     assert recorder.calls == ["start", "model.ckpt-0", *calls, "end"]
+
+
+class Patience:
+    """An evaluation that records its calls, and ends training at a step."""
+
+    def __init__(self, calls, last):
+        self.calls, self.last = calls, last
+
+    def begin(self, step):
+        self.calls.append(f"begins at {step}")
+        return step == self.last
+
+    def evaluate(self, prefix, step):
+        self.calls.append(f"evaluates {prefix.rpartition('-')[2]}")
+        return step == self.last
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_the_loop_steps_logs_saves_evaluates_and_stops_in_this_order(tmp_path, step):
+    recorder = Recorder()
+    evaluation = Patience(recorder.calls, last=3)
+    trainer = make_trainer(tmp_path, log_steps=2)
+    trainer.step = step
+    log = lambda report: recorder.calls.append(f"logs {report.step}")  # noqa: E731
+    trainer.train(batches_of(trainer), [recorder], log, evaluation)
+    expected = ["start", "begins at 0", "model.ckpt-0", "evaluates 0", 1, 2, "logs 2"]
+    expected += [3, "logs 3", "model.ckpt-3", "evaluates 3", "end"]
+    assert recorder.calls == (["start", "begins at 3", "end"] if step else expected)
+
+
+@pytest.mark.parametrize(
+    ("log_steps", "num_train_steps", "interval"),
+    [
+        *((None, 1, 1), (None, 19, 1), (None, 20, 2), (None, 999, 99), (None, 1000, 100)),
+        *((None, 125000, 100), (1, 7, 1), (7, 7, 7), (1000, 7, 1000)),
+    ],
+)
+def test_the_default_interval_is_100_steps_or_a_tenth_of_the_run(
+    log_steps, num_train_steps, interval
+):
+    assert report_interval(log_steps, num_train_steps) == interval
 
 
 def test_a_short_run_logs_ten_times_and_before_each_checkpoint(tmp_path):

@@ -326,7 +326,7 @@ def test_training_starts_from_random_or_given_weights_or_resumes(small, tmp_path
     (trainer, first), (_, again), (_, other) = (weight_for(seed=seed) for seed in (5, 5, 7))
     assert first == again != other
     prefix = str(tmp_path / "weights")
-    store.save_checkpoint(prefix, trainer.state())
+    store.save_checkpoint(prefix, trainer.checkpoints.state(trainer.step))
     loaded, weight = weight_for(init_checkpoint=prefix, seed=7)
     assert weight == first
     loaded.step = 3
