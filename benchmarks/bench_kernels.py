@@ -68,13 +68,13 @@ def cases(rows: int, length: int) -> dict[str, tuple[Any, ...]]:
 def make(function: Callable[..., Any], tensors: tuple[tf.Tensor, ...]) -> Callable[[], Any]:
     """Returns a graph function that computes the function and its gradient."""
 
-    @tf.function(autograph=False)
-    def run(*tensors: tf.Tensor) -> Any:
+    def compute(*tensors: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             y = function(*tensors)
         return y, tape.gradient(y, tensors, y)
 
+    run = tf.function(compute, autograph=False)
     run.get_concrete_function(*tensors)
     return lambda: run(*tensors)
 

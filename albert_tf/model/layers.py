@@ -19,7 +19,7 @@ from albert_tf.model.serialization import Configured, register
 from albert_tf.model.shared_layers import Weight
 
 
-class AlbertLayer(Configured, tf_keras.layers.Layer):
+class AlbertLayer(Configured):
     """Base layer with ALBERT's initializers: truncated normal for kernels, zeros for biases.
 
     Args:

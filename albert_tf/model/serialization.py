@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tf_keras
 
 from albert_tf.model.config import AlbertConfig
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _NOT_STORED = {"self", "kwargs"}  # among the constructors' arguments
 register = tf_keras.saving.register_keras_serializable(package="albert_tf")
 
 
-class Configured:
-    """Mixin that serializes layers and models built from an `AlbertConfig`.
+class Configured(tf_keras.layers.Layer):
+    """Base class of layers and models built from an `AlbertConfig`, which serializes them.
 
     Subclasses store every constructor argument in an attribute of the same name.
     """
@@ -24,7 +27,7 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments in JSON-serializable form."""
-        config = tf_keras.layers.Layer.get_config(self)
+        config = tf_keras.layers.Layer.get_config(self)  # that of `Model` is of its graph
         for base in type(self).__mro__:
             if issubclass(base, Configured) and "__init__" in vars(base):
                 for name in inspect.signature(base.__init__).parameters.keys() - _NOT_STORED:
@@ -37,7 +40,7 @@ class Configured:
         return config | layers | {"config": self.config.to_dict()}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
+    def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
         """Returns a new layer or model from the output of `get_config`."""
         layers = {
             name: tf_keras.layers.deserialize(value)

@@ -1,0 +1,3 @@
+"""See `typings/tensorflow`."""
+
+from tensorflow.autograph import experimental as experimental

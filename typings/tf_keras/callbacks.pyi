@@ -1,0 +1,10 @@
+"""See `typings/tf_keras`."""
+
+from typing import Any
+
+from tf_keras import Model
+
+def __getattr__(name: str) -> Any: ...
+
+class Callback:
+    model: Model
