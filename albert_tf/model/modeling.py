@@ -40,7 +40,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import objectives, ops
+from albert_tf.model import kernels, objectives, ops  # noqa: F401, registers the kernels
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.inputs import check_shape, one_of, read_inputs
 from albert_tf.model.layers import (

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +15,7 @@ import tensorflow as tf
 from albert_tf.model import dispatch, ops
 from albert_tf.model.dispatch import CPU, XLA
 from albert_tf.model.kernels import loops
+from tests.conftest import ROOT
 
 B, S, A, D, H = 5, 11, 4, 3, 12
 
@@ -54,6 +58,16 @@ def test_kernels_run_in_graphs_outside_xla_and_are_compiled_for_wide_tensors():
     tf.function(outer, jit_compile=True).get_concrete_function()
     is_inside.append(dispatch.target())  # eager
     assert is_inside == [CPU, XLA, ""]
+
+
+@pytest.mark.ci
+def test_a_model_has_kernels_although_nothing_else_was_imported():
+    code = (
+        "import sys, albert_tf; albert_tf.AlbertEncoder\n"
+        "from albert_tf.model import ops\n"
+        "sys.exit(not ops.attention.kernels)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_no_kernel_runs_where_there_is_a_gpu(monkeypatch):
