@@ -63,8 +63,8 @@ def find_checkpoint(path: str) -> str:
     path = find_model(path)
     if files.is_directory(path):
         path = newest_export(path)
-        trained = RunFolder(path).trained
-        names = [os.path.basename(trained)] if trained else _candidates(path)
+        of_run = RunFolder(path).checkpoint
+        names = [os.path.basename(of_run)] if of_run else _candidates(path)
         if not names:
             raise FileNotFoundError(
                 f"{path}: this folder contains no checkpoint. Expected: {ACCEPTED}"

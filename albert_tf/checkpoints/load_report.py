@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from albert_tf.checkpoints import families
 from albert_tf.checkpoints.containers import WeightFile
+from albert_tf.checkpoints.families import Entry
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     PARTS,
@@ -35,76 +38,134 @@ class LoadReport:
 
     Attributes:
         prefix: the checkpoint.
-        title: family of the checkpoint and file format.
-        entries: weight of the checkpoint → how it is computed from the arrays in the file.
-        loaded: variables that the checkpoint has with the shape of the model.
-        missing: variables of the model that the checkpoint lacks.
-        misshapen: variable → (shape in the checkpoint, shape in the model).
-        unused: weights of the checkpoint that the model does not have.
-        unknown: those of them, with their names in the file, that belong to the encoder of its
-            family, and that no model here computes.
-        found: all weights of the checkpoint, without optimizer moments and counters.
-        bookkeeping: number of optimizer moments and counters.
-        notes: what keeps a checkpoint of this family from fitting the model's config.
-        fits: whether the checkpoint has all weights of the model's encoder, and no others. The
-            pooler does not count if only one of them has it.
     """
 
     def __init__(
         self, weights: WeightFile, model: Any = None, init_from_group0: bool = False
     ) -> None:
-        recognized = families.recognize(weights.shapes)
-        wanted = {name: entry.shape for name, entry in recognized.entries.items()}
-        if model is not None:
-            wanted = {name: tuple(x.shape) for name, x in by_name(model.variables).items()}
-        self._weights = weights
         self.prefix = weights.path
-        self.title = f"{families.TITLES[recognized.family]} ({weights.container})"
-        self.entries = families.fit(recognized.entries, wanted, init_from_group0)
-        self._drop_identity_projection(wanted)
-        surplus = sorted(self.entries.keys() - wanted.keys())
-        self.missing = sorted(wanted.keys() - self.entries.keys())
-        self.misshapen = {
-            name: (list(self.entries[name].shape), list(wanted[name]))
-            for name in sorted(self.entries.keys() & wanted.keys())
-            if self.entries[name].shape != wanted[name]
-        }
-        self.loaded = sorted(self.entries.keys() & wanted.keys() - self.misshapen.keys())
-        self.unused = surplus + recognized.unmapped
-        self.unknown = recognized.unknown
-        self.found = [*self.entries, *recognized.unmapped]
-        self.bookkeeping = len(recognized.bookkeeping)
-        config = getattr(model, "config", None)
-        self.notes = families.differences(recognized, self.entries, config)
-        # New adapters change nothing, but a model is wrong without those that it was trained with.
-        encoder = [name for name in self.missing if is_encoder(name)]
-        encoder += [
-            n for n in (*self.misshapen, *surplus) if is_encoder(n) or n.startswith(ADAPTERS)
-        ]
-        both = all(any(n.startswith(POOLER) for n in names) for names in (self.entries, wanted))
-        self._decisive = [name for name in encoder if both or not name.startswith(POOLER)]
-        self.fits = not (self.notes or self.unknown or self._decisive)
+        self._weights = weights
+        self._recognized = families.recognize(weights.shapes)
+        self._wanted = {name: entry.shape for name, entry in self._recognized.entries.items()}
+        if model is not None:
+            self._wanted = {name: tuple(x.shape) for name, x in by_name(model.variables).items()}
+        self._config = getattr(model, "config", None)
+        self._init_from_group0 = init_from_group0
 
-    def _drop_identity_projection(self, wanted: Mapping[str, Any]) -> None:
-        """Removes a projection that the model lacks (E = H) if it is the identity."""
+    # What is compared: entries of the checkpoint with shapes of the model.
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:
+        """Weight of the checkpoint → how it is computed from the arrays in the file."""
+        found = families.fit(self._recognized.entries, self._wanted, self._init_from_group0)
+        return self._without_identity_projection(found)
+
+    def _without_identity_projection(self, entries: dict[str, Entry]) -> dict[str, Entry]:
+        """Leaves out a projection that the model lacks (E = H) if it is the identity."""
         names = [f"{PROJECTION}/kernel", f"{PROJECTION}/bias"]
-        if not set(names) & wanted.keys() and set(names) <= self.entries.keys():
-            kernel, bias = self.read(names).values()
-            if np.array_equal(kernel, np.eye(*kernel.shape)) and not bias.any():
-                for name in names:
-                    del self.entries[name]
+        if set(names) & self._wanted.keys() or not set(names) <= entries.keys():
+            return entries
+        kernel, bias = (self._compute(entries[name]) for name in names)
+        if bias.any() or not np.array_equal(kernel, np.eye(*kernel.shape)):
+            return entries
+        return {name: entry for name, entry in entries.items() if name not in names}
 
-    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
+    @property
+    def title(self) -> str:
+        """Family of the checkpoint and file format."""
+        return f"{families.TITLES[self._recognized.family]} ({self._weights.container})"
+
+    @property
+    def bookkeeping(self) -> int:
+        """Number of optimizer moments, counters and copies."""
+        return len(self._recognized.bookkeeping)
+
+    @property
+    def found(self) -> list[str]:
+        """All weights of the checkpoint, without optimizer moments and counters."""
+        return [*self.entries, *self._recognized.unmapped]
+
+    # What fits, and what does not.
+
+    @functools.cached_property
+    def misshapen(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Variable → (shape in the checkpoint, shape in the model)."""
+        return {
+            name: (list(self.entries[name].shape), list(self._wanted[name]))
+            for name in sorted(self.entries.keys() & self._wanted.keys())
+            if self.entries[name].shape != self._wanted[name]
+        }
+
+    @functools.cached_property
+    def loaded(self) -> list[str]:
+        """Variables that the checkpoint has with the shape of the model."""
+        return sorted(self.entries.keys() & self._wanted.keys() - self.misshapen.keys())
+
+    @functools.cached_property
+    def missing(self) -> list[str]:
+        """Variables of the model that the checkpoint lacks."""
+        return sorted(self._wanted.keys() - self.entries.keys())
+
+    @functools.cached_property
+    def unused(self) -> list[str]:
+        """Weights of the checkpoint that the model does not have."""
+        return self._surplus + self._recognized.unmapped
+
+    @functools.cached_property
+    def _surplus(self) -> list[str]:
+        """Those of them whose names are ours."""
+        return sorted(self.entries.keys() - self._wanted.keys())
+
+    @property
+    def unknown(self) -> list[str]:
+        """Unused weights of the encoder of the family, which no model here computes.
+
+        They have their names in the file.
+        """
+        return self._recognized.unknown
+
+    @functools.cached_property
+    def notes(self) -> list[str]:
+        """What keeps a checkpoint of this family from fitting the model's config."""
+        return families.differences(self._recognized, self.entries, self._config)
+
+    @functools.cached_property
+    def _decisive(self) -> list[str]:
+        """The names that do not fit, and without which the encoder is another one.
+
+        New adapters change nothing, but a model is wrong without those that it was trained with. A
+        pooler does not count if only one of checkpoint and model has it.
+        """
+        others = [*self.misshapen, *self._surplus]
+        encoder = [name for name in self.missing if is_encoder(name)]
+        encoder += [name for name in others if is_encoder(name) or name.startswith(ADAPTERS)]
+        if all(any(name.startswith(POOLER) for name in x) for x in (self.entries, self._wanted)):
+            return encoder
+        return [name for name in encoder if not name.startswith(POOLER)]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the checkpoint has all weights of the model's encoder, and no others.
+
+        The pooler does not count if only one of them has it.
+        """
+        return not (self.notes or self.unknown or self._decisive)
+
+    # The weights themselves.
+
+    def read(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
         """Returns name → weight of the checkpoint, float32.
 
         Raises:
             ValueError: the file is damaged.
         """
-        entries = {name: self.entries[name] for name in names}
-        return {
-            name: np.asarray(entry.compute(*map(self._weights.read, entry.sources)), np.float32)
-            for name, entry in entries.items()
-        }
+        return {name: self._compute(self.entries[name]) for name in names}
+
+    def _compute(self, entry: Entry) -> NDArray[np.float32]:
+        arrays = map(self._weights.read, entry.sources)
+        return np.asarray(entry.compute(*arrays), np.float32)
+
+    # The comparison as text.
 
     @property
     def heading(self) -> str:

@@ -78,14 +78,14 @@ def load_checkpoint(
     if not report.loaded:
         raise ValueError(f"{report.prefix} has nothing that fits the model: {report.reason}")
     if not (report.fits or allow_partial):
-        is_other_sharing = any(re.search("/group_[1-9]", name) for name in report.missing)
-        copies = ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
+        advice = "pass --allow_partial_init to keep the random initialization of the others"
+        if any(re.search("/group_[1-9]", name) for name in report.missing):
+            advice += ", --init_from_group0 (run_pretraining.py) to copy them from group 0"
         logging.debug("%s", report)
         raise ValueError(
             f"{report.prefix} does not contain this model's encoder: {report.reason}.\nCheck that "
             "albert_config.json is the one that came with it (--verbosity=1 lists all weights), or "
-            f"pass --allow_partial_init to keep the random initialization of the others"
-            f"{copies * is_other_sharing}."
+            f"{advice}."
         )
     values = report.read(report.loaded)
     release = releases.containing(values)

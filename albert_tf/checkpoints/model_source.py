@@ -164,7 +164,7 @@ class ModelSource:
             return None
         if self._records_case:
             return bool(self.trained.record.settings[run_record.LOWER_CASE])
-        folder = self.trained.path if self.trained.trained else self.folder
+        folder = self.trained.path if self.trained.checkpoint else self.folder
         flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
         known = flags.get(run_record.LOWER_CASE)
         is_module = files.exists(files.join(folder, finding.SAVED_MODEL))
@@ -215,9 +215,8 @@ class ModelSource:
         if self._records_case and not is_tokenizer_file(self.vocabulary_file):
             self._warn_of_case()
         identity = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
-        is_known = record_comparison.check_vocabulary(
-            self.run.path, self.run.record, identity.files[run_record.VOCABULARY]
-        )
+        vocabulary = identity.files[run_record.VOCABULARY]
+        is_known = record_comparison.check_vocabulary(self.run, vocabulary)
         entries = tokenizer.vocab_size
         vocab_size = self.config.vocab_size
         message = (

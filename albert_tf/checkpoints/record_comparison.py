@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 from absl import logging
 
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import (
     INIT_CHECKPOINT,
     LABELS,
@@ -31,17 +32,25 @@ _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
 
-def check_training(
-    output_dir: str, before: RunRecord, now: RunRecord, step: int, settings: Any
-) -> Changes:
+class ComparingSettings(Protocol):
+    """What a comparison reads of the settings of a run."""
+
+    @property
+    def allow_changed_settings(self) -> bool:
+        """Whether changes are only logged."""
+
+    @property
+    def names_for_training(self) -> set[str]:
+        """The settings that the result of training depends on."""
+
+
+def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSettings) -> Changes:
     """Compares a training run with the previous training in its folder.
 
     Args:
-        output_dir: folder of the run.
-        before: the record in the folder.
+        folder: the folder of the run, with a checkpoint.
         now: the record of the run.
-        step: the step that training is resumed from.
-        settings: settings of the run; with `allow_changed_settings`, changes are only logged.
+        settings: settings of the run.
 
     Returns:
         The changes.
@@ -49,18 +58,19 @@ def check_training(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
+    before = folder.record
     if before == RunRecord():
         text = "%s: nothing records what it was trained with, so the settings cannot be compared"
-        logging.info(text, output_dir)
+        logging.info(text, folder.path)
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
     changes = _changes(before, now, names)
-    if step == 0:
+    if not folder.is_trained:
         accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
         if accepted:
             text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, output_dir, table(_HEADINGS, accepted))
+            logging.info(text, folder.path, table(_HEADINGS, accepted))
     return _decide(
-        f"{output_dir} contains a run with other settings",
+        f"{folder.path} contains a run with other settings",
         changes,
         "Choose another --output_dir, or pass --allow_changed_settings to resume that run with the "
         "new settings.",
@@ -69,20 +79,15 @@ def check_training(
 
 
 def check_model(
-    folder: str,
-    before: RunRecord,
-    now: RunRecord,
-    names: Collection[str],
-    settings: Any,
+    folder: RunFolder, now: RunRecord, names: Collection[str], settings: ComparingSettings
 ) -> Changes:
     """Checks that a model is used with the vocabulary and settings it was trained with.
 
     Args:
-        folder: folder of the model's checkpoint.
-        before: the record in the folder.
+        folder: folder with the record of the model.
         now: the record of the run that uses the model.
         names: the names in `RunRecord.texts` that must be the same.
-        settings: as in `check_training`.
+        settings: settings of the run.
 
     Returns:
         The changes.
@@ -90,16 +95,16 @@ def check_model(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
-    changes = _changes(before, now, names)
+    changes = _changes(folder.record, now, names)
     return _decide(
-        f"the model in {folder} was trained with another {' and '.join(changes)}",
+        f"the model in {folder.path} was trained with another {' and '.join(changes)}",
         changes,
         "Use the same one, or pass --allow_changed_settings to use the model anyway.",
         settings,
     )
 
 
-def check_vocabulary(folder: str, recorded: RunRecord, vocabulary: FileRecord) -> bool:
+def check_vocabulary(folder: RunFolder, vocabulary: FileRecord) -> bool:
     """Compares a vocabulary with the one that the model in a folder was trained with.
 
     Returns:
@@ -108,11 +113,11 @@ def check_vocabulary(folder: str, recorded: RunRecord, vocabulary: FileRecord) -
     Raises:
         ValueError: the model was trained with another vocabulary. The message names both.
     """
-    expected = recorded.files.get(VOCABULARY)
+    expected = folder.record.files.get(VOCABULARY)
     if expected is not None and expected.digest != vocabulary.digest:
         raise ValueError(
-            f"the model in {folder} was trained with another vocabulary: {expected}; now it is "
-            f"{vocabulary}. Use the vocabulary of the training."
+            f"the model in {folder.path} was trained with another vocabulary: {expected}; now it "
+            f"is {vocabulary}. Use the vocabulary of the training."
         )
     return expected is not None
 
@@ -127,7 +132,7 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
     }
 
 
-def _decide(what: str, changes: Changes, advice: str, settings: Any) -> Changes:
+def _decide(what: str, changes: Changes, advice: str, settings: ComparingSettings) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
     if changes:
         shown = f"{what}:\n{table(_HEADINGS, changes)}"

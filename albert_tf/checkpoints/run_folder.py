@@ -171,17 +171,26 @@ class RunFolder:
         return files.exists(self.best + ".index")
 
     @property
-    def trained(self) -> str | None:
-        """Prefix of `model.ckpt-best`, or else of the newest checkpoint; None if there is none."""
+    def checkpoint(self) -> str | None:
+        """Prefix of the checkpoint to use, `model.ckpt-best` or else the newest one, or None."""
         if self.has_best:
             return self.best
         return next(reversed(self.checkpoints().values()), None)
 
     @property
-    def step(self) -> int | None:
-        """The step that training is resumed from; None if there is no checkpoint."""
-        trained = 1 if self.has_best else None  # any step after 0: the model has been trained
-        return max(self.resumable(), default=trained)
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to use or to resume from, possibly that of step 0."""
+        return self.has_best or bool(self.resumable())
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether training has got beyond step 0.
+
+        Where `model.ckpt-best` is the only checkpoint, its step is not known without opening it;
+        only a model that was trained is left alone with it.
+        """
+        steps = self.resumable()
+        return max(steps) > 0 if steps else self.has_best
 
     # Evaluations and metrics.
 
@@ -200,10 +209,15 @@ class RunFolder:
         fields = typing.get_type_hints(Evaluation)
         rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
         found = [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
-        last = {entry.key: number for number, entry in enumerate(found)}
-        of_checkpoint = {(entry.key, entry.checkpoint): n for n, entry in enumerate(found)}
-        others = {n for (_, checkpoint), n in of_checkpoint.items() if checkpoint in present}
-        return [found[number] for number in sorted(others.union(last.values()))]
+        kept = []
+        later: dict[object, set[str]] = {}  # key → checkpoints of the evaluations that follow
+        for entry in reversed(found):
+            checkpoints = later.setdefault(entry.key, set())
+            is_present = entry.checkpoint in present and entry.checkpoint not in checkpoints
+            if is_present or not checkpoints:
+                kept.append(entry)
+            checkpoints.add(entry.checkpoint)
+        return kept[::-1]
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Appends an evaluation, also to the metrics."""

@@ -199,7 +199,7 @@ def _do_phases(run: Run, task: FineTuningTask, hooks: Sequence[Hook]) -> tuple[R
 def _give_advice(run: Run, task: FineTuningTask) -> None:
     """Warns about missing weights, no warm-up and too few checkpoints of a new run."""
     settings = run.settings
-    if run.folder.step:
+    if run.folder.is_trained:
         return
     num_steps, num_warmup_steps = training_steps(settings, task.count_examples())
     if not settings.init_checkpoint:

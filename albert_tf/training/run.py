@@ -179,12 +179,8 @@ class Run:
     def _check_record(self) -> record_comparison.Changes:
         """Compares the record with that of the folder or of `init_checkpoint`; see `admit`."""
         settings = self.settings
-        step = self.folder.step
-        if settings.do_train and step is not None:
-            before = self.folder.record
-            changes = record_comparison.check_training(
-                self.folder.path, before, self.record, step, settings
-            )
+        if settings.do_train and self.folder.has_checkpoint:
+            changes = record_comparison.check_training(self.folder, self.record, settings)
             if changes:
                 return changes
         if self.trained is None:
@@ -195,9 +191,7 @@ class Run:
             names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
             if not huggingface_task.are_default(before.labels):
                 names.add(run_record.LABELS)
-        return record_comparison.check_model(
-            self.trained.path, before, self.record, names, settings
-        )
+        return record_comparison.check_model(self.trained, self.record, names, settings)
 
     def begin(self) -> None:
         """Writes the files that describe the run, once it is known to be valid.
@@ -210,7 +204,7 @@ class Run:
         self._has_begun = True
         self.folder.keep_config(self.config)
         self.folder.add_start(self.record)
-        if self.settings.do_train or self.folder.step is None:
+        if self.settings.do_train or not self.folder.has_checkpoint:
             self.folder.write_record(self.record)
 
     # Training and evaluation.
@@ -283,7 +277,7 @@ class Run:
             ValueError: another run wrote it in place of ours.
         """
         folder = self.folder
-        checkpoint = folder.trained
+        checkpoint = folder.checkpoint
         if checkpoint is not None:
             check_not_replaced(folder.evaluations([containers.digest(checkpoint)]), checkpoint)
         elif self.settings.init_checkpoint:

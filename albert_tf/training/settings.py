@@ -282,8 +282,7 @@ class RunSettings(
         Args:
             folder: the folder of the run.
         """
-        step = folder.step
-        if step or (step is not None and not self.do_train):
+        if folder.is_trained or (folder.has_checkpoint and not self.do_train):
             return folder
         if not self.weights:
             return None
@@ -322,7 +321,7 @@ class RunSettings(
     @property
     def _has_weights(self) -> bool:
         """Whether the run starts with weights of others, or has its own."""
-        return bool(self.weights) or RunFolder(self.output_dir).trained is not None
+        return bool(self.weights) or RunFolder(self.output_dir).checkpoint is not None
 
     def require_a_phase(self) -> None:
         """Raises ValueError when nothing is asked for, which is an error on a command line."""

@@ -116,18 +116,32 @@ def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path, s
 
 
 def test_the_step_and_the_trained_model_follow_from_the_checkpoints(folder, tmp_path):
-    assert (folder.step, folder.trained) == (None, None)
-    assert (RunFolder(f"{tmp_path}/none").step, folder.checkpoints()) == (None, {})
-    for name, step in (
-        *(("best", 1), ("3", 3), ("20", 20), ("interrupted_21", 21)),
-        *(("0-0a1b2c3d", 21), ("best.damaged", 21)),
-    ):
+    for place in (folder, RunFolder(f"{tmp_path}/none")):
+        assert (place.has_checkpoint, place.is_trained, place.checkpoint) == (False, False, None)
+    for name in ("best", "3", "20", "interrupted_21", "0-0a1b2c3d", "best.damaged"):
         (tmp_path / f"model.ckpt-{name}.index").touch()
-        assert (folder.step, folder.trained) == (step, folder.file("model.ckpt-best"))
+        assert folder.checkpoint == folder.file("model.ckpt-best")
     (tmp_path / "model.ckpt-best.index").unlink()
-    assert folder.trained == folder.file("model.ckpt-20")
+    assert folder.checkpoint == folder.file("model.ckpt-20")
     assert list(folder.checkpoints()) == [3, 20]
     assert list(folder.resumable()) == [3, 20, 21]
+
+
+@pytest.mark.parametrize(
+    ("names", "is_trained"),
+    [
+        (["0"], False),
+        (["1"], True),
+        (["best"], True),
+        (["best", "0"], False),
+        (["best", "interrupted_0"], False),
+        (["best", "0", "interrupted_1"], True),
+    ],
+)
+def test_a_model_is_trained_after_step_0(folder, tmp_path, names, is_trained):
+    for name in names:
+        (tmp_path / f"model.ckpt-{name}.index").touch()
+    assert (folder.has_checkpoint, folder.is_trained) == (True, is_trained)
 
 
 # The lock

@@ -397,7 +397,7 @@ def test_an_interrupted_run_ends_with_the_files_of_one_that_was_not(small, throu
     with interrupted():
         do_run(small, [how(step)])
     folder = RunFolder(small.output_dir)
-    assert folder.step == (step if how is stopped_at else (step - 1) // 3 * 3)
+    assert max(folder.resumable()) == (step if how is stopped_at else (step - 1) // 3 * 3)
     do_run(small)
     assert files_of(Path(folder.path)) == through
 

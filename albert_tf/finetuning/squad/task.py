@@ -130,7 +130,7 @@ class QuestionAnswering(FineTuningTask):
         data: Any = None,
     ) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it."""
-        checkpoint = None if trained is None else trained.trained
+        checkpoint = None if trained is None else trained.checkpoint
         if checkpoint is None and settings.init_checkpoint:
             checkpoint = containers.find_checkpoint(settings.init_checkpoint)
         version_2 = choose_version(
