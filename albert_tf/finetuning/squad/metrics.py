@@ -6,9 +6,6 @@
 * CMRC 2018 and DRCD (`cmrc2018_evaluate.py`): exact match without punctuation, and F1 over single
   Chinese characters and whole words of other scripts ("mixed segmentation").
 
-SQuAD 2.0's script is that of the TensorFlow Model Garden, `official.nlp.tools`. It has no
-function for the scores of single questions, which are computed here, as for SQuAD 1.1.
-
 Means are percentages. Gold answers and predictions are given by question id. Null odds are larger
 if a question is less likely to have an answer.
 """
@@ -22,14 +19,12 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from official.nlp.tools import squad_evaluate_v2_0 as script_v2
-
-from albert_tf import files
-
 Golds = Mapping[str, Sequence[str]]
 Predictions = Mapping[str, str]
 NullOdds = Mapping[str, float]
 Metric = Callable[[str, str], float]
+
+NULL_THRESHOLD = 1.0  # of SQuAD 2.0's script: questions with larger null odds count as unanswered
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -116,23 +111,53 @@ def evaluate_v2(
     Args:
         golds: the gold answers; unanswerable questions have none.
         predictions: the answers, "" for unanswered questions.
-        null_odds: if given, questions above 1.0 count as unanswered, and `final_exact`,
+        null_odds: if given, questions above NULL_THRESHOLD count as unanswered, and `final_exact`,
             `final_exact_thresh`, `final_f1` and `final_f1_thresh` are the best means and thresholds
             that the script finds. Its search may stop between questions with equal odds, and
             returns 0 if it is best to answer nothing; `best_thresholds` corrects both.
     """
-    measured = script_v2.evaluate(_as_dataset(golds), predictions, null_odds)
-    kinds = ("pr_",) if null_odds else ("pr_", "final_")
-    return {name: value for name, value in measured.items() if not name.startswith(kinds)}
+    exact, f1 = _scores_v2(golds, predictions)
+    measured: dict[str, float] = {}
+    if null_odds:
+        measured |= _thresholds_of_script("exact", golds, exact, predictions, null_odds)
+        measured |= _thresholds_of_script("f1", golds, f1, predictions, null_odds)
+        for qas_id in exact:
+            if null_odds[qas_id] > NULL_THRESHOLD:
+                exact[qas_id] = f1[qas_id] = float(not golds[qas_id])
+    answerable = [qas_id for qas_id in exact if golds[qas_id]]
+    unanswerable = [qas_id for qas_id in exact if not golds[qas_id]]
+    for prefix, group in ("", [*exact]), ("HasAns_", answerable), ("NoAns_", unanswerable):
+        if group or not prefix:
+            measured[f"{prefix}exact"] = _mean_percentage(exact, group)
+            measured[f"{prefix}f1"] = _mean_percentage(f1, group)
+            measured[f"{prefix}total"] = len(group)
+    return measured
 
 
-def _as_dataset(golds: Golds) -> list[files.JsonObject]:
-    """Returns gold answers in the data format of SQuAD."""
-    questions = [
-        {"id": qas_id, "answers": [{"text": text} for text in answers]}
-        for qas_id, answers in golds.items()
-    ]
-    return [{"paragraphs": [{"qas": questions}]}]
+def _mean_percentage(scores: Mapping[str, float], group: Sequence[str]) -> float:
+    return 100.0 * sum(scores[qas_id] for qas_id in group) / len(group)
+
+
+def _thresholds_of_script(
+    name: str,
+    golds: Golds,
+    scores: Mapping[str, float],
+    predictions: Predictions,
+    null_odds: NullOdds,
+) -> dict[str, float]:
+    """Returns the threshold that SQuAD 2.0's script finds for a metric, and the mean there."""
+    best = current = float(sum(not golds[qas_id] for qas_id in scores))
+    threshold = 0.0
+    for qas_id in sorted(null_odds, key=null_odds.__getitem__):
+        if qas_id not in scores:
+            continue
+        if golds[qas_id]:
+            current += scores[qas_id]
+        elif predictions[qas_id]:
+            current -= 1
+        if current > best:
+            best, threshold = current, null_odds[qas_id]
+    return {f"final_{name}": 100.0 * best / len(scores), f"final_{name}_thresh": threshold}
 
 
 def best_thresholds(
@@ -150,12 +175,7 @@ def best_thresholds(
     Returns:
         `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`.
     """
-    exact = _best_scores(exact_match, golds, predictions)
-    # If neither answer has words, they agree in SQuAD 2.0.
-    f1 = {
-        qas_id: max(score, exact[qas_id])
-        for qas_id, score in _best_scores(word_f1, golds, predictions).items()
-    }
+    exact, f1 = _scores_v2(golds, predictions)
     best_exact, exact_threshold = _find_best_threshold(golds, exact, null_odds)
     best_f1, f1_threshold = _find_best_threshold(golds, f1, null_odds)
     return {
@@ -164,6 +184,17 @@ def best_thresholds(
         "best_f1": best_f1,
         "best_f1_thresh": f1_threshold,
     }
+
+
+def _scores_v2(golds: Golds, predictions: Predictions) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns question id → exact match and F1, of the questions that have a prediction."""
+    exact = _best_scores(exact_match, golds, predictions)
+    # If neither answer has words, they agree in SQuAD 2.0.
+    f1 = {
+        qas_id: max(score, exact[qas_id])
+        for qas_id, score in _best_scores(word_f1, golds, predictions).items()
+    }
+    return exact, f1
 
 
 def _best_scores(metric: Metric, golds: Golds, predictions: Predictions) -> dict[str, float]:

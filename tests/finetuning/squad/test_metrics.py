@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from official.nlp.tools import squad_evaluate_v1_1
 
 from albert_tf.finetuning.squad.metrics import (
     best_thresholds,
@@ -50,9 +49,10 @@ def test_texts_without_words():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_squad_1_scores_are_those_of_the_official_script(seed):
+    script = pytest.importorskip("official.nlp.tools.squad_evaluate_v1_1")
     golds, predictions, _ = random_data(seed, unanswerable=0)
     ours = evaluate_v1(golds, predictions)
-    theirs = squad_evaluate_v1_1.evaluate(as_dataset(golds), predictions)
+    theirs = script.evaluate(as_dataset(golds), predictions)
     assert ours["exact_match"] == pytest.approx(100 * theirs["exact_match"], abs=1e-9)
     assert ours["f1"] == pytest.approx(100 * theirs["final_f1"], abs=1e-9)
 
@@ -69,7 +69,25 @@ def test_questions_without_answers_cannot_be_scored():
         evaluate_cmrc({}, {})
 
 
-def test_squad_2_scores_are_those_of_the_official_script():
+@pytest.mark.parametrize("has_odds", [False, True])
+@pytest.mark.parametrize(("seed", "unanswerable"), [(0, 0.0), (1, 0.4), (2, 0.4), (3, 1.0)])
+def test_squad_2_metrics_are_those_of_the_official_script(seed, unanswerable, has_odds):
+    script = pytest.importorskip("official.nlp.tools.squad_evaluate_v2_0")
+    golds, predictions, odds = random_data(seed, unanswerable=unanswerable)
+    for name in ("q3", "q29"):  # without predictions, which the script does not count
+        del predictions[name], odds[name]
+    predictions |= {"q5": "", "q7": "the"}
+    given = odds if has_odds else None
+    theirs = script.evaluate(as_dataset(golds), predictions, given)
+    expected = {
+        name: value
+        for name, value in theirs.items()
+        if not name.startswith("pr_") and (has_odds or not name.startswith("final_"))
+    }
+    assert evaluate_v2(golds, predictions, given) == expected
+
+
+def test_the_best_scores_of_a_question_are_those_without_a_threshold():
     golds, predictions, _ = random_data(3, count=101, unanswerable=0)
     for name in golds:
         gold, prediction = {name: golds[name]}, {name: predictions[name]}
