@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
-
-from sentencepiece import sentencepiece_model_pb2
 
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 SYMBOLS = ["(", ")", "-", "."]  # user-defined, as in ALBERT's vocabulary
@@ -49,17 +48,26 @@ def write_config(folder, values):
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
 
 
+def _field(number, value):
+    """Returns a field of a protocol buffer message, of a length below 128."""
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    key = number << 3 | (0 if isinstance(value, int) else 2)
+    keys = bytes([key]) if key < 128 else bytes([key & 127 | 128, key >> 7])
+    return keys + (bytes([value]) if isinstance(value, int) else bytes([len(value)]) + value)
+
+
 def write_spiece(folder, **options):
     """Writes `spiece.model` and its options, as version 4 of `transformers` does."""
-    model = sentencepiece_model_pb2.ModelProto()
+    content = b""
     for number, piece in enumerate(PIECES):
         kind = _UNKNOWN if piece == "<unk>" else _CONTROL if number < len(SPECIAL) else _NORMAL
         kind = _USER_DEFINED if piece in SYMBOLS else kind
-        model.pieces.add(piece=piece, score=score(number), type=kind)
-    model.trainer_spec.model_type = 1
-    model.trainer_spec.unk_id = 1
-    model.normalizer_spec.name = "identity"
-    (folder / "spiece.model").write_bytes(model.SerializeToString())
+        fields = _field(1, piece.encode()) + _field(2, score(number)) + _field(3, kind)
+        content += _field(1, fields)
+    model_type, unk_id, name = _field(3, 1), _field(40, 1), _field(1, b"identity")
+    content += _field(2, model_type + unk_id) + _field(3, name)
+    (folder / "spiece.model").write_bytes(content)
     write_config(folder, ALBERT_CONFIG | options)
 
 

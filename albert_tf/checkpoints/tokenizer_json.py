@@ -24,9 +24,13 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
 from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
+from albert_tf.model.tokenization.sentencepiece_file import (
+    UNIGRAM,
+    SentencePieceFile,
+    read_sentencepiece_file,
+)
 from albert_tf.model.tokenization.wordpiece_encoder import MAX_INPUT_CHARS_PER_WORD
 
-_UNIGRAM = 1  # SentencePiece's model type
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
 _MARGIN = 0.01  # by which the score of a suppressed piece is lower than that of its parts
 
@@ -94,25 +98,22 @@ def _wordpiece(tokenizer: FullTokenizer) -> Any:
 
 def _unigram(tokenizer: FullTokenizer) -> Any:
     """Returns the steps of `preprocess_text`, of SentencePiece and of `encode_pieces`."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.sentencepiece_model)
-    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
-    replaces = normalizer.remove_extra_whitespaces and normalizer.escape_whitespaces
-    is_before = normalizer.add_dummy_prefix and not trainer.treat_whitespace_as_suffix
-    if trainer.model_type != _UNIGRAM or trainer.byte_fallback or not (replaces and is_before):
+    model = read_sentencepiece_file(tokenizer.sentencepiece_model)
+    replaces = model.remove_extra_whitespaces and model.escape_whitespaces
+    is_before = model.add_dummy_prefix and not model.treat_whitespace_as_suffix
+    if model.model_type != UNIGRAM or model.byte_fallback or not (replaces and is_before):
         raise ValueError(
             "tokenizer.json requires a SentencePiece model of the type unigram, without byte "
             'fallback, that replaces spaces by one "▁" before each word'
         )
-    scores, numbers = _scores(tokenizer, proto)
+    scores, numbers = _scores(tokenizer, model)
     theirs = tokenizers.Tokenizer(models.Unigram(scores, tokenizer.unk_id, False))
     combining = character_class(characters.is_combining)
     steps = [_replace(character_class(str.isspace) + "+", " "), normalizers.NFKD()]
     # "▁" is prepended to the first character, which may be removed: a space replaces it.
     steps += [_replace(f"^{combining}+", " "), _replace(combining, "")]
     steps += _lower() if tokenizer.do_lower_case else []
-    if charsmap := normalizer.precompiled_charsmap:
+    if charsmap := model.precompiled_charsmap:
         # NFC first, because `Precompiled` does not compose Hangul syllables.
         steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
     steps += [_replace(" {2,}", " "), _replace(" +$", "")]
@@ -127,7 +128,9 @@ def _unigram(tokenizer: FullTokenizer) -> Any:
     return theirs
 
 
-def _scores(tokenizer: FullTokenizer, proto: Any) -> tuple[list[tuple[str, float]], list[str]]:
+def _scores(
+    tokenizer: FullTokenizer, model: SentencePieceFile
+) -> tuple[list[tuple[str, float]], list[str]]:
     """Returns the pieces with their scores, and the numbers that are split from a comma.
 
     `encode_pieces` splits pieces such as "▁1999,", so they get a score too low to be selected.
@@ -136,7 +139,7 @@ def _scores(tokenizer: FullTokenizer, proto: Any) -> tuple[list[tuple[str, float
     `encode_pieces` begins the number with "▁", which cannot be expressed: a warning lists these.
     """
     sp = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.sentencepiece_model)
-    scores = {piece.piece: float(piece.score) for piece in proto.pieces}
+    scores = {piece.text: piece.score for piece in model.pieces}
     numbers, inside = [], []
     for piece in filter(has_number_comma, tokenizer.pieces):
         body = piece[:-1].replace(SPIECE_UNDERLINE, "")

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf.protobuf_wire import varint_at
+
 _MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # protobuf tags of Features.feature and its entries
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
 
@@ -144,21 +146,11 @@ def _joined(arrays: list[NDArray[np.uint8]]) -> list[list[bytes]]:
     return [[data[at : at + width] for at in range(0, len(data), width)]]
 
 
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
 def _fields(data: bytes) -> Iterator[bytes]:
     """Yields the contents of a message's fields, which must all be length-delimited."""
     at = 0
     while at < len(data):
-        size, at = _varint_at(data, at + 1)
+        size, at = varint_at(data, at + 1)
         yield data[at : at + size]
         at += size
 

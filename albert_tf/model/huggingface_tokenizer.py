@@ -34,6 +34,12 @@ from albert_tf.model.tokenization import (
     Tokenizer,
 )
 from albert_tf.model.tokenization.characters import is_combining
+from albert_tf.model.tokenization.sentencepiece_file import (
+    CONTROL,
+    UNIGRAM,
+    USER_DEFINED,
+    read_sentencepiece_file,
+)
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -47,8 +53,6 @@ _OPTIONS = {
     _BERT: ("do_lower_case", "strip_accents", "tokenize_chinese_chars"),
 }
 _NAMED_TOKENS = tuple(f"{name}_token" for name in ("pad", "unk", "cls", "sep", "mask"))
-_CONTROL, _USER_DEFINED = 3, 4  # types of SentencePiece's pieces
-_UNIGRAM = 1  # SentencePiece's model type
 # Option → its only supported value. The second ones are part of tokenizer.json, where there is one.
 _REQUIRED = {"truncation_side": "right", "padding_side": "right", "split_special_tokens": False}
 _REQUIRED_OF_VOCABULARIES = {
@@ -371,21 +375,20 @@ def _build(path: str, config: Mapping[str, Any]) -> Any:
 def _build_unigram(path: str, config: Mapping[str, Any]) -> tuple[Any, list[Values]]:
     """Returns ALBERT's tokenizer for a SentencePiece model, and its added tokens."""
     import tokenizers
-    from sentencepiece import sentencepiece_model_pb2
     from tokenizers import models, normalizers, pre_tokenizers
 
     encoded = FullTokenizer(spm_model_file=path)  # checks the file
-    model = sentencepiece_model_pb2.ModelProto.FromString(encoded.sentencepiece_model)
-    if model.trainer_spec.model_type != _UNIGRAM:
+    model = read_sentencepiece_file(encoded.sentencepiece_model)
+    if model.model_type != UNIGRAM:
         raise ValueError(f"{path}: expected a unigram model, as ALBERT has; it is of another type")
-    scores = [(piece.piece, piece.score) for piece in model.pieces]
+    scores = [(piece.text, piece.score) for piece in model.pieces]
     tokenizer = tokenizers.Tokenizer(models.Unigram(scores, encoded.unk_id, False))
     steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not config.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if config.get("do_lower_case", True):
         steps.append(normalizers.Lowercase())
-    if charsmap := model.normalizer_spec.precompiled_charsmap:
+    if charsmap := model.precompiled_charsmap:
         steps.append(normalizers.Precompiled(charsmap))
     tokenizer.normalizer = normalizers.Sequence(steps)
     underlines = pre_tokenizers.Metaspace(replacement=SPIECE_UNDERLINE, prepend_scheme="always")
@@ -393,9 +396,9 @@ def _build_unigram(path: str, config: Mapping[str, Any]) -> tuple[Any, list[Valu
         [pre_tokenizers.WhitespaceSplit(), underlines]
     )
     added = [
-        {"content": piece.piece, "normalized": False, "special": piece.type == _CONTROL}
+        {"content": piece.text, "normalized": False, "special": piece.kind == CONTROL}
         for piece in model.pieces
-        if piece.type in (_CONTROL, _USER_DEFINED)
+        if piece.kind in (CONTROL, USER_DEFINED)
     ]
     return tokenizer, added
 

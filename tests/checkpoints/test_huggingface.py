@@ -10,7 +10,6 @@ import re
 import numpy as np
 import pytest
 from safetensors import safe_open
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
@@ -136,10 +135,9 @@ def test_tokenizer_files_are_written(tmp_path, toy_spm_model):
 def test_a_model_that_tokenizer_json_cannot_hold_is_left_to_their_class(
     tmp_path, toy_spm_model, caplog
 ):
-    proto = ModelProto.FromString(pathlib.Path(toy_spm_model).read_bytes())
-    proto.normalizer_spec.add_dummy_prefix = False
+    without_dummy_prefix = b"\x1a\x02\x18\x00"  # normalizer_spec { add_dummy_prefix: false }
     model = tmp_path / "other.model"
-    model.write_bytes(proto.SerializeToString())
+    model.write_bytes(pathlib.Path(toy_spm_model).read_bytes() + without_dummy_prefix)
     tokenizer = FullTokenizer(spm_model_file=str(model))
     save_hugging_face(str(tmp_path), random_weights(SHARED), SHARED, tokenizer)
     assert not (tmp_path / "tokenizer.json").exists()
