@@ -106,12 +106,12 @@ def mean_squared_error(predictions: ArrayLike, label_ids: ArrayLike) -> float:
 
 def pearson_correlation(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     """Returns the Pearson correlation in [-1, 1]; NaN if either argument is constant."""
-    predicted, actual = np.asarray(predictions), np.asarray(label_ids)
+    predicted, actual = np.asarray(predictions, np.float64), np.asarray(label_ids, np.float64)
     # Do not test the variance: rounding of the mean can make it positive for equal numbers.
     if np.ptp(predicted) == 0 or np.ptp(actual) == 0:
         return float("nan")
-    x = predicted - np.mean(predicted, dtype=np.float64)
-    y = actual - np.mean(actual, dtype=np.float64)
+    x = predicted - np.mean(predicted)
+    y = actual - np.mean(actual)
     # Squares of tiny numbers would underflow.
     x = x / np.abs(x).max()
     y = y / np.abs(y).max()
