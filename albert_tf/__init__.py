@@ -18,6 +18,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
+from albert_tf import tensorflow_packages
 from albert_tf.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ _MODULES = {
     "load_predictor": "inference.predictor",
     "save_pretrained": "inference.saving",
 }
+_WITHOUT_TENSORFLOW = ("AlbertConfig", "FullTokenizer", "download")
 __all__ = ["__version__", *_TASKS, *_MODULES]
 
 
@@ -85,6 +87,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.finetuning.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WITHOUT_TENSORFLOW:
+        tensorflow_packages.check()
+    if name == "TokenizerLayer":
+        tensorflow_packages.require_text(name)
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 

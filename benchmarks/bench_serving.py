@@ -25,7 +25,6 @@ from typing import Any
 import contenders
 import numpy as np
 import reporting
-import tf_keras
 from absl import logging
 from contenders import SERVING, SERVING_HUGGING_FACE, Contender, Job
 
@@ -38,6 +37,7 @@ from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import ClassificationTask, find_task
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.tensorflow_releases import set_random_seed
 
 MAX_SEQ_LENGTH = 128
 CONFIGS = "configs/albert_tiny_zh.json,configs/albert_base_zh.json"
@@ -67,7 +67,7 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     )
     task = ClassificationTask("tsv", "", {}, LABELS, False)
     classifier = Classifier(settings, config, tokenizer, (task, {}))
-    tf_keras.utils.set_random_seed(5)
+    set_random_seed(5)
     model = classifier.build_model()
     albert_tf.save_pretrained(model, run, tokenizer, LABELS)
     exported = classifier.make_export(model, MAX_SEQ_LENGTH, RunFolder(run))

@@ -36,6 +36,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import StepShape, step_flops
 from albert_tf.model.included_configs import config_file
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
@@ -338,7 +339,7 @@ def make_task_step(
         recompute: whether to use gradient checkpointing.
         **options: of `StepOptions`.
     """
-    tf_keras.utils.set_random_seed(3)
+    set_random_seed(3)
     schedule = optimization.WarmUpPolynomialDecay(learning_rate, 1000)
     with strategy.scope():
         model = task.build_model()

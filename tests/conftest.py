@@ -24,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import albert_tf  # noqa: F401 - before TensorFlow, for oneDNN
+from albert_tf.tensorflow_releases import set_random_seed
 
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -82,7 +83,7 @@ def seed_everything(seed):
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - for code that still draws from the global generator
     if "tf_keras" in sys.modules:
-        sys.modules["tf_keras"].utils.set_random_seed(seed)
+        set_random_seed(seed)
     elif "tensorflow" in sys.modules:
         sys.modules["tensorflow"].random.set_seed(seed)
 

@@ -16,6 +16,7 @@ from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import heads, layers, modeling, optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.serialization import Configured
+from albert_tf.tensorflow_releases import set_random_seed
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import RecordingAlbert
 
@@ -255,7 +256,7 @@ def test_pretraining_trains_with_a_loss_for_each_head(tiny_batch):
 def test_mixed_float16_fits_as_float32_does(inputs):
     def fit(policy):
         tf_keras.mixed_precision.set_global_policy(policy)
-        tf_keras.utils.set_random_seed(5)
+        set_random_seed(5)
         model = heads.AlbertForClassification(SHALLOW, 3)
         optimizer = optimization.fine_tuning_optimizer(0.003, 4, warmup_proportion=0.25)
         model.compile(optimizer, CROSS_ENTROPY)
@@ -450,7 +451,7 @@ class LoRA(tf_keras.layers.Layer):
 
 
 def seeded(make, **changes):
-    tf_keras.utils.set_random_seed(5)
+    set_random_seed(5)
     return make(dataclasses.replace(SHARED, initializer_range=0.3, **changes))
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import huggingface, loading, releases, run_record, tasks
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
@@ -122,6 +122,7 @@ def run(settings: Settings) -> Iterator[str]:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
+    tensorflow_packages.check()
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     _check_output(settings)

@@ -32,7 +32,7 @@ from typing import ClassVar
 
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.releases import Release
 from albert_tf.settings import SettingsGroup, setting
@@ -99,6 +99,7 @@ def _find_release(name: str) -> Release:
 
 def _fetch(url: str, folder: str) -> str:
     """Downloads a file to a folder, with a progress bar, and returns its path."""
+    tensorflow_packages.check()
     from tf_keras.utils import get_file
 
     try:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
+from albert_tf import tensorflow_packages
 from albert_tf.checkpoints.signatures import TEXTS, Signature, Tensors
 from albert_tf.model.tokenization import Tokenizer
 
@@ -26,7 +28,7 @@ def text_signatures(
     max_seq_length: int,
     pad_to: int | None = None,
 ) -> dict[str, Signature]:
-    """Returns the signature `texts` of a model; {} without a tokenizer for graphs.
+    """Returns the signature `texts` of a model; {} without a tokenizer for graphs, which is logged.
 
     Its inputs are `text_a` and `text_b`, string [N], where the latter may be "".
 
@@ -37,10 +39,16 @@ def text_signatures(
         max_seq_length: maximum number of tokens in a row, including special tokens.
         pad_to: S; None for models whose outputs do not depend on padding, which is left out.
     """
+    if tokenizer is None:
+        return {}
+    if not tensorflow_packages.has_text():
+        text = "tensorflow-text is not installed: the export takes ids, not texts. pip install %s"
+        logging.warning(text, tensorflow_packages.requirement("tensorflow-text"))
+        return {}
     # Imported late: takes 0.2 s, with tensorflow-text, which a run without an export does not need.
     from albert_tf.model.graph_tokenizer import GraphTokenizer, is_supported
 
-    if tokenizer is None or not is_supported(tokenizer):
+    if not is_supported(tokenizer):
         return {}
     graph = GraphTokenizer(tokenizer)
 

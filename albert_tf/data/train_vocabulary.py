@@ -26,7 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
 from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
@@ -224,6 +224,7 @@ def train_wordpiece(word_counts: Counter[str], settings: Settings) -> list[str]:
     """
     # Unlike the words of `bert_vocab_from_dataset`, those of `BasicTokenizer` are what
     # `FullTokenizer` splits.
+    tensorflow_packages.require_text("a WordPiece vocabulary")
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
 
     vocabulary: list[str] = wordpiece_tokenizer_learner_lib.learn(

@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.data.settings import (
     InputSettings,
@@ -284,6 +284,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
     def check_paths(self) -> None:
         """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
+        tensorflow_packages.check()
         if self.albert_config_file:
             files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         if self.input_file and self.input_file != STANDARD_INPUT:

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
 from absl import logging
 
 from albert_tf import files
@@ -38,6 +37,7 @@ from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.schedules import WarmUpPolynomialDecay
+from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import devices, replicas, workers
 from albert_tf.training.devices import Devices
 from albert_tf.training.early_stopping import TrainingEvaluation
@@ -305,7 +305,7 @@ class Run:
             clip_per_replica=settings.clip_per_replica,
             jit_compile=_compiles(settings, strategy),
         )
-        tf_keras.utils.set_random_seed(settings.seed)
+        set_random_seed(settings.seed)
         with strategy.scope():
             model = task.build_model()
             model.encoder.recompute = settings.gradient_checkpointing

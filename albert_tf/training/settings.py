@@ -9,13 +9,14 @@ import dataclasses
 import importlib.util
 from typing import TYPE_CHECKING
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
+from albert_tf.training.gpu_driver import cannot_have_gpu
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -118,6 +119,19 @@ class DeviceSettings(SettingsGroup):
     gcp_project: str | None = setting(
         None, "Google Cloud project of the TPU; if not given, it is detected."
     )
+
+    def check_paths(self) -> None:
+        """Checks that TensorFlow is there, and whether there can be a GPU if one is asked for."""
+        super().check_paths()
+        tensorflow_packages.check()
+        if self.distribution == "multi_worker":
+            tensorflow_packages.require_model_garden()
+        if self.distribution == "mirrored" and not self.num_devices and cannot_have_gpu():
+            raise ValueError(
+                "--distribution=mirrored: no driver of a GPU runs on this machine (nvidia-smi "
+                "shows NVIDIA's). To use logical devices of the CPU instead, set their number, for "
+                "example --num_devices=2."
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,27 +1,24 @@
 """Creates the distribution strategy: one device, several devices, several machines, or a TPU.
 
-The Model Garden's `official.common.distribute_utils` is used where possible.
+That of several machines is made by the Model Garden's `official.common.distribute_utils`.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import signal
 
 import tensorflow as tf
 from absl import logging
-from official.common import distribute_utils
 
-from albert_tf.training import interruption
+from albert_tf import tensorflow_packages
+from albert_tf.training import gpu_driver, interruption
 from albert_tf.training.replicas import is_tpu
 from albert_tf.training.settings import DeviceSettings
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
-_INSTALL_CUDA = "pip install 'tensorflow[and-cuda]~=2.20.0'"
-_GPU_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")  # Linux, and Windows Subsystem for Linux
 
 
 def choose_distribution(settings: DeviceSettings) -> str:
@@ -50,9 +47,8 @@ def _count_workers() -> int:
     if not os.environ.get("TF_CONFIG"):
         return 1
     try:
-        return distribute_utils.configure_cluster()
-    except KeyError:  # TF_CONFIG has a task, but no cluster
-        return 1
+        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec().as_dict()
+        return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(
             f"TF_CONFIG is invalid ({error}): {os.environ['TF_CONFIG']!r}. "
@@ -87,7 +83,9 @@ def _mirrored_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     if count:
         if num_devices and num_devices > count:
             raise ValueError(f"--num_devices={num_devices}: this machine has {count} GPU(s)")
-        return distribute_utils.get_distribution_strategy("mirrored", num_gpus=num_devices or count)
+        return tf.distribute.MirroredStrategy(
+            [f"/gpu:{number}" for number in range(num_devices or count)]
+        )
     if not num_devices:
         raise ValueError(
             f"--distribution=mirrored: TensorFlow finds no GPU: {why_no_gpu()}. To use logical "
@@ -105,19 +103,20 @@ def _mirrored_strategy(num_devices: int | None) -> tf.distribute.Strategy:
 
 def _warn_of_unused_gpus() -> None:
     """Warns if this machine has an NVIDIA GPU that TensorFlow does not find."""
-    if any(map(glob.glob, _GPU_FILES)) and not tf.config.list_physical_devices("GPU"):
+    if gpu_driver.has_nvidia_gpu() and not tf.config.list_physical_devices("GPU"):
         text = "This machine has an NVIDIA GPU, but TensorFlow finds none: %s"
         logging.warning(text, why_no_gpu())
 
 
 def why_no_gpu() -> str:
     """Returns why TensorFlow finds no GPU, or what to check, and the command that repairs it."""
+    install = f"pip install {tensorflow_packages.requirement('tensorflow[and-cuda]')}"
     if not tf.test.is_built_with_cuda():
-        return f"it is built without CUDA. Run: {_INSTALL_CUDA}"
+        return f"it is built without CUDA. Run: {install}"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and hidden.strip() in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES={hidden!r} hides them"
-    return f"check the driver with nvidia-smi, and install the CUDA libraries with {_INSTALL_CUDA}"
+    return f"check the driver with nvidia-smi, and install the CUDA libraries with {install}"
 
 
 def _split_cpu(count: int) -> None:
@@ -143,6 +142,9 @@ def _multi_worker_strategy(num_devices: int | None) -> tf.distribute.Strategy:
     count = max(1, len(tf.config.list_physical_devices("GPU")))
     if num_devices and num_devices > count:
         raise ValueError(f"--num_devices={num_devices}: this worker can only use {count} device(s)")
+    tensorflow_packages.require_model_garden()
+    from official.common import distribute_utils
+
     logging.info("Waiting for all workers in TF_CONFIG")
     with interruption.unchanged_handlers():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # TensorFlow returns to Python when all came

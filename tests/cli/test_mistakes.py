@@ -15,7 +15,16 @@ from tests.conftest import TINY_SHAPE
 # A module that is None cannot be imported.
 CODE = """
 import json, sys
-sys.modules.update(tensorflow=None, tf_keras=None)
+from importlib.machinery import ModuleSpec
+class Installed:
+    "Finds modules, which cannot be imported."
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name in ("tensorflow", "tf_keras") else None
+    def create_module(self, spec):
+        raise ImportError(spec.name)
+    def exec_module(self, module):
+        pass
+sys.meta_path.insert(0, Installed())
 from albert_tf.cli import programs
 for name, *flags in json.loads(sys.argv[1]):
     sys.argv = [name, *flags]

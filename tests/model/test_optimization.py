@@ -25,6 +25,7 @@ from albert_tf.model.optimization import (
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tensorflow_releases import set_random_seed
 from tests.model.test_modeling import GOLDEN, read_golden
 
 PEAK = {"lamb": 0.01, "adamw": 0.001}
@@ -273,7 +274,7 @@ def assert_same_values(found, expected):
 
 
 def dense_model(optimizer):
-    tf_keras.utils.set_random_seed(3)
+    set_random_seed(3)
     model = tf_keras.Sequential(
         [tf_keras.layers.Dense(5, activation="tanh", input_shape=(3,)), tf_keras.layers.Dense(1)]
     )

@@ -18,12 +18,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.settings import DeviceSettings
@@ -67,7 +67,7 @@ def make_step(
     """Returns a training step of a tiny model, for pre-training unless a task is given."""
     strategy = strategy or tf.distribute.get_strategy()
     precision.apply_precision(precision_name)
-    tf_keras.utils.set_random_seed(3)
+    set_random_seed(3)
     task = task or pretraining_task()
     with strategy.scope():
         model = task.build_model()

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training import devices, precision, replicas, strategies
+from albert_tf.training import devices, gpu_driver, precision, replicas, strategies
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.workers import losses_interrupt
@@ -30,7 +30,7 @@ def make_machine(monkeypatch):
     def make(gpus=0, tf_config=""):
         names = [f"GPU:{number}" for number in range(gpus)]
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: names)
-        monkeypatch.setattr(strategies, "_GPU_FILES", ())
+        monkeypatch.setattr(gpu_driver, "NVIDIA_FILES", ())
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setenv("TF_CONFIG", tf_config)
         monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
@@ -95,7 +95,7 @@ def test_several_logical_cpu_devices_and_an_unused_gpu_cause_warnings(
     machine, monkeypatch, tmp_path
 ):
     warnings = machine()
-    monkeypatch.setattr(strategies, "_GPU_FILES", (f"{tmp_path}/nvidia[0-9]*",))
+    monkeypatch.setattr(gpu_driver, "NVIDIA_FILES", (f"{tmp_path}/nvidia[0-9]*",))
     (tmp_path / "nvidia-modeset").touch()
     strategies.make_strategy(DeviceSettings(distribution="one_device"))
     assert not warnings
