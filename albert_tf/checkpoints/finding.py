@@ -120,11 +120,11 @@ def folder_of(checkpoint: str) -> str:
     checkpoint = find_model(checkpoint)
     if files.is_directory(checkpoint):
         return newest_export(checkpoint)
-    folder = os.path.dirname(checkpoint)
+    folder = files.current(os.path.dirname(checkpoint) or ".")
     parent = os.path.dirname(folder)
     if checkpoint.endswith(_VARIABLES) and files.exists(os.path.join(parent, SAVED_MODEL)):
         folder = parent
-    return folder or "."
+    return folder
 
 
 def records_of(folder: str) -> RunFolder:

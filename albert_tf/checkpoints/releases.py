@@ -142,7 +142,8 @@ def cache_directory() -> str:
 def find_model(path: str) -> str:
     """Returns the folder of a downloaded model, given its name, and any other path unchanged.
 
-    In the folder of a model, saving it is finished if a kill interrupted that; see `replacing`.
+    If saving the model was interrupted when all of its files were written, the path is that of the
+    new files; see `files.replacing`.
 
     Args:
         path: a path, or a name as in `named`. A file or folder of that name takes precedence.
@@ -154,7 +155,7 @@ def find_model(path: str) -> str:
     release = named(path)
     is_remote = files.is_remote(path)
     if release is None or not is_remote:  # and not the address of a release
-        files.finish_replacing(path if files.is_directory(path) else os.path.dirname(path) or ".")
+        path = _current(path)
     if is_remote and release is None:
         return path
     if not is_remote and any(map(files.exists, (path, path + ".index"))):
@@ -171,3 +172,12 @@ def find_model(path: str) -> str:
         )
     logging.log_first_n(logging.INFO, "%s: using the downloaded model in %s", 1, path, folder)
     return folder
+
+
+def _current(path: str) -> str:
+    """Returns the path of a file or folder among the files that count; see `files.replacing`."""
+    if files.is_directory(path):
+        return files.current(path)
+    folder, name = os.path.split(path)
+    replaced = os.path.join(files.current(folder or "."), name)
+    return replaced if any(map(files.exists, (replaced, replaced + ".index"))) else path

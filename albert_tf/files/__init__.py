@@ -47,7 +47,7 @@ from albert_tf.files.reading import (
     read_bytes,
     read_text,
 )
-from albert_tf.files.replacement import finish_replacing, replacing
+from albert_tf.files.replacement import current, finish_replacing, replacing
 from albert_tf.files.writing import (
     HALF_WRITTEN,
     copy,
@@ -73,6 +73,7 @@ __all__ = [
     "check_path",
     "check_writable",
     "copy",
+    "current",
     "decode_utf8",
     "ensure_directory",
     "exists",

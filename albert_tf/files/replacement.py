@@ -1,9 +1,10 @@
 """Replaces files that belong together, such as the weights and the labels of a model.
 
-New files are written to a hidden folder inside of theirs, and an empty file there declares them
-complete. From then on they count: they are moved to their places, and if a kill prevents that,
-whoever opens the folder next does it. So at any moment, the folder has all old files or all new
-ones. Other files in it are left alone.
+New files are written to a hidden folder inside of theirs, and a file there declares them complete.
+From then on they count: a reader takes all of them from the hidden folder (`current`), until each
+of them is in its place as well. If a kill prevents that, the next writer does it. So at any moment
+there are all old files or all new ones, and reading writes nothing. Other files in the folder are
+left alone.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ import contextlib
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from absl import logging
 
 from albert_tf.files.checks import ensure_directory
-from albert_tf.files.paths import exists, is_directory, list_directory
-from albert_tf.files.writing import remove, remove_tree, rename, write_atomically
+from albert_tf.files.paths import exists, is_directory, is_remote, list_directory
+from albert_tf.files.reading import read_text
+from albert_tf.files.writing import copy, remove, remove_tree, rename, write_file
 
 _HIDDEN = ".replacing-{}"
 _PATTERN = re.compile(re.escape(_HIDDEN).replace(r"\{\}", "[0-9a-f]{8}"))
-_COMPLETE = "complete"
+_COMPLETE = "complete"  # the names of the new files, one a line
 
 
 @contextlib.contextmanager
-def replacing(folder: str) -> Iterator[str]:
+def replacing(folder: str, kept: Iterable[str] = ()) -> Iterator[str]:
     """Yields an empty folder whose files replace those of `folder` when the block succeeds.
 
     Args:
         folder: an existing folder, in which nobody else replaces files meanwhile.
+        kept: names of files of the folder that stay, and are needed with the new ones.
     """
     finish_replacing(folder)
     for hidden in _list_hidden(folder):  # of a process that was killed before it was complete
@@ -39,24 +42,44 @@ def replacing(folder: str) -> Iterator[str]:
     ensure_directory(hidden)
     try:
         yield hidden
-        with write_atomically(os.path.join(hidden, _COMPLETE)):
-            pass
+        names = list_directory(hidden)
+        for name in kept:
+            _link(os.path.join(folder, name), os.path.join(hidden, name))
+        write_file(os.path.join(hidden, _COMPLETE), "\n".join(names))
     except BaseException:
         with contextlib.suppress(OSError):
             remove_tree(hidden)
         raise
-    _move_into_place(hidden, folder)
+    _put_into_place(hidden, folder)
+
+
+def current(folder: str) -> str:
+    """Returns the folder from which the files of a folder are read: itself, or the hidden one.
+
+    Raises:
+        ValueError: an earlier version, which did not keep the new files together, was killed while
+            it replaced files.
+    """
+    for hidden in _list_hidden(folder):
+        if exists(os.path.join(hidden, _COMPLETE)):
+            if not read_text(os.path.join(hidden, _COMPLETE)):
+                raise ValueError(
+                    f"{folder}: saving a model here was interrupted, and some of its files are "
+                    f"still in {hidden}: move them into the folder, or save the model again"
+                )
+            return hidden
+    return folder
 
 
 def finish_replacing(folder: str) -> None:
-    """Moves complete files to their places in a folder, if a kill prevented that.
+    """Puts complete files into their places in a folder, if a kill prevented that.
 
     Raises:
         OSError: the folder cannot be written to.
     """
     for hidden in _list_hidden(folder):
         if exists(os.path.join(hidden, _COMPLETE)):
-            _move_into_place(hidden, folder)
+            _put_into_place(hidden, folder)
             logging.info("%s: finished saving the model, which a kill had interrupted", folder)
 
 
@@ -65,11 +88,33 @@ def _list_hidden(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in names if _PATTERN.fullmatch(name)]
 
 
-def _move_into_place(hidden: str, folder: str) -> None:
-    for name in list_directory(hidden):
-        if name != _COMPLETE:
-            with contextlib.suppress(FileNotFoundError):  # another process moved it
-                rename(os.path.join(hidden, name), os.path.join(folder, name))
-    with contextlib.suppress(FileNotFoundError):
+def _put_into_place(hidden: str, folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # another process did it
+        names = read_text(os.path.join(hidden, _COMPLETE)).splitlines()
+        for name in names:
+            _publish(os.path.join(hidden, name), os.path.join(folder, name))
+        if not names:  # of an earlier version, whose readers moved them
+            for name in list_directory(hidden):
+                if name != _COMPLETE:
+                    rename(os.path.join(hidden, name), os.path.join(folder, name))
         remove(os.path.join(hidden, _COMPLETE))
         remove_tree(hidden)
+
+
+def _publish(source: str, target: str) -> None:
+    """Replaces `target` by a file, which stays where it is as well."""
+    if is_remote(source):
+        copy(source, target)
+        return
+    temporary = f"{source}.{uuid.uuid4().hex[:8]}.tmp"
+    _link(source, temporary)
+    rename(temporary, target)
+
+
+def _link(source: str, target: str) -> None:
+    """Gives a file a second name, or copies it where the file system has no such names."""
+    if not is_remote(source):
+        with contextlib.suppress(OSError):
+            os.link(os.path.realpath(source), target)
+            return
+    copy(source, target)

@@ -23,6 +23,7 @@ from albert_tf.checkpoints.weight_names import (
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.inference.pretrained import NUM_LABELS
+from albert_tf.model.huggingface_tokenizer import list_files
 from albert_tf.model.tokenization import Tokenizer
 
 
@@ -67,6 +68,7 @@ def save_pretrained(
     tensors = _name_variables(model)
     named = _check_labels(model, spec, labels)
     files.ensure_directory(folder, "folder")
+    files.finish_replacing(folder)
     if numbered := RunFolder(folder).checkpoints():
         raise ValueError(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
@@ -77,7 +79,7 @@ def save_pretrained(
         known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
         settings = {**record.settings, **known.settings}
         record = dataclasses.replace(record, settings=settings, files=known.files)
-    with files.replacing(folder) as new:
+    with files.replacing(folder, _kept_vocabulary(folder) if tokenizer is None else ()) as new:
         for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
             files.write_file(os.path.join(new, name), content)
         model.config.to_json_file(os.path.join(new, CONFIG_FILE))
@@ -157,6 +159,12 @@ def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
     return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
+
+
+def _kept_vocabulary(folder: str) -> list[str]:
+    """Returns the names of the files of tokenizers in a folder, which a new model there has too."""
+    paths = [path for found in finding.list_tokenizers(folder) for path in list_files(found)]
+    return sorted({os.path.basename(path) for path in paths if os.path.dirname(path) == folder})
 
 
 def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 import albert_tf
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
+from tests.file_events import folders_at_each_event
 from tests.inference.conftest import KINDS, make_model
 
 TEXTS = ["the river is wide.", "a boat waits."]
@@ -53,6 +57,34 @@ def test_saving_again_replaces_the_model_and_nothing_else(tmp_path, toy_tokenize
         albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, KINDS[kind][2])
     assert albert_tf.load_predictor(str(tmp_path)).labels == ("water", "land", "ice")
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_old_or_the_new_model_is_opened_whole_and_nothing_is_written(tmp_path, toy_tokenizer):
+    """At every moment of a replacement; the new model has no vocabulary, and the old one stays."""
+    folder = tmp_path / "model"
+    old, new = (make_model(kind, toy_tokenizer) for kind in ("classification", "spans"))
+    albert_tf.save_pretrained(old, str(folder), toy_tokenizer, ["no", "yes"])
+
+    def replace():
+        albert_tf.save_pretrained(new, str(folder))
+
+    found = []
+
+    def open_it(place):
+        source = ModelSource.open(str(place))
+        assert source.tokenizer.checksum == toy_tokenizer.checksum
+        found.append((source.run.record.task_name, source.recognized.entries.keys()))
+
+    for place in folders_at_each_event(folder, tmp_path / "at", replace):
+        events = folders_at_each_event(place, tmp_path / "none", lambda p=place: open_it(p))
+        assert len(events) == 1
+        shutil.rmtree(tmp_path / "none")
+    names = [frozenset(map(variable_name, model.variables)) for model in (old, new)]
+    expected = [("classification", names[0]), ("spans", names[1])]
+    places = [expected.index(each) for each in found]
+    assert places == sorted(places)
+    assert places.count(0) >= 4
+    assert places.count(1) >= 4
 
 
 @pytest.mark.parametrize(
