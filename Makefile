@@ -14,9 +14,12 @@ ALL_EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
 # A process that crashes ends the run: with another in its place, pytest-xdist 3.8 waits forever.
 IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
+LOWEST_VENV := .venv-lowest
+LOWEST_READY := $(LOWEST_VENV)/.installed
+LOWEST_EXTRAS := .[dev,gcs,hf,openvino,s3,sentences,wandb,web,zh,zstd]
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
-BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.100,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3,<3"
+BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.136,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3.1,<3"
 TPU_VENV := .venv-tpu
 TPU_READY := $(TPU_VENV)/.installed
 COMPILERS_VENV := .venv-compilers
@@ -28,7 +31,7 @@ DOCS_READY := $(VENV)/.docs-installed
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup setup-all demo test test-ci test-beam test-tpu test-gpu test-all lint format types docs bench check clean
+.PHONY: help setup setup-all demo test test-ci test-lowest test-beam test-tpu test-gpu test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -72,6 +75,14 @@ test-all: $(ALL_READY) test-beam ## all tests, with ten times as many generated 
 	for tier in "not ci and not slow" "ci" "slow and not ci"; do \
 	  $(RUN) -m pytest $(IN_PARALLEL) -m "$$tier" --timeout 3600 --hypothesis-profile=thorough; \
 	done
+
+test-lowest: $(LOWEST_READY) ## the default tests with the lowest releases that pyproject.toml allows
+	$(LOWEST_VENV)/bin/python -m pytest $(IN_PARALLEL)
+
+$(LOWEST_READY): pyproject.toml .ci/lowest.txt
+	@$(PYTHON) -m venv $(LOWEST_VENV)
+	@$(call install,$(LOWEST_VENV),--constraint .ci/lowest.txt --editable "$(LOWEST_EXTRAS)")
+	@touch $(LOWEST_READY)
 
 # Apache Beam requires older releases of protobuf and pyarrow than those of $(VENV).
 test-beam: $(BEAM_READY) ## the tests of Apache Beam and Dask, in an environment of their own

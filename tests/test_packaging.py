@@ -14,6 +14,12 @@ import zipfile
 from functools import partial
 
 import pytest
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 import albert_tf
 from albert_tf import data, inference, pretraining, race
@@ -26,6 +32,27 @@ from albert_tf.settings import fields_of
 from tests.conftest import ROOT, TINY_SHAPE
 
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def lowest_release(requirement):
+    (lowest,) = (x.version for x in requirement.specifier if x.operator in (">=", "~="))
+    return lowest
+
+
+def test_the_lowest_releases_that_are_tested_are_those_of_pyproject():
+    project = tomllib.loads(PROJECT)["project"]
+    extras = project["optional-dependencies"] | {"": project["dependencies"]}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    tested = re.findall(r"^LOWEST_EXTRAS := \.\[(\S+)\]$", makefile, re.MULTILINE)[0].split(",")
+    expected = {
+        requirement.name: lowest_release(requirement)
+        for extra in ["", *tested]
+        for requirement in map(Requirement, extras[extra])
+    }
+    lines = (ROOT / ".ci" / "lowest.txt").read_text(encoding="utf-8").splitlines()
+    assert dict(x.split("==") for x in lines if x and not x.startswith("#")) == expected
+    for requirements in extras.values():
+        assert all(lowest_release(Requirement(text)) for text in requirements)
 
 
 def load_hugging_face_tokenizer(path):

@@ -19,7 +19,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.inference import openvino_engine
 from albert_tf.inference.embeddings import similarities
-from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS
+from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS, make_model
 
 CONTEXTS = [
     "Old people say that the river was wider. The boat waits at the landing.",
@@ -64,8 +64,12 @@ def test_a_label_is_the_most_probable_one_also_of_means_that_include_the_padding
     assert [row["label"] for row in found] == labels
 
 
-def test_any_number_of_labels_are_those_of_more_than_a_half(saved):
-    classify = albert_tf.load_predictor(saved("multi_label_classification"))
+def test_any_number_of_labels_are_those_of_more_than_a_half(toy_tokenizer, tmp_path):
+    model = make_model("multi_label_classification", toy_tokenizer)
+    (bias,) = (variable for variable in model.variables if "output_bias" in variable.name)
+    bias.assign([4.0, -4.0, 0.0])  # always, never, and as the text is
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer, ["water", "land", "ice"])
+    classify = albert_tf.load_predictor(str(tmp_path))
     expected = tf.sigmoid(classify.model(classify.tokenizer(TEXTS))).numpy()
     found = classify(TEXTS)
     np.testing.assert_allclose(probabilities(found), expected, atol=1e-6)
