@@ -156,6 +156,14 @@ def test_the_image_and_the_citation_agree_with_the_package():
     assert f"\nversion: {albert_tf.__version__}\n" in citation
 
 
+def test_the_changelog_and_the_page_on_installation_have_the_version_of_the_package():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[(\d.*)\](?: - \d{4}-\d\d-\d\d)?$", changelog, re.MULTILINE)
+    assert versions[0] == albert_tf.__version__
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert re.findall(r"albert_tf2-([\d.]+)-py3", page) == [albert_tf.__version__]
+
+
 def run(*command, **options):
     done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
