@@ -19,9 +19,9 @@ one document per file) or --split_sentences (paragraphs).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from albert_tf.data.settings import Settings
+from albert_tf.files import JsonObject
 
 __all__ = ["Settings", "run"]
 
@@ -34,7 +34,7 @@ class Result:
         metadata: content of the metadata file: settings, vocabulary, counts and files.
     """
 
-    metadata: dict[str, Any]
+    metadata: JsonObject
 
     def __str__(self) -> str:
         instances = self.metadata["counts"]["instances"]

@@ -17,10 +17,13 @@ package installed, and all paths must be reachable from every worker (`gs://…`
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
+import importlib
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +34,12 @@ from albert_tf.data.encoding import make_chunk_encoder
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.shuffle import EncodedBatch
+from albert_tf.files import JsonObject
+
+if TYPE_CHECKING:
+    import apache_beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners import PipelineRunner
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
@@ -39,12 +48,42 @@ DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most w
 # Short names that Beam does not know.
 _RUNNERS = {"daskrunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
-# Some records of one output: position of the chunk, index of the batch, slots, TFRecord frames.
-Piece = tuple[Position, int, list[int], list[bytes]]
-# Counts of some chunks, and position of the chunk → checksum.
-Counts = tuple[collections.Counter[str], dict[Position, str]]
-
 _make_encoder = functools.lru_cache(ENCODERS)(make_chunk_encoder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Some records of one output.
+
+    Attributes:
+        position: position of the chunk.
+        number: index of the batch in the chunk.
+        slots: the shuffle slot of each record.
+        frames: the records, in TFRecord frames.
+    """
+
+    position: Position
+    number: int
+    slots: list[int]
+    frames: list[bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """What is known of some chunks.
+
+    Attributes:
+        counts: the sums of their counts.
+        checksums: position of a chunk → checksum of its text.
+    """
+
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    checksums: dict[Position, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Adds other chunks."""
+        self.counts.update(other.counts)
+        self.checksums.update(other.checksums)
 
 
 def _pieces(
@@ -56,7 +95,7 @@ def _pieces(
         chosen = np.flatnonzero(outputs == output).tolist()
         slots = batch.slots[chosen].tolist()
         frames = [batch.records[at] for at in chosen]
-        yield output, (chunk.position, number, slots, frames)
+        yield output, Piece(chunk.position, number, slots, frames)
 
 
 def _encode(
@@ -68,20 +107,12 @@ def _encode(
     for number, batch in enumerate(encode(chunk)):
         counts.update(batch.counts)
         yield from _pieces(chunk, number, batch, num_outputs)
-    yield COUNTS, (counts, {chunk.position: chunk.checksum})
-
-
-def _add_counts(all_counts: Iterable[Counts]) -> Counts:
-    total: Counts = (collections.Counter(), {})
-    for counts, checksums in all_counts:
-        total[0].update(counts)
-        total[1].update(checksums)
-    return total
+    yield COUNTS, Counts(counts, {chunk.position: chunk.checksum})
 
 
 def _write_group(
-    group: tuple[int, Iterable[Any]], outputs: Outputs, random_seed: int
-) -> tuple[int, tuple[int, Any]]:
+    group: tuple[int, Iterable[Piece | Counts]], outputs: Outputs, random_seed: int
+) -> tuple[int, tuple[int, JsonObject | Counts]]:
     """Writes the records of one output, or adds the counts.
 
     Returns:
@@ -89,21 +120,28 @@ def _write_group(
         (COUNTS, counts).
     """
     output, values = group
-    if output == COUNTS:
-        return 0, (COUNTS, _add_counts(values))
-    return 0, (output, _write_output(output, values, outputs, random_seed))
+    total = Counts()
+    pieces: list[Piece] = []
+    for value in values:
+        if isinstance(value, Counts):
+            total.add(value)
+        else:
+            pieces.append(value)
+    made = total if output == COUNTS else _write_output(output, pieces, outputs, random_seed)
+    return 0, (output, made)
 
 
 def _write_output(
-    output: int, pieces: Iterable[Piece], outputs: Outputs, random_seed: int
-) -> dict[str, Any]:
+    output: int, pieces: list[Piece], outputs: Outputs, random_seed: int
+) -> JsonObject:
     """Shuffles and writes the records of one output; returns its metadata entry.
 
     The order is the same as in `create` if an output fits into one shuffle group there.
     """
     made: list[tuple[Position, int, bytes]] = []
-    for chunk, _, slots, frames in sorted(pieces, key=lambda piece: piece[:2]):
-        made += zip([chunk] * len(slots), slots, frames, strict=True)
+    for piece in sorted(pieces, key=lambda piece: (piece.position, piece.number)):
+        positions = [piece.position] * len(piece.slots)
+        made += zip(positions, piece.slots, piece.frames, strict=True)
     made.sort(key=lambda record: record[:2])  # by chunk and slot; the sort is stable
     path = outputs.paths[output]
     order = shuffle.random_order(len(made), random_seed, output)
@@ -113,16 +151,25 @@ def _write_output(
 
 
 def _finish(
-    written: Iterable[tuple[int, Any]], outputs: Outputs, random_seed: int, metadata: dict[str, Any]
+    written: Iterable[tuple[int, JsonObject | Counts]],
+    outputs: Outputs,
+    random_seed: int,
+    metadata: JsonObject,
 ) -> None:
     """Writes the outputs without records and the metadata file.
 
     Raises:
         ValueError: the text yields no instances; nothing is written.
     """
-    entries = dict(written)
-    counts, checksums = entries.pop(COUNTS, _add_counts([]))
-    made = create.describe_text(counts, (checksums[position] for position in sorted(checksums)))
+    total = Counts()
+    entries: dict[int, JsonObject] = {}
+    for output, value in written:
+        if isinstance(value, Counts):
+            total.add(value)
+        else:
+            entries[output] = value
+    checksums = (total.checksums[position] for position in sorted(total.checksums))
+    made = create.describe_text(total.counts, checksums)
     for output in range(len(outputs.paths)):
         if output not in entries:
             entries[output] = _write_output(output, [], outputs, random_seed)
@@ -130,19 +177,19 @@ def _finish(
     record_metadata.write_metadata(outputs.metadata_file, metadata | made)
 
 
-def _import_beam() -> Any:
+def _import_beam() -> ModuleType:
     try:
-        import apache_beam
+        beam = importlib.import_module("apache_beam")
     except ImportError:
         raise ValueError(
             "--runner requires Apache Beam: pip install 'albert-tf2[beam]', or 'albert-tf2[dask]' "
             "for Dask, or omit the flag to use this machine only"
         ) from None
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
-    return apache_beam
+    return beam
 
 
-def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
+def _build(pipeline: apache_beam.Pipeline, job: create.Job, settings: Settings) -> None:
     """Adds the steps to the pipeline."""
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
@@ -162,7 +209,7 @@ def _build(pipeline: Any, job: create.Job, settings: Settings) -> None:
     )
 
 
-def _make_runner(name: str) -> Any:
+def _make_runner(name: str) -> PipelineRunner:
     """Returns the runner of a name: a short one such as DirectRunner, or that of its class.
 
     Raises:
@@ -179,7 +226,7 @@ def _make_runner(name: str) -> Any:
         ) from None
 
 
-def _pipeline_options(settings: Settings) -> Any:
+def _pipeline_options(settings: Settings) -> PipelineOptions:
     """Returns the options of the pipeline."""
     options = [f"--{option.lstrip('-')}" for option in settings.beam_pipeline_options]
     if settings.runner.rpartition(".")[2].lower() == "daskrunner":
@@ -188,7 +235,7 @@ def _pipeline_options(settings: Settings) -> Any:
     return _import_beam().options.pipeline_options.PipelineOptions(options)
 
 
-def create_pretraining_data(settings: Settings) -> dict[str, Any]:
+def create_pretraining_data(settings: Settings) -> JsonObject:
     """Creates pre-training records with Apache Beam, on the runner `settings.runner`.
 
     `num_workers`, `work_dir` and `shuffle_megabytes` are ignored, because the runner manages

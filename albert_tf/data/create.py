@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from absl import logging
 from tqdm import tqdm
@@ -32,10 +32,11 @@ from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import InstanceSettings, Settings, TextSettings
 from albert_tf.data.sources import Source, find_sources
 from albert_tf.data.work_directory import FinishedChunk
+from albert_tf.files import JsonObject
 from albert_tf.version import __version__
 
 
-def create_pretraining_data(settings: Settings) -> dict[str, Any]:
+def create_pretraining_data(settings: Settings) -> JsonObject:
     """Creates pre-training records from text.
 
     Returns:
@@ -82,7 +83,7 @@ class Job:
 
     sources: list[Source]
     outputs: Outputs
-    metadata: dict[str, Any]
+    metadata: JsonObject
     is_finished: bool = False
 
 
@@ -104,7 +105,7 @@ def prepare(settings: Settings) -> Job:
     return job
 
 
-def _describe(settings: Settings) -> dict[str, Any]:
+def _describe(settings: Settings) -> JsonObject:
     """Returns the part of the metadata that is known in advance: settings and vocabulary."""
     tokenizer = load_tokenizer(settings)
     load_word_marker(settings, tokenizer)  # fails here rather than later in every process
@@ -130,7 +131,7 @@ def _describe(settings: Settings) -> dict[str, Any]:
     }
 
 
-def describe_text(counts: Mapping[str, int], checksums: Iterable[str]) -> dict[str, Any]:
+def describe_text(counts: Mapping[str, int], checksums: Iterable[str]) -> JsonObject:
     """Returns the part of the metadata that the text determines.
 
     Args:
@@ -160,7 +161,7 @@ def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) ->
     )
 
 
-def _load_complete(job: Job, settings: Settings) -> dict[str, Any] | None:
+def _load_complete(job: Job, settings: Settings) -> JsonObject | None:
     """Returns the metadata of an earlier run that has written all outputs, from the same text.
 
     Reads the whole text to compute its checksum, if all outputs are there.
@@ -196,12 +197,12 @@ def _encode_text(directory: str, job: Job, settings: Settings) -> list[FinishedC
     The text is read here, at the pace of the processes that encode it.
     """
     texts = read_chunks(job.sources, settings.chunk_bytes, settings.input_format)
-    args = (directory, settings, len(job.outputs.paths))
+    make_work = functools.partial(_make_chunk_work, directory, settings, len(job.outputs.paths))
     chunks: list[FinishedChunk] = []
     instances = 0
     size = sum(source.size for source in job.sources)
     with tqdm(desc="making instances", total=size, unit="B", unit_scale=True, disable=None) as bar:
-        for chunk, read_bytes in workers.run(_make_chunk_work, args, texts, _processes(settings)):
+        for chunk, read_bytes in workers.run(make_work, texts, _processes(settings)):
             chunks.append(chunk)
             instances += chunk.counts["instances"]
             bar.set_postfix_str(f"{instances:,} made", refresh=False)
@@ -235,16 +236,17 @@ def _make_chunk_work(
 
 def _write_outputs(
     blocks: list[str], counts: Mapping[str, int], outputs: Outputs, settings: Settings
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Runs the second stage: shuffles and writes all outputs; returns their metadata."""
     files.remove_half_written(outputs.all_files)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
-    args = (blocks, outputs, settings.random_seed, groups)
+    seed = settings.random_seed
+    make_work = functools.partial(_make_output_work, blocks, outputs, seed, groups)
     instances = [0] * len(outputs.paths)
     with tqdm(desc="writing", total=counts["instances"], unit=" records", disable=None) as bar:
         tasks = range(len(outputs.paths))
-        for output, written in workers.run(_make_output_work, args, tasks, _processes(settings)):
+        for output, written in workers.run(make_work, tasks, _processes(settings)):
             instances[output] += written
             bar.update(written)
     return list(map(record_metadata.describe_file, outputs.paths, instances))

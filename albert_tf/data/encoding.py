@@ -23,7 +23,7 @@ from albert_tf.data.records import frame_records
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import EncodingSettings, InstanceSettings, VocabularySettings
 from albert_tf.data.shuffle import EncodedBatch, draw_slots
-from albert_tf.data.tf_example import encode_examples
+from albert_tf.data.tf_example import Features, encode_examples
 from albert_tf.data.word_starts import word_start_table
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.tokenization import Tokenizer
@@ -51,7 +51,7 @@ def load_word_marker(settings: InstanceSettings, tokenizer: Tokenizer) -> WordMa
     return AlbertZhWords(tokenizer) if settings.albert_zh_compat else ChineseWords(tokenizer)
 
 
-def _count(batch: dict[str, np.ndarray], records: list[bytes]) -> collections.Counter[str]:
+def _count(batch: Features, records: list[bytes]) -> collections.Counter[str]:
     labels = np.bincount(batch["next_sentence_labels"][:, 0], minlength=2).tolist()
     return collections.Counter(
         instances=len(records),

@@ -12,15 +12,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, find_records
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
-from albert_tf.data.tf_example import decode_example
+from albert_tf.data.tf_example import Features, decode_example
 from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
@@ -28,10 +28,8 @@ from albert_tf.settings import redefined, setting
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 
-Features = Mapping[str, NDArray[Any]]
 
-
-def read_examples(paths: Iterable[str]) -> Iterator[dict[str, NDArray[Any]]]:
+def read_examples(paths: Iterable[str]) -> Iterator[Features]:
     """Yields the features of all records.
 
     Raises:
@@ -59,7 +57,7 @@ def segment_ends(features: Features) -> tuple[int, int]:
     return length - int(features["segment_ids"].sum()), length
 
 
-def spell(ids: NDArray[Any], tokenizer: Tokenizer | None) -> list[str]:
+def spell(ids: NDArray[np.integer], tokenizer: Tokenizer | None) -> list[str]:
     """Returns the tokens with these ids, or the ids as text without a tokenizer."""
     return [tokenizer.pieces[number] if tokenizer else str(number) for number in ids.tolist()]
 

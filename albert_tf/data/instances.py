@@ -20,7 +20,6 @@ import itertools
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from albert_tf.data.settings import (
     SENTENCE_PAIR,
     InstanceSettings,
 )
+from albert_tf.data.tf_example import Features
 from albert_tf.data.word_starts import starts_word
 from albert_tf.model.tokenization import Tokenizer
 
@@ -304,7 +304,7 @@ def _build_batch(
     settings: InstanceSettings,
     tokenizer: Tokenizer,
     rng: np.random.Generator,
-) -> dict[str, NDArray[Any]]:
+) -> Features:
     """Assembles and masks one instance for each pair; returns feature name → array [N, width]."""
     seq_length = settings.max_seq_length
     table = np.array(pairs, np.int64)  # [N, 5]
@@ -350,7 +350,7 @@ def create_batches(
     settings: InstanceSettings,
     tokenizer: Tokenizer,
     position: tuple[int, int],
-) -> Iterator[dict[str, NDArray[Any]]]:
+) -> Iterator[Features]:
     """Yields the pre-training instances of `dupe_factor` passes over the documents of a chunk.
 
     Args:

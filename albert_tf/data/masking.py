@@ -14,13 +14,16 @@ Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.data.random_streams import RandomStream
 from albert_tf.data.settings import MaskingSettings
+from albert_tf.data.tf_example import Features
+
+Number = TypeVar("Number", bound=np.generic)
 
 MASK_SHARE = 0.8  # fraction of the chosen tokens replaced by [MASK]
 KEPT_SHARE = 0.1  # fraction left unchanged; the others are replaced by random tokens
@@ -202,7 +205,7 @@ def _permute_within_rows(
 
 def _predictions(
     positions: NDArray[np.int64], labels: NDArray[np.int32], num_slots: int
-) -> dict[str, NDArray[Any]]:
+) -> Features:
     """Packs the chosen positions and their labels into zero-padded features [N, P].
 
     Args:
@@ -218,7 +221,7 @@ def _predictions(
     found = np.bincount(row, minlength=num_rows)
     slot = np.arange(len(positions)) - np.repeat(found.cumsum() - found, found)
 
-    def in_slots(values: NDArray[Any] | float, dtype: type[Any]) -> NDArray[Any]:
+    def in_slots(values: NDArray[np.integer] | float, dtype: type[Number]) -> NDArray[Number]:
         padded = np.zeros((num_rows, num_slots), dtype)
         padded[row, slot] = values
         return padded
@@ -240,7 +243,7 @@ def mask_batch(
     vocab_size: int,
     stream: RandomStream,
     labels: NDArray[np.int32] | None = None,
-) -> dict[str, NDArray[Any]]:
+) -> Features:
     """Chooses the tokens to predict and masks them, or replaces them with random tokens.
 
     With `do_permutation`, a second set of tokens of about the same size is chosen as well, and

@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from albert_tf import files
+from albert_tf.files import JsonObject
 
 METADATA_SUFFIX = ".records.json"
 # Fields of metadata, of its vocabulary, and of each of its files.
@@ -36,8 +36,8 @@ class RecordFileInfo:
     """
 
     instances: int
-    settings: dict[str, Any]
-    vocabulary: dict[str, Any]
+    settings: JsonObject
+    vocabulary: JsonObject
     mask_id: int
     metadata_file: str
     checksum: str
@@ -47,12 +47,12 @@ class RecordFileInfo:
 FoundRecords = dict[str, RecordFileInfo | None]
 
 
-def describe_file(path: str, instances: int) -> dict[str, Any]:
+def describe_file(path: str, instances: int) -> JsonObject:
     """Returns the entry of a record file in the metadata."""
     return {"name": os.path.basename(path), "instances": instances, "bytes": files.file_size(path)}
 
 
-def write_metadata(path: str, metadata: Mapping[str, Any]) -> None:
+def write_metadata(path: str, metadata: Mapping[str, object]) -> None:
     """Writes a metadata file; `metadata["files"]` has `name`, `instances`, `bytes` of each file."""
     files.write_file(path, json.dumps(metadata, indent=1, ensure_ascii=False) + "\n")
 
@@ -119,7 +119,7 @@ def _find_metadata(folder: str) -> list[str]:
         return []
 
 
-def load_metadata(path: str) -> dict[str, Any]:
+def load_metadata(path: str) -> JsonObject:
     """Returns the content of a metadata file written by `write_metadata`.
 
     Raises:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import collections
 import itertools
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from absl import logging
 
@@ -22,6 +20,7 @@ from albert_tf.data.outputs import Outputs
 from albert_tf.data.records import FEATURES, read_records
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.tf_example import decode_example
+from albert_tf.files import JsonObject
 
 MAX_UNKNOWN = 0.07  # fraction of the tokens
 MAX_LONG_SENTENCES = 0.05  # fraction of the sentences
@@ -44,7 +43,7 @@ def log_instances(settings: Settings) -> None:
             logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
 
 
-def log_counts(metadata: Mapping[str, Any], settings: EncodingSettings) -> None:
+def log_counts(metadata: JsonObject, settings: EncodingSettings) -> None:
     """Logs the counts of a metadata file, with a warning for each likely problem."""
     counts = collections.Counter[str](metadata["counts"])
     instances, sentences, tokens = counts["instances"], counts["sentences"], counts["tokens"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Mapping
-from typing import Any
 
 from albert_tf import files
 from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
@@ -339,7 +338,7 @@ class Settings(EncodingSettings, InputSettings):
     )
 
     @classmethod
-    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Returns `values` with albert_zh's defaults added if `albert_zh_compat` is set.
 
         With `non_chinese`, `segment_chinese_words` is turned off.

@@ -15,7 +15,8 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from types import ModuleType
+from typing import IO, Protocol
 
 from albert_tf import files
 from albert_tf.data.table_rows import (
@@ -27,15 +28,18 @@ from albert_tf.data.table_rows import (
     open_parquet,
 )
 
-try:
-    zstd: Any = importlib.import_module("backports.zstd")
-except ImportError:  # the extra `zstd` is not installed
-    zstd = None
-
 OPENED_AT_ONCE = 16  # because remote files answer slowly
 COMPRESSION_RATIO = 4  # assumed for small compressed files
 _MAGIC_BYTES = 8
+_ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
+
+
+class ByteStream(Protocol):
+    """A stream of bytes, which is read from its start to its end."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Returns the next bytes: at most `size`, or all that are left; b"" at the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,7 @@ def _inspect(number: int, path: str) -> Source:
 
 
 @contextlib.contextmanager
-def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def open_source(path: str) -> Iterator[tuple[ByteStream, IO[bytes]]]:
     """Opens a text file.
 
     Yields:
@@ -101,38 +105,53 @@ def open_source(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             yield raw, raw
             return
         name, open_text = _OPENERS[magic]
+        damage = _damage_of(magic, path)
         try:
             yield open_text(path, raw), raw
-        except _damage_of(magic) as error:
+        except damage as error:
             if isinstance(error, OSError) and error.errno:  # of the system, not of the content
                 raise
             raise ValueError(f"{path}: corrupt {name} file: {error}") from None
 
 
-def _damage_of(magic: bytes) -> tuple[type[Exception], ...]:
+def _damage_of(magic: bytes, path: str) -> tuple[type[Exception], ...]:
     """Returns what is raised for damaged content."""
     if magic in MAGICS:
         import pyarrow
 
         return OSError, pyarrow.ArrowException
-    return EOFError, OSError, zlib.error, *([zstd.ZstdError] if zstd else [])
+    if magic == _ZSTANDARD_MAGIC:
+        return EOFError, OSError, _import_zstd(path).ZstdError
+    return EOFError, OSError, zlib.error
 
 
-def _open_zstandard(path: str, raw: IO[bytes]) -> Any:
-    if zstd is None:
+def _import_zstd(path: str) -> ModuleType:
+    """Returns the optional package that decompresses Zstandard.
+
+    Raises:
+        ValueError: it is not installed; the message names the file that requires it.
+    """
+    try:
+        return importlib.import_module("backports.zstd")
+    except ImportError:
         raise ValueError(
             f"{path}: reading Zstandard files requires backports.zstd: "
             "pip install 'albert-tf2[zstd]'"
-        )
+        ) from None
+
+
+def _open_zstandard(path: str, raw: IO[bytes]) -> ByteStream:
+    zstd = _import_zstd(path)
     options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
-    return zstd.ZstdFile(raw, options=options)
+    stream: ByteStream = zstd.ZstdFile(raw, options=options)
+    return stream
 
 
 # First bytes → name of the format, and what opens it.
-_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], Any]]] = {
+_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], ByteStream]]] = {
     b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
     b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
-    b"\x28\xb5\x2f\xfd": ("Zstandard", _open_zstandard),
+    _ZSTANDARD_MAGIC: ("Zstandard", _open_zstandard),
     PARQUET_MAGIC: ("Parquet", open_parquet),
     ARROW_MAGIC: ("Arrow", open_arrow),
     ARROW_STREAM_MAGIC: ("Arrow", open_arrow),

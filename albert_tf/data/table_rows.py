@@ -9,7 +9,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow
+    from _typeshed import WriteableBuffer
 
 PARQUET_MAGIC = b"PAR1"
 ARROW_MAGIC = b"ARROW1"
@@ -41,7 +45,7 @@ def open_arrow(path: str, raw: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(_LineStream(batch.select(names) for batch in batches))
 
 
-def _text_columns(path: str, schema: Any) -> list[str]:
+def _text_columns(path: str, schema: pyarrow.Schema) -> list[str]:
     """Returns the names of the columns that contain text."""
     kinds = ("string", "large_string", "string_view")
     names = [field.name for field in schema if str(field.type) in kinds]
@@ -54,7 +58,7 @@ def _text_columns(path: str, schema: Any) -> list[str]:
 class _LineStream(io.RawIOBase):
     """The rows of record batches as JSON lines."""
 
-    def __init__(self, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
         super().__init__()
         self._batches = batches
         self._lines = memoryview(b"")
@@ -62,7 +66,7 @@ class _LineStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         while not self._lines:
             batch = next(self._batches, None)
             if batch is None:
@@ -70,7 +74,8 @@ class _LineStream(io.RawIOBase):
             batch.validate(full=True)  # damaged offsets would end the process
             rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
             self._lines = memoryview("".join(rows).encode())
-        count = min(len(buffer), len(self._lines))
-        buffer[:count] = self._lines[:count]
+        target = memoryview(buffer)
+        count = min(len(target), len(self._lines))
+        target[:count] = self._lines[:count]
         self._lines = self._lines[count:]
         return count

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import IO
 
 from absl import logging
 
-from albert_tf.data.sources import open_source
+from albert_tf.data.sources import ByteStream, open_source
 from albert_tf.data.text_formats import DOCUMENTS, FORMATS
 
 READ_BYTES = 1 << 16
@@ -37,7 +36,7 @@ class TextWindow:
         input_format: one of INPUT_FORMATS.
     """
 
-    def __init__(self, path: str, stream: IO[bytes], chunk_bytes: int, input_format: str):
+    def __init__(self, path: str, stream: ByteStream, chunk_bytes: int, input_format: str):
         self._path = path
         self._stream = stream
         self._input_format = input_format

@@ -9,13 +9,16 @@ Shapes: N records, M values of a feature.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.protobuf_wire import varint_at
+
+# Name → integers or floating-point numbers: [N, M], or [M] of one record.
+Features: TypeAlias = dict[str, NDArray[Any]]
 
 _MAP_ENTRY, _KEY, _VALUE = 0x0A, 0x0A, 0x12  # protobuf tags of Features.feature and its entries
 _FLOAT_LIST, _INT64_LIST, _PACKED = 0x12, 0x1A, 0x0A
@@ -89,8 +92,8 @@ def _spread(values: NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
     another one follows.
     """
     largest = int(values.max(initial=0))
-    word: NDArray[Any] = values.astype("<u4" if largest < 1 << 28 else "<u8")
-    spread: NDArray[Any] = word & word.dtype.type(0x7F)
+    word: NDArray[np.unsignedinteger] = values.astype("<u4" if largest < 1 << 28 else "<u8")
+    spread: NDArray[np.unsignedinteger] = word & word.dtype.type(0x7F)
     for byte in range(1, word.itemsize):
         if largest < 1 << (7 * byte):
             break
@@ -105,7 +108,7 @@ def _spread_table() -> NDArray[np.unsignedinteger]:
     return _spread(np.arange(1 << _TABLE_BITS))
 
 
-def encode_examples(features: Mapping[str, NDArray[Any]]) -> list[bytes]:
+def encode_examples(features: Features) -> list[bytes]:
     """Serializes N records, like `tf.train.Example.SerializeToString(deterministic=True)`.
 
     Args:
@@ -163,13 +166,13 @@ def _unpack_varints(data: bytes) -> NDArray[np.int64]:
     return np.add.reduceat((raw & 0x7F) << (7 * place), begins) if len(raw) else raw
 
 
-def decode_example(data: bytes) -> dict[str, NDArray[Any]]:
+def decode_example(data: bytes) -> Features:
     """Parses a serialized `tf.train.Example` of int64 and float lists; returns name → array [M].
 
     Raises:
         ValueError: the data is not such a message.
     """
-    result: dict[str, NDArray[Any]] = {}
+    result: Features = {}
     try:
         for features in _fields(data):
             for entry in _fields(features):

@@ -21,7 +21,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import filelock
 from absl import logging
@@ -107,7 +107,7 @@ def _locked(directory: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[None]:
+def open_work_directory(path: str, run: Mapping[str, object]) -> Iterator[None]:
     """Opens a work directory, which is created if needed and removed at the end.
 
     After an error, it remains if it contains finished work.
@@ -145,7 +145,7 @@ def open_work_directory(path: str, run: Mapping[str, Any]) -> Iterator[None]:
                     os.rmdir(path)
 
 
-def _resume_or_start(directory: str, run: Mapping[str, Any]) -> None:
+def _resume_or_start(directory: str, run: Mapping[str, object]) -> None:
     """Compares `run` with that of an interrupted run, or saves it if there is nothing to resume.
 
     The text may have changed since: chunks are compared with it later, one by one.
@@ -163,11 +163,11 @@ def _resume_or_start(directory: str, run: Mapping[str, Any]) -> None:
         logging.info("%s: resuming an interrupted run", directory)
 
 
-def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def describe_changes(before: Mapping[str, object], now: Mapping[str, object]) -> str:
     """Returns a description of the values of `now` that differ from `before`; "" if none do."""
     changed = (key for key in now if before.get(key) != now[key])
     return "; ".join(f"{key} {before.get(key)!r}, now {now[key]!r}" for key in changed)
 
 
-def _write_json(path: str, content: Mapping[str, Any]) -> None:
+def _write_json(path: str, content: Mapping[str, object]) -> None:
     files.write_file(path, json.dumps(content))

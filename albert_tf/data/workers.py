@@ -13,7 +13,9 @@ waits forever for the rest of the message. Here, every worker has its own pipe.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
 import itertools
 import math
 import multiprocessing
@@ -24,11 +26,12 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
-Work = Callable[[Any], Iterator[Any]]
+Task = TypeVar("Task")
+Message = TypeVar("Message")
+Work: TypeAlias = Callable[[Task], Iterator[Message]]
 
-_MESSAGE, _DONE, _FAILED = range(3)
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -51,14 +54,14 @@ def _cpu_quota() -> float:
 
 
 def run(
-    make_work: Callable[..., Work], args: tuple[Any, ...], tasks: Iterable[Any], num_workers: int
-) -> Iterator[Any]:
-    """Calls `make_work(*args)(task)` for every task and yields the messages that the calls yield.
+    make_work: Callable[[], Work[Task, Message]], tasks: Iterable[Task], num_workers: int
+) -> Iterator[Message]:
+    """Calls `make_work()(task)` for every task and yields the messages that the calls yield.
 
     Args:
         make_work: returns the function that processes a task; called once in each process. It must
-            be importable, because worker processes are spawned.
-        args: the arguments of `make_work`; must be picklable.
+            be picklable, because worker processes are spawned: a function of a module, or
+            `functools.partial` of one.
         tasks: the tasks; must be picklable. As many as there are workers are drawn at the start,
             and each of the others when one of them is free, so that they may be large.
         num_workers: largest number of worker processes; no more start than there are tasks. A
@@ -74,37 +77,50 @@ def run(
     """
     count, tasks = _count_up_to(num_workers, iter(tasks))
     if count <= 1:
-        work = make_work(*args)
+        work = make_work()
         for task in tasks:
             yield from work(task)
         return
     with contextlib.ExitStack() as stack:
-        pool = [_Worker(stack, make_work, args) for _ in range(count)]
+        pool = [_Worker(stack, make_work) for _ in range(count)]
         yield from _distribute(pool, tasks)
 
 
-def _count_up_to(limit: int, tasks: Iterator[Any]) -> tuple[int, Iterator[Any]]:
+def _count_up_to(limit: int, tasks: Iterator[Task]) -> tuple[int, Iterator[Task]]:
     """Returns how many tasks there are, if these are fewer than the limit, and all tasks."""
     first = list(itertools.islice(tasks, limit))
     return len(first), itertools.chain(first, tasks)
 
 
-class _Worker:
+@dataclasses.dataclass(frozen=True)
+class _Sent(Generic[Message]):
+    """What a worker reports: a message of the work."""
+
+    message: Message
+
+
+class _Done:
+    """What a worker reports: it is free."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Failed:
+    """What a worker reports: the error that ends it."""
+
+    error: Exception
+
+
+class _Worker(Generic[Task, Message]):
     """A worker process and this end of the pipe to it; terminated when the stack is closed."""
 
     def __init__(
-        self,
-        stack: contextlib.ExitStack,
-        make_work: Callable[..., Work],
-        args: tuple[Any, ...],
-    ):
+        self, stack: contextlib.ExitStack, make_work: Callable[[], Work[Task, Message]]
+    ) -> None:
         # Spawned, not forked: the parent may have threads (TensorFlow's), and a forked process
         # would inherit the parent's ends of all pipes and not notice the parent's death.
         context = multiprocessing.get_context("spawn")
         self.connection, other_end = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(other_end, make_work, args), daemon=True
-        )
+        self.process = context.Process(target=_serve, args=(other_end, make_work), daemon=True)
         self.process.start()
         other_end.close()
         stack.callback(self._end)
@@ -115,21 +131,29 @@ class _Worker:
         self.process.join()
         self.process.close()
 
-    def send(self, task: Any) -> None:
+    def send(self, task: Task) -> None:
+        """Sends a task to a worker that is free."""
         try:
             self.connection.send(task)
         except (BrokenPipeError, ConnectionResetError):
-            _, error = self.receive()  # what ended it before it read the task
-            raise error from None
+            self.receive()  # raises what ended the worker before it read the task
+            raise
 
-    def receive(self) -> tuple[int, Any]:
+    def receive(self) -> _Sent[Message] | _Done:
+        """Returns the next report.
+
+        Raises:
+            Exception: the error that ended the worker.
+        """
         try:
-            kind, content = self.connection.recv()
+            report: _Sent[Message] | _Done | _Failed = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            raise self.death() from None
-        return kind, content
+            raise self._death() from None
+        if isinstance(report, _Failed):
+            raise report.error
+        return report
 
-    def death(self) -> ChildProcessError:
+    def _death(self) -> ChildProcessError:
         self.process.join()
         code = self.process.exitcode
         if code and code < 0:
@@ -143,44 +167,44 @@ class _Worker:
         )
 
 
-def _distribute(pool: list[_Worker], tasks: Iterator[Any]) -> Iterator[Any]:
+def _distribute(pool: list[_Worker[Task, Message]], tasks: Iterator[Task]) -> Iterator[Message]:
     """Distributes the tasks over the workers and yields their messages."""
-    nothing = object()
     idle = list(pool)
-    busy: dict[Any, _Worker] = {}  # connection → worker
-    task = next(tasks, nothing)
-    while task is not nothing or busy:
-        while idle and task is not nothing:
+    busy: list[_Worker[Task, Message]] = []
+    waiting = collections.deque(itertools.islice(tasks, 1))
+    while waiting or busy:
+        while idle and waiting:
             worker = idle.pop()
-            worker.send(task)
-            busy[worker.connection] = worker
-            task = next(tasks, nothing)
-        for connection in wait(list(busy)):
-            worker = busy[connection]
-            kind, content = worker.receive()
-            if kind == _MESSAGE:
-                yield content
-            elif kind == _DONE:
-                idle.append(busy.pop(connection))
+            worker.send(waiting.popleft())
+            busy.append(worker)
+            waiting.extend(itertools.islice(tasks, 1))
+        ready = wait([worker.connection for worker in busy])
+        for worker in [worker for worker in busy if worker.connection in ready]:
+            report = worker.receive()
+            if isinstance(report, _Sent):
+                yield report.message
             else:
-                raise content
+                busy.remove(worker)
+                idle.append(worker)
 
 
-def _serve(connection: Connection, make_work: Callable[..., Work], args: tuple[Any, ...]) -> None:
+def _serve(
+    connection: Connection[object, Task], make_work: Callable[[], Work[Task, Message]]
+) -> None:
     """Processes tasks in a worker process until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # removes half-written files
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # parent gone
         try:
-            work = make_work(*args)
+            work = make_work()
             while True:
                 for message in work(connection.recv()):
-                    connection.send((_MESSAGE, message))
-                connection.send((_DONE, None))
+                    connection.send(_Sent(message))
+                connection.send(_Done())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
-            connection.send((_FAILED, _portable(error)))
+            connection.send(_Failed(_portable(error)))
 
 
 def _portable(error: Exception) -> Exception:

@@ -11,6 +11,7 @@ import pytest
 
 from albert_tf.data.beam import (
     COUNTS,
+    Counts,
     _encode,
     _finish,
     _write_group,
@@ -62,7 +63,7 @@ def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make, cor
 def test_outputs_without_records_are_written_too(tmp_path):
     outputs = Outputs.parse(str(tmp_path / "train@2"))
     entry = {"name": "train-00001-of-00002", "instances": 1, "bytes": 5}
-    counts = collections.Counter(instances=1), {(0, 0): "0a"}
+    counts = Counts(collections.Counter(instances=1), {(0, 0): "0a"})
     _finish([(COUNTS, counts), (1, entry)], outputs, 5, {"settings": {}, "vocabulary": {}})
     assert (tmp_path / "train-00000-of-00002").read_bytes() == b""
     metadata = json.loads((tmp_path / "train.records.json").read_text("utf-8"))
@@ -72,8 +73,9 @@ def test_outputs_without_records_are_written_too(tmp_path):
 
 def test_text_without_instances_writes_nothing(tmp_path):
     outputs = Outputs.parse(str(tmp_path / "train@2"))
+    counts = Counts(collections.Counter(documents=1), {(0, 0): "0a"})
     with pytest.raises(ValueError, match="--input_file: no text in these files"):
-        _finish([(COUNTS, (collections.Counter(documents=1), {(0, 0): "0a"}))], outputs, 5, {})
+        _finish([(COUNTS, counts)], outputs, 5, {})
     assert not list(tmp_path.iterdir())
 
 

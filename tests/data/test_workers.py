@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -18,7 +19,7 @@ PROGRAM = """
 import sys; sys.path.insert(0, {tests!r})
 import test_workers; from albert_tf.data import workers
 if __name__ == "__main__":
-    for pid in workers.run(test_workers.make_sleepers, (), range(9), 2):
+    for pid in workers.run(test_workers.make_sleepers, range(9), 2):
         print(pid, flush=True)
 """
 
@@ -83,7 +84,7 @@ def make_writers(folder):
 def test_all_messages_of_all_tasks_arrive_and_tasks_are_consumed_lazily(num_workers):
     drawn = []
     tasks = (drawn.append(task) or task for task in range(11))
-    messages = workers.run(make_squares, (7,), tasks, num_workers)
+    messages = workers.run(partial(make_squares, 7), tasks, num_workers)
     found = [next(messages)]
     assert len(drawn) < 7
     expected = [task * task + 7 for task in range(11) for _ in range(task % 3)]
@@ -94,7 +95,7 @@ def test_all_messages_of_all_tasks_arrive_and_tasks_are_consumed_lazily(num_work
 def test_tasks_are_drawn_no_faster_than_workers_finish_them():
     drawn = []
     tasks = (drawn.append(task) or task for task in range(1, 60, 3))  # a message each
-    for received, _ in enumerate(workers.run(make_squares, (7,), tasks, 2)):
+    for received, _ in enumerate(workers.run(partial(make_squares, 7), tasks, 2)):
         assert len(drawn) <= received + 4  # two tasks of the workers, and one that waits
     assert len(drawn) == 20
 
@@ -102,12 +103,12 @@ def test_tasks_are_drawn_no_faster_than_workers_finish_them():
 @pytest.mark.parametrize("tasks", [range(1), ()])
 def test_no_process_starts_for_a_single_task(monkeypatch, tasks):
     monkeypatch.setattr(workers, "_Worker", None)
-    assert list(workers.run(make_pids, (), tasks, 5)) == [os.getpid()] * len(tasks)
+    assert list(workers.run(make_pids, tasks, 5)) == [os.getpid()] * len(tasks)
 
 
 @pytest.mark.ci
 def test_no_more_processes_start_than_there_are_tasks():
-    found = list(workers.run(make_pids, (), range(2), 5))
+    found = list(workers.run(make_pids, range(2), 5))
     assert len(set(found)) == 2
 
 
@@ -116,26 +117,26 @@ def test_no_more_processes_start_than_there_are_tasks():
 @pytest.mark.parametrize("error", [ValueError("text.txt, line 3"), OSError(28, "No space left")])
 def test_users_errors_are_raised_unchanged(error, at_once, num_workers):
     with pytest.raises(type(error), match=error.args[-1]):
-        list(workers.run(make_failing, (error, at_once), range(9), num_workers))
+        list(workers.run(partial(make_failing, error, at_once), range(9), num_workers))
 
 
 @pytest.mark.ci
 def test_an_error_at_the_start_is_raised_although_the_task_is_not_read():
     large = b"x" * (1 << 22)  # more than a pipe holds
     with pytest.raises(ValueError, match="no vocabulary"):
-        list(workers.run(make_failing, (ValueError("no vocabulary"), True), [large] * 9, 2))
+        list(workers.run(partial(make_failing, ValueError("no vocabulary"), True), [large] * 9, 2))
 
 
 @pytest.mark.ci
 def test_other_errors_are_raised_with_their_traceback():
     with pytest.raises(RuntimeError, match=r"in work\n(.|\n)*KeyError: 'x'"):
-        list(workers.run(make_failing, (KeyError("x"),), range(9), 2))
+        list(workers.run(partial(make_failing, KeyError("x")), range(9), 2))
 
 
 @pytest.mark.ci
 def test_after_an_error_the_other_processes_leave_no_half_written_files(tmp_path):
     with pytest.raises(ValueError, match="no disk"):
-        list(workers.run(make_writers, (str(tmp_path),), [False, True], 2))
+        list(workers.run(partial(make_writers, str(tmp_path)), [False, True], 2))
     assert not list(tmp_path.iterdir())
 
 
@@ -143,7 +144,7 @@ def test_after_an_error_the_other_processes_leave_no_half_written_files(tmp_path
 def test_a_killed_worker_is_reported_and_the_others_are_ended():
     seen = []
     with pytest.raises(ChildProcessError, match="killed by signal 9"):
-        seen.extend(workers.run(make_killed, (), range(9), 2))
+        seen.extend(workers.run(make_killed, range(9), 2))
     for process in set(seen):
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)

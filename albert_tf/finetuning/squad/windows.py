@@ -182,11 +182,12 @@ def make_features(
         NoFeaturesError: no question has features.
     """
     tasks = list(_tasks(examples, is_training))
-    processes = min(num_workers or workers.available_cores(), len(tasks))
+    processes = num_workers or workers.available_cores()
+    make_work = functools.partial(_make_work, tokenizer, settings)
     found: dict[int, list[Window]] = {}
     hidden = None if shows_progress else True  # None hides the bar unless on a terminal
     with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
-        for windows in workers.run(_make_work, (tokenizer, settings), tasks, processes):
+        for windows in workers.run(make_work, tasks, processes):
             found |= windows
             bar.update(len(windows))
     skipped = [examples[number].qas_id for number in sorted(found) if not found[number]]
