@@ -35,6 +35,7 @@ from albert_tf.model import dispatch, optimization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import StepShape, step_flops
 from albert_tf.model.included_configs import config_file
+from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
@@ -340,7 +341,7 @@ def make_task_step(
         **options: of `StepOptions`.
     """
     set_random_seed(3)
-    schedule = optimization.WarmUpPolynomialDecay(learning_rate, 1000)
+    schedule = WarmUpPolynomialDecay(learning_rate, 1000)
     with strategy.scope():
         model = task.build_model()
         made = optimization.create_optimizer(optimizer, schedule)

@@ -287,7 +287,9 @@ def make_attention(name: Name) -> Program:
         sources = [inputs[key] for key in ("query", "key", "value")]
         with tf.GradientTape() as tape:
             tape.watch(sources)
-            context = ops.attention(*sources, inputs["input_mask"], DROPOUT, inputs["seed"])
+            query, key, value = sources
+            mask, seed = inputs["input_mask"], inputs["seed"]
+            context = ops.attention(query, key, value, mask, DROPOUT, seed)
         return [context, *tape.gradient(context, sources, inputs["gradient"])]
 
     matmul = 2.0 * np.prod(shape) * name.length

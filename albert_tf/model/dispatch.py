@@ -12,7 +12,7 @@ import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
 
@@ -20,11 +20,18 @@ import tensorflow as tf
 CPU = "cpu"
 XLA = "xla"
 TPU = "tpu"
+
+# What a function decorated with `tf.custom_gradient` returns beside its result.
+Gradient = Callable[..., object]
+
+P = ParamSpec("P")  # parameters of an operation, which its kernels have as well
+R = TypeVar("R")  # its result
+
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
 
 
-class Op:
+class Op(Generic[P, R]):
     """An operation in plain TensorFlow, in whose place a kernel may run.
 
     Attributes:
@@ -32,20 +39,20 @@ class Op:
         kernels: target, CPU, XLA or TPU, → the kernel that is registered for it.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, Kernel[P, R]] = {}
         functools.update_wrapper(self, function)
 
     @tf.autograph.experimental.do_not_convert  # conversion takes time to trace
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Returns the result of the kernel if one applies, else that of the operation."""
         kernel = self._find_kernel() if self.kernels else None
-        if kernel is not None and kernel.applies(*arguments):
-            return kernel.function(*arguments)
-        return self.function(*arguments)
+        if kernel is not None and kernel.applies(*args, **kwargs):
+            return kernel.function(*args, **kwargs)
+        return self.function(*args, **kwargs)
 
-    def _find_kernel(self) -> Kernel | None:
+    def _find_kernel(self) -> Kernel[P, R] | None:
         """Returns the kernel for the current target; on TPUs, XLA's if they have none."""
         wanted = target()
         if wanted == TPU and TPU not in self.kernels:
@@ -53,13 +60,13 @@ class Op:
         return self.kernels.get(wanted)
 
 
-def op(function: Callable[..., Any]) -> Op:
+def op(function: Callable[P, R]) -> Op[P, R]:
     """Decorator for an operation that `register_kernel` may register kernels for."""
     return Op(function)
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
+class Kernel(Generic[P, R]):
     """A faster implementation of an operation.
 
     Attributes:
@@ -69,22 +76,22 @@ class Kernel:
         applies: returns whether the kernel is used, given the operation's arguments.
     """
 
-    op: Op
+    op: Op[P, R]
     target: str
-    function: Callable[..., Any]
-    applies: Callable[..., bool]
+    function: Callable[P, R]
+    applies: Callable[P, bool]
 
 
-KERNELS: list[Kernel] = []
+KERNELS: list[Kernel[..., Any]] = []  # of all operations
 
 
-def _always(*_: Any) -> bool:
+def _always(*_: object, **__: object) -> bool:
     return True
 
 
 def register_kernel(
-    op: Op, target: str, when: Callable[..., bool] = _always
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    op: Op[P, R], target: str, when: Callable[P, bool] = _always
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator that registers a function as the kernel of an operation.
 
     Args:
@@ -98,7 +105,7 @@ def register_kernel(
     if not isinstance(op, Op) or target in op.kernels:
         raise TypeError(f"{op!r} must be decorated with op, and have no kernel for {target} yet")
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[P, R]) -> Callable[P, R]:
         kernel = Kernel(op, target, function, when)
         op.kernels[target] = kernel
         KERNELS.append(kernel)

@@ -18,16 +18,27 @@ in the beam.
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.inputs import one_of, read_inputs, tokens_of
-from albert_tf.model.layers import AlbertLayer, LayerNorm, Linear, OutputLayer, call_layer
-from albert_tf.model.modeling import AlbertModel, add_layer_outputs
-from albert_tf.model.ops import MASKED_SCORE, dropout, dropout_seeds
+from albert_tf.model.inputs import Features, Inputs, one_of, read_inputs, tokens_of
+from albert_tf.model.layers import (
+    AlbertLayer,
+    LayerNorm,
+    LayerOptions,
+    Linear,
+    OutputLayer,
+    call_layer,
+)
+from albert_tf.model.modeling import AlbertModel, Outputs, add_layer_outputs
+from albert_tf.model.ops import MASKED_SCORE, Seed, Seeds, dropout, dropout_seeds
 from albert_tf.model.serialization import register
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # Standard deviation of new output weights. As in Google's code, the config does not change it.
 HEAD_STDDEV = 0.02
@@ -53,32 +64,39 @@ class _Head(AlbertModel):
     reads_sequence = True  # whether `answer` needs more of the last layer than [CLS]
 
     @abc.abstractmethod
-    def answer(self, encoded, *seeds):
-        """Returns the model's output for a dict of the encoder's outputs."""
+    def answer(
+        self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]
+    ) -> tf.Tensor | Outputs:
+        """Returns the model's output for the encoder's outputs and the model's inputs."""
+
+    def rows_of(self, inputs: Inputs) -> Inputs:
+        """Returns the inputs of the encoder: those of the model, if these are rows."""
+        return inputs
 
     def call(
         self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-        output_attentions=False,
-    ):
+        input_ids: tf.Tensor | Features,
+        input_mask: tf.Tensor | None = None,
+        segment_ids: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> tf.Tensor | Outputs:
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         encoder_seed, *seeds = dropout_seeds(training, dropout_seed, 1 + self.num_dropouts)
+        rows = self.rows_of(inputs)
         reads_all = self.reads_sequence or output_attentions
-        positions = None if reads_all else _no_positions(tokens_of(inputs))  # [B, 0]
+        positions = None if reads_all else _no_positions(tokens_of(rows))  # [B, 0]
         encoded = self.encoder(
-            inputs,
+            rows,
             training=training,
             dropout_seed=encoder_seed,
             output_positions=positions,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
         )
-        return add_layer_outputs(self.answer(encoded, *seeds), encoded)
+        return add_layer_outputs(self.answer(encoded, inputs, seeds), encoded)
 
 
 @register
@@ -110,7 +128,7 @@ class AlbertForClassification(_Head):
         is_regression: bool = False,
         use_pooled_output: bool = True,
         is_multi_label: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         if is_regression and num_labels != 1:
@@ -129,7 +147,8 @@ class AlbertForClassification(_Head):
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
 
-    def answer(self, encoded, seed):
+    def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> tf.Tensor:
+        (seed,) = seeds
         if self.use_pooled_output:
             x = encoded["pooled_output"]  # [B, H]
         else:
@@ -157,40 +176,26 @@ class AlbertForMultipleChoice(_Head):
 
     reads_sequence = False
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(config, **kwargs)
         self.dropout_prob = dropout_prob
         self.classifier = OutputLayer(
             config, "", 1, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
 
-    def call(
-        self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-        output_attentions=False,
-    ):
-        inputs = read_inputs(input_ids, input_mask, segment_ids)
-        outputs = super().call(
-            {name: _join_first_axes(x) for name, x in inputs.items()},  # [B·C, …] each
-            training=training,
-            dropout_seed=dropout_seed,
-            output_hidden_states=output_hidden_states,
-            output_attentions=output_attentions,
-        )
-        logits = tf.reshape(outputs.pop("logits"), tf.shape(tokens_of(inputs))[:2])  # [B, C]
+    def rows_of(self, inputs: Inputs) -> Inputs:
+        return {name: _join_first_axes(x) for name, x in inputs.items()}  # [B·C, …] each
+
+    def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> tf.Tensor:
+        (seed,) = seeds
+        x = dropout(encoded["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
+        logits = tf.reshape(self.classifier(x), tf.shape(tokens_of(inputs))[:2])  # [B, C]
         if "input_mask" in inputs:
             exists = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
-        return add_layer_outputs(logits, outputs)
-
-    def answer(self, encoded, seed):
-        x = dropout(encoded["pooled_output"], self.dropout_prob, seed)  # [B·C, H]
-        return {"logits": self.classifier(x)}  # [B·C, 1]
+        return logits
 
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
@@ -219,7 +224,11 @@ class AlbertForTokenClassification(_Head):
     uses_pooler = False
 
     def __init__(
-        self, config: AlbertConfig, num_labels: int, dropout_prob: float = 0.1, **kwargs: Any
+        self,
+        config: AlbertConfig,
+        num_labels: int,
+        dropout_prob: float = 0.1,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.classifier = OutputLayer(
@@ -227,7 +236,8 @@ class AlbertForTokenClassification(_Head):
         )
         self.num_labels, self.dropout_prob = num_labels, dropout_prob
 
-    def answer(self, encoded, seed):
+    def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> tf.Tensor:
+        (seed,) = seeds
         x = dropout(encoded["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
         return self.classifier(x)  # [B, S, K]
 
@@ -274,13 +284,13 @@ class AlbertForSpans(_Head):
     num_dropouts = 0
     uses_pooler = False
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(config, **kwargs)
         self.spans = OutputLayer(
             config, "cls/squad/", 2, HEAD_STDDEV, name="spans", dtype=self.dtype_policy
         )
 
-    def answer(self, encoded):
+    def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> Outputs:
         start, end = tf.unstack(self.spans(encoded["sequence_output"]), axis=-1)  # [B, S] each
         return {"start_logits": start, "end_logits": end}
 
@@ -325,7 +335,7 @@ class AlbertForAnswerableSpans(AlbertModel):
         start_n_top: int = 5,
         end_n_top: int = 5,
         dropout_prob: float = 0.1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.start_n_top, self.end_n_top = start_n_top, end_n_top
@@ -338,16 +348,16 @@ class AlbertForAnswerableSpans(AlbertModel):
 
     def call(
         self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        p_mask=None,
-        start_positions=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-        output_attentions=False,
-    ):
+        input_ids: tf.Tensor | Features,
+        input_mask: tf.Tensor | None = None,
+        segment_ids: tf.Tensor | None = None,
+        p_mask: tf.Tensor | None = None,
+        start_positions: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> tf.Tensor | Outputs:
         p_mask = one_of(input_ids, "p_mask", p_mask)
         start_positions = one_of(input_ids, "start_positions", start_positions)
         encoder_seed, seed = dropout_seeds(training, dropout_seed, 2)  # [2] each
@@ -377,7 +387,7 @@ class AlbertForAnswerableSpans(AlbertModel):
             outputs |= self._best_spans(x, start_log_probs, p_mask)
         return add_layer_outputs(outputs, encoded)
 
-    def _best_spans(self, x, start_log_probs, p_mask):
+    def _best_spans(self, x: tf.Tensor, start_log_probs: tf.Tensor, p_mask: tf.Tensor) -> Outputs:
         """Returns the beam: the best starts, and the best ends for each."""
         log_probs, starts = tf.math.top_k(start_log_probs, self.start_n_top)  # [B, N]
         ends = tf.math.top_k(self.end(x, starts, p_mask), self.end_n_top)  # [B, N, M]
@@ -398,7 +408,7 @@ class SpanEnd(AlbertLayer):
     Returns: log-probabilities, float32 [B, N, S].
     """
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(config, **kwargs)
         size, dtype = config.hidden_size, self.dtype_policy
         self.hidden = Linear(
@@ -409,7 +419,7 @@ class SpanEnd(AlbertLayer):
             config, "end_logits/dense_1", size, 1, name="output_layer", dtype=dtype
         )
 
-    def call(self, x, starts, p_mask):
+    def call(self, x: tf.Tensor, starts: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:
         hidden = self.norm(tf.math.tanh(self.join(x, starts)))  # [B, N, S, H]
         # 3-D because TensorFlow 2.20's matmul of [B, 1, S, H] and [H, 1] writes out of bounds.
         joined = tf.reshape(hidden, (tf.shape(x)[0], -1, x.shape[-1]))  # [B, N·S, H]
@@ -417,7 +427,7 @@ class SpanEnd(AlbertLayer):
         logits = _forbid(tf.cast(logits, tf.float32), p_mask[:, None])  # [B, N, S]
         return tf.nn.log_softmax(logits)  # [B, N, S]
 
-    def join(self, x, starts):
+    def join(self, x: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
         """Returns `hidden` of [end ; start] for every pair of positions, float [B, N, S, H].
 
         Splitting the kernel of a `Linear` layer gives the same with far fewer operations.
@@ -441,7 +451,9 @@ class Answerability(AlbertLayer):
     Returns: logits, float32 [B].
     """
 
-    def __init__(self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, dropout_prob: float = 0.1, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(config, **kwargs)
         size, self.dropout_prob = config.hidden_size, dropout_prob
         self.hidden = Linear(
@@ -454,7 +466,13 @@ class Answerability(AlbertLayer):
         )
         self.kernel = self.add_kernel("answer_class/dense_1/kernel", size, 1)  # there is no bias
 
-    def call(self, x, start_probs, training=False, dropout_seed=None):
+    def call(
+        self,
+        x: tf.Tensor,
+        start_probs: tf.Tensor,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+    ) -> tf.Tensor:
         weights = tf.cast(start_probs, x.dtype)[:, None]  # [B, 1, S]
         expected = tf.matmul(weights, x)[:, 0]  # [B, H]
         hidden = tf.math.tanh(self.hidden(tf.concat((expected, x[:, 0]), axis=-1)))  # [B, H]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -19,6 +18,7 @@ _NAMES = ("input_ids", "input_mask", "segment_ids", "inputs_embeds")
 _UNSUPPORTED = ("position_ids", "head_mask")  # others have these; ignoring them is wrong
 _LIKENESS = 0.8  # minimum similarity of a misspelled name; other features have 0.7 or less
 
+Features = Mapping[str, tf.Tensor]  # name → tensor; models may be called with these
 Inputs = dict[str, tf.Tensor]  # those that are given, by Google's name, or `inputs_embeds`
 
 
@@ -44,7 +44,11 @@ def check_shape(inputs: Inputs, max_position_embeddings: int) -> None:
 
 
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert
-def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None) -> Inputs:
+def read_inputs(
+    input_ids: tf.Tensor | Features,
+    input_mask: tf.Tensor | None = None,
+    segment_ids: tf.Tensor | None = None,
+) -> Inputs:
     """Returns the encoder's inputs; the first argument may be a dict that contains them all.
 
     Returns:
@@ -57,8 +61,9 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
             would round them to the ids of other words.
     """
     _reject_keras_3(input_ids)
-    is_dict = isinstance(input_ids, Mapping)
-    given = _canonical_names(input_ids) if is_dict else {"input_ids": input_ids}
+    given: Inputs = {"input_ids": input_ids}
+    if isinstance(input_ids, Mapping):
+        given = _canonical_names(input_ids)
     given["input_mask"] = one_of(given, "input_mask", input_mask)
     given["segment_ids"] = one_of(given, "segment_ids", segment_ids)
     # Keras would make a tensor of each number of a list.
@@ -77,14 +82,14 @@ def read_inputs(input_ids: Any, input_mask: Any = None, segment_ids: Any = None)
                 'model, use tf_keras.Input(shape, dtype="int32")'
             )
     elif "inputs_embeds" not in inputs:
-        names = ", ".join(input_ids) if is_dict else "None"
+        names = ", ".join(input_ids) if isinstance(input_ids, Mapping) else "None"
         raise ValueError(f"the inputs are {names}: input_ids is missing")
     return inputs
 
 
-def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _canonical_names(inputs: Features) -> Inputs:
     """Returns the encoder's inputs in a dict of features, with Google's names."""
-    canonical_inputs: dict[str, Any] = {}
+    canonical_inputs: Inputs = {}
     for name, value in inputs.items():
         canonical = _SYNONYMS.get(name, name)
         if canonical in canonical_inputs:
@@ -103,7 +108,7 @@ def _canonical_names(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return canonical_inputs
 
 
-def one_of(inputs: Any, name: str, argument: Any) -> Any:
+def one_of(inputs: object, name: str, argument: tf.Tensor | None) -> tf.Tensor | None:
     """Returns an input given in the dict `inputs` or as a separate argument; None if neither.
 
     Raises:
@@ -116,7 +121,7 @@ def one_of(inputs: Any, name: str, argument: Any) -> Any:
     return inputs[name]
 
 
-def _reject_keras_3(inputs: Any) -> None:
+def _reject_keras_3(inputs: object) -> None:
     """Raises ValueError inside a Keras 3 model, which would not train these weights."""
     keras = sys.modules.get("keras")
     state = sys.modules.get("keras.src.backend.common.global_state")

@@ -8,15 +8,28 @@ Dimensions: as in `modeling.py`; K number of classes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.ops import Seeds
 from albert_tf.model.serialization import Configured, register
 from albert_tf.model.shared_layers import Weight
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class LayerOptions(TypedDict, total=False):
+    """Arguments of `tf_keras.layers.Layer`, which all layers and models take."""
+
+    name: str | None
+    dtype: str | tf_keras.mixed_precision.Policy
+    trainable: bool
+    autocast: bool
 
 
 class AlbertLayer(Configured):
@@ -29,7 +42,7 @@ class AlbertLayer(Configured):
             bits of the sum from one model of a process to the next.
     """
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.built = True  # constructors create all weights
@@ -62,7 +75,12 @@ class Linear(AlbertLayer):
     bias = Weight()
 
     def __init__(
-        self, config: AlbertConfig, scope: str, input_size: int, output_size: int, **kwargs: Any
+        self,
+        config: AlbertConfig,
+        scope: str,
+        input_size: int,
+        output_size: int,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.scope = scope
@@ -71,11 +89,11 @@ class Linear(AlbertLayer):
         self.kernel = self.add_kernel(f"{scope}/kernel", input_size, output_size)
         self.bias = self.add_bias(f"{scope}/bias", output_size)
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return ops.dense(x, self.kernel, self.bias)  # [..., output_size]
 
 
-def call_layer(layer, x, size):
+def call_layer(layer: tf_keras.layers.Layer, x: tf.Tensor, size: int) -> tf.Tensor:
     """Returns `layer(x)`, float [..., size], of any layer that took the place of a `Linear`.
 
     Raises:
@@ -90,9 +108,8 @@ def call_layer(layer, x, size):
     return tf.cast(y, x.dtype)
 
 
-@register
-class LayerNorm(AlbertLayer):
-    """Layer normalization over the last axis, computed in float32 and returned in x's dtype.
+class Normalization(AlbertLayer):
+    """Base class of layers with the weights of a layer normalization over the last axis.
 
     Args:
         config: the model configuration.
@@ -103,19 +120,30 @@ class LayerNorm(AlbertLayer):
     gamma = Weight()
     beta = Weight()
 
-    def __init__(self, config: AlbertConfig, scope: str, size: int, **kwargs: Any) -> None:
-        super().__init__(config, autocast=False, **{**kwargs, "dtype": "float32"})
+    def __init__(
+        self, config: AlbertConfig, scope: str, size: int, **kwargs: Unpack[LayerOptions]
+    ) -> None:
+        kwargs["dtype"], kwargs["autocast"] = "float32", False
+        super().__init__(config, **kwargs)
         self.scope = scope
         self.size = size
         self.beta = self.add_bias(f"{scope}/beta", size)
         self.gamma = self.add_bias(f"{scope}/gamma", size, initializer="ones")
 
-    def call(self, x):
+
+@register
+class LayerNorm(Normalization):
+    """Layer normalization, computed in float32 and returned in x's dtype.
+
+    Args: as in `Normalization`.
+    """
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         return ops.layer_norm(x, self.gamma, self.beta)  # [..., size]
 
 
 @register
-class AddAndNorm(LayerNorm):
+class AddAndNorm(Normalization):
     """LayerNorm(residual + dropout(x)), which ends both sublayers of a block.
 
     Call arguments: `x` and `residual` float [B, Q, H]; `training` and `dropout_seed` as in
@@ -123,7 +151,13 @@ class AddAndNorm(LayerNorm):
     Returns: float [B, Q, H].
     """
 
-    def call(self, x, residual, training=False, dropout_seed=None):
+    def call(
+        self,
+        x: tf.Tensor,
+        residual: tf.Tensor,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+    ) -> tf.Tensor:
         (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
         rate = self.config.hidden_dropout_prob
         return ops.add_and_norm(x, residual, self.gamma, self.beta, rate, seed)  # [B, Q, H]
@@ -148,7 +182,7 @@ class OutputLayer(AlbertLayer):
         scope: str,
         num_outputs: int,
         stddev: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.scope = scope
@@ -158,6 +192,6 @@ class OutputLayer(AlbertLayer):
         self.kernel = self.add_kernel(name, num_outputs, size, stddev=stddev)
         self.bias = self.add_weight(f"{scope}output_bias", (num_outputs,), initializer="zeros")
 
-    def call(self, x):
+    def call(self, x: tf.Tensor) -> tf.Tensor:
         logits = ops.matmul(x, self.kernel, transpose_b=True) + self.bias  # [..., K]
         return tf.cast(logits, tf.float32)

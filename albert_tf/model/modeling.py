@@ -35,26 +35,35 @@ N blocks per layer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.model import kernels, objectives, ops  # noqa: F401, registers the kernels
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.inputs import check_shape, one_of, read_inputs
+from albert_tf.model.inputs import Features, check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
     LayerNorm,
+    LayerOptions,
     Linear,
+    Normalization,
     OutputLayer,
     call_layer,
 )
+from albert_tf.model.ops import Seed, Seeds
 from albert_tf.model.serialization import Configured, register
 from albert_tf.model.shared_layers import apply_repeatedly
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 DROPOUTS = 3  # per block
+
+# Name → tensor; `hidden_states` and `attentions` are tuples of tensors.
+Outputs = dict[str, tf.Tensor]
 
 
 @register
@@ -71,7 +80,7 @@ class Embeddings(AlbertLayer):
     Returns: float [B, S, E].
     """
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(config, **kwargs)
         scope, E, H = "bert/embeddings", config.embedding_size, config.hidden_size
         self.word_table = self.add_kernel(f"{scope}/word_embeddings", config.vocab_size, E)
@@ -87,8 +96,13 @@ class Embeddings(AlbertLayer):
         self.norm = LayerNorm(config, f"{scope}/LayerNorm", self.size, name="norm")
 
     def call(
-        self, input_ids, segment_ids=None, inputs_embeds=None, training=False, dropout_seed=None
-    ):
+        self,
+        input_ids: tf.Tensor | None,
+        segment_ids: tf.Tensor | None = None,
+        inputs_embeds: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+    ) -> tf.Tensor:
         x = tf.gather(self.word_table, input_ids) if inputs_embeds is None else inputs_embeds
         shape = tf.shape(x)[:2]
         if self.projection is not None:
@@ -98,7 +112,7 @@ class Embeddings(AlbertLayer):
         (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
         return ops.dropout(self.norm(x), self.config.hidden_dropout_prob, seed)  # [B, S, E]
 
-    def embed_segments(self, segment_ids):
+    def embed_segments(self, segment_ids: tf.Tensor) -> tf.Tensor:
         """Returns the segment embeddings, float [B, S, E].
 
         In albert_zh's layout, the gradient of the table is dense, as in albert_zh, which multiplies
@@ -113,7 +127,7 @@ class Embeddings(AlbertLayer):
         table = tf.reshape(table, table.shape)
         return tf.cast(tf.gather(table, segment_ids), self.compute_dtype)  # [B, S, H]
 
-    def logits(self, x):
+    def logits(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the dot product with every word embedding: [B, P, E] → [B, P, V]."""
         if self.projection is not None:
             x = ops.matmul(x, self.projection, transpose_b=True)  # [B, P, H] → [B, P, E]
@@ -147,7 +161,9 @@ class Sublayer(AlbertLayer):
         inner: index of the block within its layer.
     """
 
-    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(config, **kwargs)
         self.group, self.inner = group, inner
         self.block_scope = BLOCK_SCOPES[config.layout].format(group=group, inner=inner)
@@ -159,12 +175,13 @@ class Sublayer(AlbertLayer):
         options = {"name": name, "dtype": self.dtype_policy}
         return Linear(self.config, scope, input_size, output_size, **options)
 
-    def make_norm(self, scope: str) -> LayerNorm:
+    def make_norm(self, scope: str) -> Normalization:
         """Returns a new LayerNorm."""
-        make, scope = LayerNorm if self.is_pre_ln else AddAndNorm, f"{self.block_scope}/{scope}"
-        return make(self.config, scope, self.config.hidden_size, name="norm")
+        kind = LayerNorm if self.is_pre_ln else AddAndNorm
+        scope = f"{self.block_scope}/{scope}"
+        return kind(self.config, scope, self.config.hidden_size, name="norm")
 
-    def add(self, x, residual, seed):
+    def add(self, x: tf.Tensor, residual: tf.Tensor, seed: Seed) -> tf.Tensor:
         """Returns residual + dropout(x), float [B, Q, H]."""
         return residual + ops.dropout(x, self.config.hidden_dropout_prob, seed)  # [B, Q, H]
 
@@ -184,7 +201,9 @@ class SelfAttention(Sublayer):
     Returns: float [B, Q, H].
     """
 
-    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(config, group, inner, **kwargs)
         H, (heads, output, norm) = config.hidden_size, ATTENTION_SCOPES[config.layout]
         self.query = self.make_linear("query", f"{heads}/query", H, H)
@@ -193,7 +212,14 @@ class SelfAttention(Sublayer):
         self.projection = self.make_linear("projection", output, H, H)
         self.norm = self.make_norm(norm)
 
-    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
+    def call(
+        self,
+        x: tf.Tensor,
+        input_mask: tf.Tensor | None = None,
+        output_positions: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seeds: Seeds = None,
+    ) -> tf.Tensor:
         attention_seed, seed = ops.dropout_seeds(training, dropout_seeds, 2)  # [2] each
         rate = self.config.attention_probs_dropout_prob
         queries = residual = ops.gather_positions(x, output_positions)  # [B, Q, H]
@@ -208,13 +234,18 @@ class SelfAttention(Sublayer):
             return self.add(y, residual, seed)  # [B, Q, H]
         return self.norm(y, residual, training, seed)  # [B, Q, H]
 
-    def probs(self, x, input_mask=None, output_positions=None):
+    def probs(
+        self,
+        x: tf.Tensor,
+        input_mask: tf.Tensor | None = None,
+        output_positions: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Returns the attention probabilities before dropout, float32 [B, A, Q, S]."""
         x = self.norm(x) if self.is_pre_ln else x  # [B, S, H]
         query, key, _ = self.project_heads(ops.gather_positions(x, output_positions), x)
         return ops.attention_probs(query, key, input_mask)
 
-    def project_heads(self, queries, x):
+    def project_heads(self, queries: tf.Tensor, x: tf.Tensor) -> list[tf.Tensor]:
         """Returns the heads of `queries`, and keys and values of `x`, by one matmul if possible."""
         H, A = self.config.hidden_size, self.config.num_attention_heads
         layers = self.query, self.key, self.value
@@ -235,7 +266,9 @@ class FeedForward(Sublayer):
     Returns: float [B, Q, H].
     """
 
-    def __init__(self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(config, group, inner, **kwargs)
         H, I = config.hidden_size, config.intermediate_size  # noqa: E741
         intermediate, output, norm = FEED_FORWARD_SCOPES[config.layout]
@@ -243,13 +276,15 @@ class FeedForward(Sublayer):
         self.projection = self.make_linear("projection", output, I, H)
         self.norm = self.make_norm(norm)
 
-    def call(self, x, training=False, dropout_seed=None):
+    def call(
+        self, x: tf.Tensor, training: bool | None = False, dropout_seed: Seeds = None
+    ) -> tf.Tensor:
         (seed,) = ops.dropout_seeds(training, dropout_seed, 1)  # [2]
         if self.is_pre_ln:
             return self.add(self.transform(self.norm(x)), x, seed)  # [B, Q, H]
         return self.norm(self.transform(x), x, training, seed)  # [B, Q, H]
 
-    def transform(self, x):
+    def transform(self, x: tf.Tensor) -> tf.Tensor:
         """Returns projection(activation(intermediate(x))), float [B, Q, H]."""
         first, second, name = self.intermediate, self.projection, self.config.hidden_act
         if type(first) is type(second) is Linear:
@@ -283,14 +318,25 @@ class TransformerBlock(AlbertLayer):
     """
 
     def __init__(
-        self, config: AlbertConfig, attention: Any = None, feed_forward: Any = None, **kwargs: Any
+        self,
+        config: AlbertConfig,
+        attention: SelfAttention | None = None,
+        feed_forward: FeedForward | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         dtype = self.dtype_policy
         self.attention = attention or SelfAttention(config, name="attention", dtype=dtype)
         self.feed_forward = feed_forward or FeedForward(config, name="feed_forward", dtype=dtype)
 
-    def call(self, x, input_mask=None, output_positions=None, training=False, dropout_seeds=None):
+    def call(
+        self,
+        x: tf.Tensor,
+        input_mask: tf.Tensor | None = None,
+        output_positions: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seeds: Seeds = None,
+    ) -> tf.Tensor:
         *seeds, seed = ops.dropout_seeds(training, dropout_seeds, DROPOUTS)  # [2] each
         x = self.attention(
             x,
@@ -354,7 +400,7 @@ class AlbertEncoder(AlbertLayer):
         config: AlbertConfig,
         recompute: bool = False,
         add_pooling_layer: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.recompute, self.add_pooling_layer = recompute, add_pooling_layer
@@ -363,14 +409,14 @@ class AlbertEncoder(AlbertLayer):
         # instead of V·H.
         self.embeddings = Embeddings(config, name="embeddings", dtype=dtype)
         E = self.embeddings.size
-        self.embedding_projection = None
+        self.embedding_projection: tf_keras.layers.Layer | None = None
         if E != H:
             scope = "bert/encoder/embedding_hidden_mapping_in"
             self.embedding_projection = Linear(
                 config, scope, E, H, name="embedding_projection", dtype=dtype
             )
         self.blocks = self.make_blocks()
-        self.pooler: Any = None
+        self.pooler: tf_keras.layers.Layer | None = None
         if add_pooling_layer:
             self.pooler = Linear(config, "bert/pooler/dense", H, H, name="pooler", dtype=dtype)
 
@@ -380,37 +426,38 @@ class AlbertEncoder(AlbertLayer):
         Layers with the same module of attention or feed-forward network share its weights; layers
         with the same pair of modules share the block.
         """
-        config, options = self.config, {"dtype": self.dtype_policy}
-        attentions: dict[Any, SelfAttention] = {}  # by number of the module, and block in its layer
-        feed_forwards: dict[Any, FeedForward] = {}
-        blocks: dict[Any, TransformerBlock] = {}
+        config, dtype = self.config, self.dtype_policy
+        # By the number of the module, or of both modules, and that of the block in its layer.
+        attentions: dict[tuple[int, int], SelfAttention] = {}
+        feed_forwards: dict[tuple[int, int], FeedForward] = {}
+        blocks: dict[tuple[int, int, int], TransformerBlock] = {}
         used = []
         for a, f in zip(*config.modules_of_layers(), strict=True):
             for n in range(config.inner_group_num):
                 if (a, n) not in attentions:
                     name = f"attention_{a}_{n}"
-                    attentions[a, n] = SelfAttention(config, a, n, name=name, **options)
+                    attentions[a, n] = SelfAttention(config, a, n, name=name, dtype=dtype)
                 if (f, n) not in feed_forwards:
                     name = f"feed_forward_{f}_{n}"
-                    feed_forwards[f, n] = FeedForward(config, f, n, name=name, **options)
+                    feed_forwards[f, n] = FeedForward(config, f, n, name=name, dtype=dtype)
                 if (a, f, n) not in blocks:
                     modules = attentions[a, n], feed_forwards[f, n]
                     name = f"block_{a}_{f}_{n}"
-                    blocks[a, f, n] = TransformerBlock(config, *modules, name=name, **options)
+                    blocks[a, f, n] = TransformerBlock(config, *modules, name=name, dtype=dtype)
                 used.append(blocks[a, f, n])
         return used
 
     def call(
         self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        training=False,
-        dropout_seed=None,
-        output_positions=None,
-        output_hidden_states=False,
-        output_attentions=False,
-    ):
+        input_ids: tf.Tensor | Features,
+        input_mask: tf.Tensor | None = None,
+        segment_ids: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+        output_positions: tf.Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> Outputs:
         inputs = read_inputs(input_ids, input_mask, segment_ids)
         check_shape(inputs, self.config.max_position_embeddings)
         num_seeds = 1 + DROPOUTS * len(self.blocks)
@@ -459,7 +506,7 @@ class MaskedLMHead(AlbertLayer):
     Returns: logits, float32 [B, P, V].
     """
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(config, **kwargs)
         scope, H, dtype = "cls/predictions/transform", config.hidden_size, self.dtype_policy
         E = H if config.layout == "albert_zh" else config.embedding_size
@@ -467,13 +514,13 @@ class MaskedLMHead(AlbertLayer):
         self.norm = LayerNorm(config, f"{scope}/LayerNorm", E, name="norm")
         self.bias = self.add_bias("cls/predictions/output_bias", config.vocab_size)
 
-    def call(self, x, embeddings):
+    def call(self, x: tf.Tensor, embeddings: Embeddings) -> tf.Tensor:
         x = ops.ACTIVATIONS[self.config.hidden_act](self.transform(x))  # [B, P, E]
         logits = tf.cast(embeddings.logits(self.norm(x)), tf.float32)  # [B, P, V]
         return ops.add_bias(logits, self.bias)  # [B, P, V]
 
 
-def add_layer_outputs(answer: Any, encoded: Mapping[str, Any]) -> Any:
+def add_layer_outputs(answer: tf.Tensor | Outputs, encoded: Outputs) -> tf.Tensor | Outputs:
     """Returns a model's answer, as a dict with `hidden_states` and `attentions` if there are any.
 
     Args:
@@ -490,6 +537,8 @@ def add_layer_outputs(answer: Any, encoded: Mapping[str, Any]) -> Any:
 class AlbertModel(Configured, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
+    Each model lists its call arguments, because Keras reads them, and would add to `**kwargs`.
+
     Args:
         config: the model configuration.
         **kwargs: `name` and `dtype` of a Keras model.
@@ -503,7 +552,7 @@ class AlbertModel(Configured, tf_keras.Model):
 
     uses_pooler = True
 
-    def __init__(self, config: AlbertConfig, **kwargs: Any) -> None:
+    def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
@@ -522,9 +571,10 @@ class AlbertModel(Configured, tf_keras.Model):
 
     def _unused_weights(self) -> list[tf.Variable]:
         """Returns the trainable weights of the pooler if the output does not depend on it."""
-        if self.uses_pooler:
+        pooler = self.encoder.pooler
+        if self.uses_pooler or not isinstance(pooler, tf_keras.layers.Layer):  # or it is replaced
             return []
-        return list(getattr(self.encoder.pooler, "trainable_weights", ()))  # () if it is replaced
+        return pooler.trainable_weights
 
 
 @register
@@ -557,7 +607,10 @@ class AlbertForPretraining(AlbertModel):
     """
 
     def __init__(
-        self, config: AlbertConfig, sentence_objective: str = objectives.SOP, **kwargs: Any
+        self,
+        config: AlbertConfig,
+        sentence_objective: str = objectives.SOP,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
         self.sentence_objective = sentence_objective
@@ -577,15 +630,15 @@ class AlbertForPretraining(AlbertModel):
 
     def call(
         self,
-        input_ids,
-        input_mask=None,
-        segment_ids=None,
-        masked_lm_positions=None,
-        training=False,
-        dropout_seed=None,
-        output_hidden_states=False,
-        output_attentions=False,
-    ):
+        input_ids: tf.Tensor | Features,
+        input_mask: tf.Tensor | None = None,
+        segment_ids: tf.Tensor | None = None,
+        masked_lm_positions: tf.Tensor | None = None,
+        training: bool | None = False,
+        dropout_seed: Seeds = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> tf.Tensor | Outputs:
         masked_lm_positions = one_of(input_ids, "masked_lm_positions", masked_lm_positions)
         encoded = self.encoder(
             input_ids,

@@ -11,7 +11,7 @@ head size, I intermediate size, V classes; `...` any leading axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
 import tf_keras
@@ -27,6 +27,9 @@ SEED_ALGORITHM = "philox"  # the default of CPUs and GPUs; that of TPUs makes ot
 HASH_STEP = 0x9E3779B9  # 2³² divided by the golden ratio
 HASH_FACTORS = (0x7FEB352D, 0x846CA68B)
 HASH_SHIFTS = (16, 15)
+
+Seed: TypeAlias = tf.Tensor | None  # of a dropout operation, int32 [2]; None: nothing is dropped
+Seeds: TypeAlias = Seed | Sequence[Seed]  # of several operations; one seed is split
 
 
 def matmul(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
@@ -171,7 +174,8 @@ def project_heads(
     shape = tf.shape(x)
     count = len(kernels)
     y = tf.reshape(y, (shape[0], shape[1], count, heads, y.shape[-1] // (count * heads)))
-    return tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))  # 3 of [B, A, S, D]
+    projected: list[tf.Tensor] = tf.unstack(tf.transpose(y, (2, 0, 3, 1, 4)))
+    return projected  # 3 of [B, A, S, D]
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
@@ -296,7 +300,9 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
 
 
 @op
-def keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor, first_row: Any = 0) -> tf.Tensor:
+def keep_mask(
+    x: tf.Tensor, rate: float, seed: tf.Tensor, first_row: tf.Tensor | int = 0
+) -> tf.Tensor:
     """Returns the mask of the elements that dropout keeps, bool in the shape of `x`.
 
     Each element has a random number of 32 bits, a hash of its position and the seed. XLA computes
@@ -341,7 +347,7 @@ def split_seed(seed: tf.Tensor, count: int) -> tf.Tensor:
     return tf.random.split(seed & 0x7FFFFFFF, count, alg=SEED_ALGORITHM) & 0x7FFFFFFF
 
 
-def dropout_seeds(training: bool | None, seed: Any, count: int) -> list[tf.Tensor | None]:
+def dropout_seeds(training: bool | None, seed: Seeds, count: int) -> list[Seed]:
     """Returns `count` seeds for `dropout`, int32 [2] each, or as many None outside training.
 
     Args:

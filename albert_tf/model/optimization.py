@@ -15,16 +15,26 @@ Source: `optimization.py` and `lamb_optimizer.py` of google-research/albert; LAM
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.files import JsonObject
 from albert_tf.model.dispatch import CPU, op, register_kernel
 from albert_tf.model.kernels.loops import compiled
-from albert_tf.model.optimizer import CLASSES, WEIGHT_DECAY, Optimizer, named
+from albert_tf.model.optimizer import (
+    CLASSES,
+    WEIGHT_DECAY,
+    Optimizer,
+    OptimizerOptions,
+    named,
+)
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.model.schedules import WarmUpPolynomialDecay
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # XLA takes 0.1 s to compile each shape, which pays off from half a million elements on.
 MIN_COMPILED_ELEMENTS = 2**19
@@ -69,7 +79,7 @@ class AdamW(Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(learning_rate, weight_decay, **kwargs)
         self.beta_1 = beta_1
@@ -96,10 +106,11 @@ class AdamW(Optimizer):
             and (self.adapts_excluded or self._use_weight_decay(variable)),
         )
         weight = tf.convert_to_tensor(variable)
-        m, v, weight = adam_update(gradient, *slots.values(), weight, coefficients)
+        m, v = slots.values()
+        m, v, weight = adam_update(gradient, m, v, weight, coefficients)
         return weight, dict(zip(slots, (m, v), strict=True))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Returns the constructor's arguments, with schedules serialized."""
         names = ("beta_1", "beta_2", "epsilon")
         return super().get_config() | {name: getattr(self, name) for name in names}
@@ -130,7 +141,9 @@ class AdamCoefficients(NamedTuple):
 
 
 @op
-def adam_update(gradient, m, v, weight, by):
+def adam_update(
+    gradient: tf.Tensor, m: tf.Tensor, v: tf.Tensor, weight: tf.Tensor, by: AdamCoefficients
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the updated moments and weight, given the `AdamCoefficients`."""
     m = by.beta_1 * m + by.share_1 * gradient
     v = by.beta_2 * v + by.share_2 * tf.square(gradient)
@@ -142,14 +155,17 @@ def adam_update(gradient, m, v, weight, by):
     return m, v, weight - by.rate * update
 
 
-def _is_large(_, m, *__):
+def _is_large(gradient: tf.Tensor, m: tf.Tensor, *_: object, **__: object) -> bool:
     # Of the moment, because Keras's LossScaleOptimizer gives gradients of unknown shape.
-    return m.shape.num_elements() >= MIN_COMPILED_ELEMENTS
+    size: int = m.shape.num_elements()
+    return size >= MIN_COMPILED_ELEMENTS
 
 
 @register_kernel(adam_update, CPU, when=_is_large)
 @compiled
-def _adam_update(gradient, m, v, weight, by):
+def _adam_update(
+    gradient: tf.Tensor, m: tf.Tensor, v: tf.Tensor, weight: tf.Tensor, by: AdamCoefficients
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The same operations in one pass over memory."""
     return adam_update.function(gradient, m, v, weight, by)
 

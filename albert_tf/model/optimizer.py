@@ -5,14 +5,37 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.files import JsonObject
 from albert_tf.model.optimizer_names import OPTIMIZERS
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 WEIGHT_DECAY = 0.01  # Google's
+
+
+class KerasOptions(TypedDict, total=False):
+    """Further arguments of `tf_keras.optimizers.Optimizer`."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+
+
+class OptimizerOptions(KerasOptions, total=False):
+    """Arguments of `Optimizer` besides the learning rate and the weight decay."""
+
+    exclude: str
+    name: str | None
+    jit_compile: bool
 
 
 class Optimizer(tf_keras.optimizers.Optimizer):
@@ -50,7 +73,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         exclude: str = "LayerNorm|layer_norm|bias",
         name: str | None = None,
         jit_compile: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[KerasOptions],
     ) -> None:
         super().__init__(
             name=name or type(self).__name__,
@@ -78,9 +101,10 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             is_applied: bool scalar; False in a skipped step, which changes nothing.
         """
 
-    def slot_shape(self, slot: str, variable: tf.Variable) -> Sequence[int]:
+    def slot_shape(self, slot: str, variable: tf.Variable) -> tf.TensorShape | Sequence[int]:
         """Returns the shape of a slot: by default that of the variable."""
-        return variable.shape
+        shape: tf.TensorShape = variable.shape
+        return shape
 
     def decay_rate(self, variable: tf.Variable) -> float:
         """Returns the weight decay of a variable, 0 if it is excluded."""
@@ -174,7 +198,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             slots[slot].assign(value)
         variable.assign(weight)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Returns the constructor's arguments, with schedules serialized."""
         learning_rate = self._serialize_hyperparameter(self._learning_rate)
         return super().get_config() | {"learning_rate": learning_rate, "exclude": self.exclude}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 import tf_keras
+
+from albert_tf.files import JsonObject
 
 
 @tf_keras.saving.register_keras_serializable(package="albert_tf")
@@ -58,7 +58,7 @@ class WarmUpPolynomialDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         warm_rate = self.learning_rate * warm / self.num_warmup_steps
         return tf.where(warm < self.num_warmup_steps, warm_rate, rate)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Returns the constructor's arguments."""
         return {
             "learning_rate": self.learning_rate,

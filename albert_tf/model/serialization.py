@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tf_keras
 
+from albert_tf.files import JsonObject
 from albert_tf.model.config import AlbertConfig
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Configured(tf_keras.layers.Layer):
 
     config: AlbertConfig
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> JsonObject:
         """Returns the constructor's arguments in JSON-serializable form."""
         config = tf_keras.layers.Layer.get_config(self)  # that of `Model` is of its graph
         for base in type(self).__mro__:
@@ -40,7 +41,7 @@ class Configured(tf_keras.layers.Layer):
         return config | layers | {"config": self.config.to_dict()}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], custom_objects: object = None) -> Self:
+    def from_config(cls, config: JsonObject, custom_objects: object = None) -> Self:
         """Returns a new layer or model from the output of `get_config`."""
         layers = {
             name: tf_keras.layers.deserialize(value)

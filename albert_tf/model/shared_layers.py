@@ -16,11 +16,17 @@ from __future__ import annotations
 import collections
 import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import overload
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.model import dispatch, ops
+from albert_tf.model.dispatch import Gradient
+
+Block = tf_keras.layers.Layer
+# A block as a function of `x`, its weights and the other arguments.
+Call = Callable[..., tf.Tensor]
 
 _cast_weights: contextvars.ContextVar[Mapping[int, tf.Tensor]]
 _cast_weights = contextvars.ContextVar("_cast_weights", default={})  # noqa: B039, never written to
@@ -36,19 +42,25 @@ class Weight:
     def __set_name__(self, owner: type, name: str) -> None:
         self._key = f"_weight_{name}"
 
-    def __set__(self, layer: Any, variable: tf.Variable) -> None:
+    def __set__(self, layer: tf_keras.layers.Layer, variable: tf.Variable) -> None:
         layer.__dict__[self._key] = variable
 
-    def __get__(self, layer: Any, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, layer: None, owner: type) -> Weight: ...
+    @overload
+    def __get__(self, layer: tf_keras.layers.Layer, owner: type | None = None) -> tf.Tensor: ...
+    def __get__(
+        self, layer: tf_keras.layers.Layer | None, owner: type | None = None
+    ) -> Weight | tf.Tensor:
         if layer is None:
             return self
         variable = self.variable(layer)
         return _cast_weights.get().get(id(variable), variable)
 
-    def __delete__(self, layer: Any) -> None:
+    def __delete__(self, layer: tf_keras.layers.Layer) -> None:
         del layer.__dict__[self._key]
 
-    def variable(self, layer: Any) -> Any:
+    def variable(self, layer: tf.Module) -> tf.Variable:
         """Returns the variable of a layer, or raises AttributeError if it has none."""
         try:
             return layer.__dict__[self._key]
@@ -70,7 +82,7 @@ def _weights_of(block: tf.Module) -> list[tf.Variable]:
 
 
 @tf.autograph.experimental.do_not_convert  # conversion takes seconds for these loops
-def apply_repeatedly(blocks: Sequence[Any], is_recomputed: bool = False) -> Callable[..., Any]:
+def apply_repeatedly(blocks: Sequence[Block], is_recomputed: bool = False) -> Call:
     """Returns a function `apply(block, x, **others)` that computes `block(x, **others)`.
 
     Args:
@@ -90,17 +102,17 @@ def apply_repeatedly(blocks: Sequence[Any], is_recomputed: bool = False) -> Call
     calls = {id(block): _call(block, variables[id(block)], is_recomputed) for block in blocks}
 
     @tf.autograph.experimental.do_not_convert
-    def apply(block: Any, x: tf.Tensor, **others: Any) -> Any:
+    def apply(block: Block, x: tf.Tensor, **others: object) -> tf.Tensor:
         weights = [next(copies[id(variable)]) for variable in variables[id(block)]]
         return calls[id(block)](x, weights, **others)
 
     return apply
 
 
-def _call(block: Any, variables: list[tf.Variable], is_recomputed: bool) -> Callable[..., Any]:
+def _call(block: Block, variables: list[tf.Variable], is_recomputed: bool) -> Call:
     """Returns `block` as a function of `x`, its weights and the other arguments."""
 
-    def compute(x, weights, **others):
+    def compute(x: tf.Tensor, weights: list[tf.Tensor], **others: object) -> tf.Tensor:
         pairs = zip(variables, weights, strict=True)
         token = _cast_weights.set({id(variable): tensor for variable, tensor in pairs})
         try:
@@ -112,8 +124,10 @@ def _call(block: Any, variables: list[tf.Variable], is_recomputed: bool) -> Call
     # If the gradient of a function receives one from the function itself, XLA takes all inputs of
     # that function for such values, and compiles the training step again whenever a weight changes.
     if tf.inside_function() and not dispatch.is_plain() and not dispatch.is_inside_xla():
-        compute = tf.function(compute, autograph=False)
-    return _recomputed(compute) if is_recomputed else compute
+        call: Call = tf.function(compute, autograph=False)
+    else:
+        call = compute
+    return _recomputed(call) if is_recomputed else call
 
 
 def _copies(weight: tf.Tensor, count: int) -> Iterator[tf.Tensor]:
@@ -131,23 +145,30 @@ def _copies(weight: tf.Tensor, count: int) -> Iterator[tf.Tensor]:
 
 
 @tf.custom_gradient
-def _fork(x):
+def _fork(x: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Gradient]:
     """Returns the tensor twice; the gradient is the sum of both gradients."""
     return (tf.identity(x), tf.identity(x)), tf.add
 
 
-# Used instead of `tf.recompute_grad`, which makes all inputs including the weights depend on `dy`:
-# that needs the same memory and 3 % more CPU time.
-def _recomputed(function):
-    def call(x, weights, **others):
+def _recomputed(function: Call) -> Call:
+    """Returns the function with gradient checkpointing.
+
+    `tf.recompute_grad` makes all inputs including the weights depend on `dy`: that needs the same
+    memory and 3 % more CPU time.
+    """
+
+    def call(x: tf.Tensor, weights: list[tf.Tensor], **others: object) -> tf.Tensor:
         @tf.custom_gradient
-        def run(x, *weights):
-            def gradient(*dy, variables=()):
+        def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+            def gradient(
+                *dy: tf.Tensor, variables: Sequence[tf.Variable] = ()
+            ) -> tuple[list[tf.Tensor], list[tf.Tensor]] | list[tf.Tensor]:
                 again = ops.depend_on(x, dy[0])
                 sources = [again, *weights, *variables]  # variables of other libraries' layers
                 with tf.GradientTape() as tape:
                     tape.watch(sources)
                     y = tf.nest.flatten(function(again, list(weights), **others))
+                gradients: list[tf.Tensor]
                 gradients = tape.gradient(y, sources, list(dy), unconnected_gradients="zero")
                 count = 1 + len(weights)
                 return (gradients[:count], gradients[count:]) if variables else gradients

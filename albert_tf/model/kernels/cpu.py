@@ -9,13 +9,11 @@ Dimensions: as in `ops.py`; N rows (tokens).
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from albert_tf.model import ops
 from albert_tf.model.config import LAYER_NORM_EPSILON
-from albert_tf.model.dispatch import CPU, register_kernel
+from albert_tf.model.dispatch import CPU, Gradient, register_kernel
 from albert_tf.model.kernels.loops import (
     Loop,
     as_float32,
@@ -29,26 +27,30 @@ from albert_tf.model.kernels.loops import (
 _MIN_MASK_WIDTH = 32  # narrower masks are not compiled
 
 
-def _is_wide(x, *_):
+def _is_wide(x: tf.Tensor, *_: object, **__: object) -> bool:
     return x.shape[-1] is None or x.shape[-1] >= _MIN_MASK_WIDTH
 
 
 @register_kernel(ops.keep_mask, CPU, when=_is_wide)
 @compiled
-def _keep_mask(x: tf.Tensor, rate: float, seed: tf.Tensor, first_row: Any = 0) -> tf.Tensor:
+def _keep_mask(
+    x: tf.Tensor, rate: float, seed: tf.Tensor, first_row: tf.Tensor | int = 0
+) -> tf.Tensor:
     """The dozen operations of the hash in one pass over memory."""
     return ops.keep_mask.function(x, rate, seed, first_row)
 
 
 @Loop
-def _gelu(x, bias):
+def _gelu(x: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
     z = as_float32(x) if bias is None else as_float32(x) + bias  # [N, I]
     cubic = ops.GELU_SCALE * (z + ops.GELU_CUBE * z * z * z)
     return narrow(0.5 * z * (1.0 + tf.tanh(cubic)), x.dtype)
 
 
 @Loop
-def _gelu_gradient(x, bias, dy):
+def _gelu_gradient(
+    x: tf.Tensor, bias: tf.Tensor | None, dy: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the gradient of x, [N, I], and gelu(x + bias), [N, I], which costs little here."""
     z = as_float32(x) if bias is None else as_float32(x) + bias  # [N, I]
     square = z * z
@@ -61,12 +63,14 @@ def _gelu_gradient(x, bias, dy):
 # The operation's gradient is an AddN of three terms, whose order depends on the threads.
 @register_kernel(ops.gelu, CPU)
 @tf.custom_gradient
-def _gelu_kernel(x: tf.Tensor) -> tf.Tensor:
+def _gelu_kernel(x: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     width = x.shape[-1]
     return _gelu.at(width)(x, None), lambda dy: _gelu_gradient.at(width)(x, None, dy)[0]
 
 
-def _is_gelu(x, kernel, bias, activation, *_):
+def _is_gelu(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, activation: str, *_: object, **__: object
+) -> bool:
     return activation == "gelu"
 
 
@@ -87,8 +91,10 @@ def _feed_forward(
     width = bias.shape[0]
 
     @tf.custom_gradient
-    def run(rows, bias, output_kernel, output_bias):
-        def gradient(dy):
+    def run(
+        rows: tf.Tensor, bias: tf.Tensor, output_kernel: tf.Tensor, output_bias: tf.Tensor
+    ) -> tuple[tf.Tensor, Gradient]:
+        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
             dactive = tf.matmul(dy, output_kernel, transpose_b=True)  # [N, I]
             drows, active = _gelu_gradient.at(width)(rows, bias, dactive)  # [N, I] each
             doutput_kernel = tf.matmul(active, dy, transpose_a=True)  # [I, H]
@@ -102,7 +108,14 @@ def _feed_forward(
 
 
 @Loop
-def _norm(x, keep, keep_scale, residual, gamma, beta):
+def _norm(
+    x: tf.Tensor,
+    keep: tf.Tensor | None,
+    keep_scale: float,
+    residual: tf.Tensor | None,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     total = as_float32(x)  # [N, H]
     if keep is not None:
         total = tf.where(keep, total * keep_scale, 0.0)
@@ -117,7 +130,14 @@ def _norm(x, keep, keep_scale, residual, gamma, beta):
 
 
 @Loop
-def _norm_gradient(normal, rsqrt, gamma, keep, keep_scale, dy):
+def _norm_gradient(
+    normal: tf.Tensor,
+    rsqrt: tf.Tensor,
+    gamma: tf.Tensor,
+    keep: tf.Tensor | None,
+    keep_scale: float,
+    dy: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     dtype = dy.dtype
     width = dy.shape[-1]
     normal = as_float32(normal)
@@ -152,10 +172,12 @@ def _add_and_norm(
     keep = None if seed is None or not rate else ops.keep_mask(x, rate, seed)  # [N, H]
 
     @tf.custom_gradient
-    def run(x, residual, gamma, beta):
+    def run(
+        x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor
+    ) -> tuple[tf.Tensor, Gradient]:
         y, normal, rsqrt = _norm.at(x.shape[-1])(x, keep, scale, residual, gamma, beta)
 
-        def gradient(dy):
+        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
             dx, dresidual, scaled = _norm_gradient.at(x.shape[-1])(
                 normal, rsqrt, gamma, keep, scale, dy
             )
@@ -169,10 +191,10 @@ def _add_and_norm(
 @register_kernel(ops.layer_norm, CPU)
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
-    def run(rows, gamma, beta):
+    def run(rows: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         y, normal, rsqrt = _norm.at(x.shape[-1])(rows, None, 1.0, None, gamma, beta)
 
-        def gradient(dy):
+        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
             dx, _, scaled = _norm_gradient.at(x.shape[-1])(normal, rsqrt, gamma, None, 1.0, dy)
             return dx, column_sums(scaled), column_sums(dy)
 
@@ -182,7 +204,7 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
 
 
 @Loop
-def _cross_entropy(logits, labels):
+def _cross_entropy(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns losses [N], the logarithms of the softmax's denominators [N], and hits [N]."""
     width = logits.shape[-1]
     classes = tf.range(width)[None, :]  # [1, V]
@@ -196,7 +218,9 @@ def _cross_entropy(logits, labels):
 
 
 @Loop
-def _cross_entropy_gradient(logits, labels, log_total, dy):
+def _cross_entropy_gradient(
+    logits: tf.Tensor, labels: tf.Tensor, log_total: tf.Tensor, dy: tf.Tensor
+) -> tf.Tensor:
     is_label = tf.equal(tf.range(logits.shape[-1])[None, :], labels[:, None])  # [N, V]
     probs = tf.exp(logits - log_total[:, None])  # [N, V]
     return (probs - tf.cast(is_label, tf.float32)) * dy[:, None]
@@ -213,10 +237,10 @@ def _cross_entropy_kernel(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tens
     flat_labels = tf.reshape(tf.cast(labels, tf.int32), (-1,))  # [N]
 
     @tf.custom_gradient
-    def run(logits):
+    def run(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Gradient]:
         losses, log_total, hits = _cross_entropy.at(width)(logits, flat_labels)
 
-        def gradient(dlosses, _):
+        def gradient(dlosses: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             return _cross_entropy_gradient.at(width)(logits, flat_labels, log_total, dlosses)
 
         return (losses, hits), gradient

@@ -9,17 +9,19 @@ Dimensions: as in `ops.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import tensorflow as tf
 
 from albert_tf.model import ops
-from albert_tf.model.dispatch import CPU, register_kernel
+from albert_tf.model.dispatch import CPU, Gradient, register_kernel
 from albert_tf.model.kernels.loops import Loop, as_float32, narrow, row_max, row_sums
 
 MIN_SCORES_BY_ROWS = 512 * 512  # of a head: fewer scores are stored for the gradient
 
 
 @Loop
-def _exponentials(scores, scale, mask_adder):
+def _exponentials(scores: tf.Tensor, scale: float, mask_adder: tf.Tensor) -> tf.Tensor:
     z = as_float32(scores) * scale + mask_adder  # [B, A, Q, S]
     exps = tf.exp(z - row_max(z))  # [B, A, Q, S]
     if scores.dtype == tf.float16:  # the sum of S values may exceed its range, unlike their mean
@@ -28,41 +30,51 @@ def _exponentials(scores, scale, mask_adder):
 
 
 @Loop
-def _sums(x):
+def _sums(x: tf.Tensor) -> tf.Tensor:
     return row_sums(as_float32(x))
 
 
 @Loop
-def _divided(x, divisor):
+def _divided(x: tf.Tensor, divisor: tf.Tensor) -> tf.Tensor:
     return narrow(as_float32(x) / divisor, x.dtype)
 
 
 @Loop
-def _context_gradient(context, total, keep_scale, dcontext):
+def _context_gradient(
+    context: tf.Tensor, total: tf.Tensor, keep_scale: float, dcontext: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the gradients of the sum of the values, [B, Q, A, D], and of -total, [B, Q, A, 1]."""
     dsum = as_float32(dcontext) / total  # [B, Q, A, D]
     return narrow(dsum * keep_scale, dcontext.dtype), row_sums(dsum * as_float32(context))
 
 
 @Loop
-def _score_gradient(exps, scale, keep, dexps, dtotal):
+def _score_gradient(
+    exps: tf.Tensor, scale: float, keep: tf.Tensor | None, dexps: tf.Tensor, dtotal: tf.Tensor
+) -> tf.Tensor:
     dexps = as_float32(dexps)  # [B, A, Q, S]
     if keep is not None:
         dexps = tf.where(keep, dexps, 0.0)
     return narrow(scale * as_float32(exps) * (dexps - dtotal), exps.dtype)
 
 
-def _kept(exps, keep):
+def _kept(exps: tf.Tensor, keep: tf.Tensor | None) -> tf.Tensor:
     return exps if keep is None else tf.where(keep, exps, tf.zeros_like(exps))
 
 
-def _map_rows(function, inputs, dtypes):
+def _map_rows(
+    function: Callable[..., tuple[tf.Tensor, ...]],
+    inputs: Sequence[tf.Tensor],
+    dtypes: Sequence[tf.DType],
+) -> tuple[tf.Tensor, ...]:
     """Returns the results of a function of batches with one row of each input, concatenated."""
 
-    def of_row(row):
+    def of_row(row: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
         return tuple(x[0] for x in function(*(x[None] for x in row)))
 
-    return tf.map_fn(of_row, inputs, dtypes, parallel_iterations=1)
+    results: tuple[tf.Tensor, ...]
+    results = tf.map_fn(of_row, inputs, dtypes, parallel_iterations=1)
+    return results
 
 
 class _Attention:
@@ -85,7 +97,9 @@ class _Attention:
         self.is_dropping = seed is not None and rate > 0.0
         self.keep_scale = 1.0 / (1.0 - rate) if self.is_dropping else 1.0
 
-    def numerators(self, query, key, adder, row=0):
+    def numerators(
+        self, query: tf.Tensor, key: tf.Tensor, adder: tf.Tensor, row: tf.Tensor | int = 0
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns the numerators of the softmax, [B, A, Q, S], and dropout's mask or None.
 
         `row` is the place in the batch of the first row of the arguments.
@@ -97,13 +111,25 @@ class _Attention:
         first = row * tf.reduce_prod(tf.shape(scores)[1:3])
         return exps, ops.keep_mask(scores, self.rate, self.seed, first)
 
-    def context(self, exps, keep, value):
+    def context(
+        self, exps: tf.Tensor, keep: tf.Tensor | None, value: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the context, [B, Q, A, D], and the denominators, float32 [B, Q, A, 1]."""
         total = ops.swap_heads(_sums.at(self.width)(exps))  # [B, Q, A, 1]
         sums = ops.swap_heads(tf.matmul(_kept(exps, keep), value))  # [B, Q, A, D]
         return _divided.at(self.width)(sums, total / self.keep_scale), total
 
-    def gradients(self, query, key, value, exps, keep, context, total, dcontext):
+    def gradients(
+        self,
+        query: tf.Tensor,
+        key: tf.Tensor,
+        value: tf.Tensor,
+        exps: tf.Tensor,
+        keep: tf.Tensor | None,
+        context: tf.Tensor,
+        total: tf.Tensor,
+        dcontext: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the gradients of query, [B, A, Q, D], key and value, [B, A, S, D]."""
         gradients = _context_gradient.at(self.width)(context, total, self.keep_scale, dcontext)
         dsums, dtotal = map(ops.swap_heads, gradients)  # [B, A, Q, D], [B, A, Q, 1]
@@ -113,22 +139,26 @@ class _Attention:
         dkey = tf.matmul(dscores, query, transpose_a=True)  # [B, A, S, D]
         return dquery, dkey, tf.matmul(_kept(exps, keep), dsums, transpose_a=True)
 
-    def whole(self, query, key, value, adder):
+    def whole(
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, adder: tf.Tensor
+    ) -> tf.Tensor:
         """Returns the context, [B, Q, A, D]; the gradient uses the stored numerators."""
 
         @tf.custom_gradient
-        def run(query, key, value):
+        def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             exps, keep = self.numerators(query, key, adder)  # [B, A, Q, S] each
             context, total = self.context(exps, keep, value)
 
-            def gradient(dcontext):
+            def gradient(dcontext: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 return self.gradients(query, key, value, exps, keep, context, total, dcontext)
 
             return context, gradient
 
         return run(query, key, value)
 
-    def by_rows(self, query, key, value, adder):
+    def by_rows(
+        self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, adder: tf.Tensor
+    ) -> tf.Tensor:
         """Returns the context, [B, Q, A, D], computed for one row of the batch at a time.
 
         Tensors of the size of the scores exist for a single row only, and the gradient computes
@@ -138,20 +168,29 @@ class _Attention:
         rows = tf.range(tf.shape(query)[0])  # [B]
         adder += tf.zeros((tf.shape(query)[0], 1, 1, 1))  # [B, 1, 1, 1] or [B, 1, 1, S]
 
-        def forward(query, key, value, adder, row):
+        def forward(
+            query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, adder: tf.Tensor, row: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
             exps, keep = self.numerators(query, key, adder, row[0])  # [1, A, Q, S] each
             return self.context(exps, keep, value)
 
-        def backward(query, key, value, adder, row, *results):
+        def backward(
+            query: tf.Tensor,
+            key: tf.Tensor,
+            value: tf.Tensor,
+            adder: tf.Tensor,
+            row: tf.Tensor,
+            *results: tf.Tensor,
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             exps, keep = self.numerators(query, key, adder, row[0])  # [1, A, Q, S] each
             return self.gradients(query, key, value, exps, keep, *results)
 
         @tf.custom_gradient
-        def run(query, key, value):
+        def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
             inputs = query, key, value, adder, rows
             context, total = _map_rows(forward, inputs, (value.dtype, tf.float32))
 
-            def gradient(dcontext):
+            def gradient(dcontext: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 results = context, total, dcontext
                 return _map_rows(backward, (*inputs, *results), (value.dtype,) * 3)
 

@@ -9,30 +9,33 @@ Dimensions: as in `ops.py`; N rows (tokens).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
 
 from albert_tf.model import ops
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # XLA takes 0.1 s to compile each function and shape, which does not pay off for narrow tensors.
 MIN_WIDTH = 256
 _MIN_FOLDED_WIDTH = 64  # a narrower axis is reduced as it is
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Returns a function of tensors, compiled with XLA, once for each shape."""
     return tf.function(function, jit_compile=True, autograph=False)
 
 
-class Loop:
+class Loop(Generic[P, R]):
     """Decorator for a function of tensors that XLA compiles into one loop where this pays off."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self.compiled = compiled(function)
 
-    def at(self, width: int) -> Callable[..., Any]:
+    def at(self, width: int) -> Callable[P, R]:
         """Returns the function for tensors of a width, compiled from MIN_WIDTH on."""
         return self.compiled if width >= MIN_WIDTH else self.function
 
@@ -77,7 +80,8 @@ def row_max(x: tf.Tensor) -> tf.Tensor:
     as integers.
     """
 
-    def flip(bits):  # flips all bits but the sign of negative floats: integers then sort as floats
+    def flip(bits: tf.Tensor) -> tf.Tensor:
+        # Flips all bits but the sign of negative floats: integers then sort as floats do.
         return tf.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
     bits = tf.bitcast(_folded(x, tf.maximum), tf.int32)

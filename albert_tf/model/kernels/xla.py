@@ -11,13 +11,13 @@ Dimensions: as in `ops.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.model import ops
-from albert_tf.model.dispatch import TPU, XLA, register_kernel
+from albert_tf.model.dispatch import TPU, XLA, Gradient, register_kernel
 
 
 @register_kernel(ops.project_heads, TPU)
@@ -45,10 +45,10 @@ def _project_heads(
 
 @register_kernel(ops.gelu, XLA)
 @tf.custom_gradient
-def _gelu_xla(x: tf.Tensor) -> tf.Tensor:
+def _gelu_xla(x: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     """Computes in float32, and stores nothing but its input."""
 
-    def gradient(dy):
+    def gradient(dy: tf.Tensor) -> tf.Tensor:
         z = tf.cast(x, tf.float32)  # [..., I]
         square = z * z
         tanh = tf.tanh(ops.GELU_SCALE * z * (1.0 + ops.GELU_CUBE * square))
@@ -77,7 +77,7 @@ def _attention_whole(
     """
 
     @tf.custom_gradient
-    def run(query, key, value):
+    def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         scores = ops.attention_scores(query, key, input_mask)  # [B, A, Q, S]
         largest = tf.reduce_max(scores, axis=-1, keepdims=True)  # [B, A, Q, 1]
         numerators = tf.exp(scores - largest)  # [B, A, Q, S]
@@ -91,7 +91,7 @@ def _attention_whole(
             context = tf.matmul(kept, value)  # [B, A, Q, D]
         context = tf.cast(tf.cast(context, tf.float32) / total, value.dtype)
 
-        def gradient(dcontext):
+        def gradient(dcontext: tf.Tensor) -> tuple[tf.Tensor, ...]:
             again = ops.depend_on(query, dcontext)  # [B, A, Q, D]
             scores = ops.attention_scores(again, key, input_mask)  # [B, A, Q, S]
             probs = tf.exp(scores - log_total)  # [B, A, Q, S]
@@ -142,11 +142,5 @@ def _attention_gradients(
     return dquery, dkey, dvalue  # dvalue [B, A, S, D]
 
 
-@register_kernel(ops.attention, XLA)
-def _attention_xla(*arguments: Any) -> tf.Tensor:
-    return _attention_whole(False, *arguments)
-
-
-@register_kernel(ops.attention, TPU)
-def _attention_tpu(*arguments: Any) -> tf.Tensor:
-    return _attention_whole(True, *arguments)
+register_kernel(ops.attention, XLA)(functools.partial(_attention_whole, False))
+register_kernel(ops.attention, TPU)(functools.partial(_attention_whole, True))
