@@ -8,16 +8,16 @@ delete old ones, because the best one is kept as `model.ckpt-best`. The results 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from absl import logging
 
-from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints import containers, finding, loading, store
 from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
+from albert_tf.model.modeling import AlbertModel
 from albert_tf.training import precision
 from albert_tf.training.figures import format_figures
-from albert_tf.training.task import Task
+from albert_tf.training.task import MeasuredTask
 from albert_tf.training.tracker import Tracker
 
 
@@ -64,8 +64,8 @@ class CheckpointEvaluator:
     def __init__(
         self,
         folder: RunFolder,
-        task: Task,
-        model: Any,
+        task: MeasuredTask,
+        model: AlbertModel,
         tracker: Tracker | None = None,
     ) -> None:
         self.folder = folder
@@ -147,7 +147,7 @@ class CheckpointEvaluator:
             self._warn_of_step_0()
             return self.evaluations
         if init_checkpoint:
-            measured = [self._measure(containers.find_checkpoint(init_checkpoint), "")]
+            measured = [self._measure(finding.find_checkpoint(init_checkpoint), "")]
             self.task.write_evaluations(self.folder, measured)
             return measured
         raise ValueError(

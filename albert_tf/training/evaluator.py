@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
+from albert_tf.model.modeling import AlbertModel
 from albert_tf.training.progress import with_progress
-from albert_tf.training.task import Batch, Sums, add_derived
+from albert_tf.training.task import Batch, LossTask, Sums, add_derived
 
 
 class Evaluator:
@@ -21,7 +20,11 @@ class Evaluator:
     """
 
     def __init__(
-        self, model: Any, task: Any, dataset: tf.data.Dataset, max_steps: int | None = None
+        self,
+        model: AlbertModel,
+        task: LossTask,
+        dataset: tf.data.Dataset,
+        max_steps: int | None = None,
     ) -> None:
         self.model = model
         self.task = task

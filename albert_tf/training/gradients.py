@@ -49,4 +49,7 @@ def clipping_factor(norm: tf.Tensor) -> tf.Tensor:
 
 def scale_gradients(gradients: Gradients, factor: tf.Tensor) -> Gradients:
     """Returns gradients times a scalar; a factor of 0 turns even non-finite values into 0."""
-    return tf.nest.map_structure(lambda x: tf.math.multiply_no_nan(x, factor), gradients)
+    scaled: Gradients = tf.nest.map_structure(
+        lambda x: tf.math.multiply_no_nan(x, factor), gradients
+    )
+    return scaled

@@ -1,6 +1,6 @@
 """The training loop for any task.
 
-    trainer = Trainer(take_step, settings, num_train_steps)
+    trainer = Trainer(take_step, settings, num_train_steps, folder)
     trainer.restore_latest()
     trainer.train(batches_from, hooks, log, evaluation)
 
@@ -26,7 +26,6 @@ from albert_tf.training.hooks import Hook
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
 from albert_tf.training.metric_names import check_names
 from albert_tf.training.report import Report, report_interval
-from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepResult, TrainStep
 from albert_tf.training.step_results import StepResults
 from albert_tf.training.stopwatch import Stopwatch
@@ -36,6 +35,30 @@ from albert_tf.training.task import Batch
 CHECK_STEPS = 100
 
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
+
+
+class LoopSettings(Protocol):
+    """What the loop reads of the settings of a run; see `TrainingSettings`."""
+
+    @property
+    def train_batch_size(self) -> int:
+        """Number of examples of a step, for the speed."""
+
+    @property
+    def save_checkpoints_steps(self) -> int:
+        """Number of steps between checkpoints."""
+
+    @property
+    def keep_checkpoint_max(self) -> int:
+        """Number of most recent checkpoints to keep; 0 keeps all."""
+
+    @property
+    def nan_policy(self) -> str:
+        """What a loss that is not finite does: "stop" or "skip"."""
+
+    @property
+    def log_steps(self) -> int | None:
+        """Number of steps between reports; None for the default."""
 
 
 class CheckpointEvaluation(Protocol):
@@ -59,9 +82,10 @@ class Trainer:
 
     Args:
         take_step: the training step, with its model, task and optimizer.
-        settings: settings of the run, such as when to save and log.
+        settings: when to save and log, and what to do if a loss is not finite. Hooks find all
+            settings of the run there.
         num_train_steps: the step at which training ends.
-        folder: folder of the run; that of the settings if not given.
+        folder: folder of the run.
 
     Attributes:
         model, optimizer: those of `take_step`.
@@ -78,14 +102,14 @@ class Trainer:
     def __init__(
         self,
         take_step: TrainStep,
-        settings: RunSettings,
+        settings: LoopSettings,
         num_train_steps: int,
-        folder: RunFolder | None = None,
+        folder: RunFolder,
     ) -> None:
         self.take_step = take_step
         self.settings = settings
         self.num_train_steps = num_train_steps
-        self.folder = folder or RunFolder(settings.output_dir)
+        self.folder = folder
         self.model = take_step.model
         self.optimizer = take_step.optimizer
         self.step = 0

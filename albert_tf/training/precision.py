@@ -7,7 +7,6 @@ Variables, optimizer moments, the statistics of LayerNorm, softmax and losses st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -55,7 +54,7 @@ def precision_difference(precision: str) -> str:
     )
 
 
-def _of_gpus(gpus: Sequence[Any]) -> tuple[str, str]:
+def _of_gpus(gpus: Sequence[tf.config.PhysicalDevice]) -> tuple[str, str]:
     """Returns the precision and reason for the least capable of the GPUs."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
     # A GPU that does not report its compute capability is assumed to be old.
@@ -96,4 +95,4 @@ def apply_precision(precision: str) -> None:
 
 def current_precision() -> str:
     """Returns the current compute dtype for new models: "float32", "bfloat16" or "float16"."""
-    return tf_keras.mixed_precision.global_policy().compute_dtype
+    return str(tf_keras.mixed_precision.global_policy().compute_dtype)

@@ -21,14 +21,15 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether several processes train together."""
-    return strategy.num_replicas_in_sync != num_local_replicas(strategy)
+    return bool(strategy.num_replicas_in_sync != num_local_replicas(strategy))
 
 
 def num_local_replicas(strategy: tf.distribute.Strategy) -> int:
     """Returns the number of model replicas in this process, one per device."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return len(strategy.extended.worker_devices)
-    return strategy.num_replicas_in_sync
+    count: int = strategy.num_replicas_in_sync
+    return count
 
 
 def first_local_replica(strategy: tf.distribute.Strategy) -> int:
@@ -36,9 +37,10 @@ def first_local_replica(strategy: tf.distribute.Strategy) -> int:
     if not is_multi_worker(strategy):
         return 0
     resolver = strategy.cluster_resolver
-    # The chief, if there is one, comes before all workers.
+    index: int = resolver.task_id
     has_chief = bool(resolver.cluster_spec().as_dict().get("chief"))
-    index = resolver.task_id + (has_chief and resolver.task_type == "worker")
+    if has_chief and resolver.task_type == "worker":
+        index += 1  # the chief comes before all workers
     return index * num_local_replicas(strategy)
 
 

@@ -20,10 +20,11 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.ops import SEED_ALGORITHM
 from albert_tf.model.optimizer import Optimizer
 from albert_tf.training import replicas
@@ -35,7 +36,9 @@ from albert_tf.training.gradients import (
 )
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.metric_names import check_names
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, LossTask
+
+Nested = TypeVar("Nested")  # a tensor, or a structure of tensors
 
 DROPOUT_STREAM = 1  # second half of the dropout seed; other uses of the seed have other numbers
 
@@ -58,6 +61,9 @@ class LocalSums(NamedTuple):
     norm: tf.Tensor
     tokens: tf.Tensor
     stop_requests: tf.Tensor
+
+
+PartResult: TypeAlias = tuple[Gradients, LocalSums]  # of a micro-batch, or of a replica
 
 
 class StepResult(NamedTuple):
@@ -105,7 +111,7 @@ class TrainStep:
 
     Args:
         model: called as `model(batch, training=True, dropout_seed=...)`.
-        task: computes the loss from the model's outputs, with `loss` and `loss_weights` of `Task`.
+        task: computes the loss from the model's outputs.
         optimizer: an optimizer of `albert_tf.model.optimization`, created in the strategy's scope,
             like the model.
         options: options of the step.
@@ -117,8 +123,8 @@ class TrainStep:
 
     def __init__(
         self,
-        model: Any,
-        task: Any,
+        model: AlbertModel,
+        task: LossTask,
         optimizer: Optimizer,
         options: StepOptions | None = None,
         strategy: tf.distribute.Strategy | None = None,
@@ -147,7 +153,7 @@ class TrainStep:
         )
 
     def __call__(
-        self, batch: Batch, allow_update: Any = True, request_stop: Any = False
+        self, batch: Batch, allow_update: tf.Tensor | bool = True, request_stop: bool = False
     ) -> StepResult:
         """Runs one training step.
 
@@ -176,10 +182,10 @@ class TrainStep:
             self.loss_scale.update(result.is_finite)
         return result
 
-    def _split_rows(self, batch: Batch) -> Any:
+    def _split_rows(self, batch: Batch) -> Batch:
         """Returns the rows of each replica of this process, [B/R, …], split in host memory.
 
-        A device then receives only its own rows.
+        A device then receives only its own rows: the values of the result differ by replica.
         """
         count = replicas.num_local_replicas(self.strategy)
         if count == 1:
@@ -190,7 +196,8 @@ class TrainStep:
             return take_part(batch, context.replica_id_in_sync_group - first, count)
 
         with tf.device("CPU"):
-            return self.strategy.experimental_distribute_values_from_function(take)
+            parts: Batch = self.strategy.experimental_distribute_values_from_function(take)
+        return parts
 
     def _replica_step(
         self, rows: Batch, allow_update: tf.Tensor, request_stop: tf.Tensor
@@ -251,20 +258,21 @@ class TrainStep:
         summed: LocalSums = tf.nest.pack_sequence_as(local, shaped)
         return summed
 
-    def _all_reduce(self, values: Any) -> Any:
+    def _all_reduce(self, values: Nested) -> Nested:
         """Returns tensors summed over all replicas."""
         if self.strategy.num_replicas_in_sync == 1:
             return values
         context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+        summed: Nested = context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+        return summed
 
     def _accumulate_gradients(
         self, rows: Batch, replica: tf.Tensor | int, weights: tf.Tensor
-    ) -> tuple[Gradients, LocalSums]:
+    ) -> PartResult:
         """Returns the results of `_gradients`, summed over the replica's micro-batches."""
         count = self.options.micro_batches
 
-        def compute(number: tf.Tensor | int) -> tuple[Gradients, LocalSums]:
+        def compute(number: tf.Tensor | int) -> PartResult:
             seed = self._dropout_seed(replica * count + number)
             return self._gradients(take_part(rows, number, count), weights, seed)
 
@@ -274,12 +282,13 @@ class TrainStep:
         traced = tf.function(compute, autograph=False)
         traced = traced.get_concrete_function(tf.TensorSpec((), tf.int32))
 
-        def add(number: tf.Tensor, total: Any) -> Any:
+        def add(number: tf.Tensor, total: PartResult) -> tuple[tf.Tensor, PartResult]:
             return number + 1, tf.nest.map_structure(tf.add, total, traced(number))
 
         zeros = tf.nest.map_structure(
             lambda spec: tf.zeros(spec.shape, spec.dtype), traced.structured_outputs
         )
+        total: PartResult
         _, total = tf.while_loop(
             lambda number, _: number < count, add, (0, zeros), parallel_iterations=1
         )
@@ -293,9 +302,7 @@ class TrainStep:
         is_whole = self.strategy.num_replicas_in_sync * self.options.micro_batches == 1
         return seed if is_whole else tf.random.fold_in(seed, micro_batch, alg=SEED_ALGORITHM)
 
-    def _gradients(
-        self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[Gradients, LocalSums]:
+    def _gradients(self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor) -> PartResult:
         """Returns the gradients of a micro-batch, and its sums."""
         with tf.GradientTape() as tape:
             outputs = self.model(batch, training=True, dropout_seed=seed)
@@ -323,7 +330,7 @@ class TrainStep:
         parts = self.options.micro_batches
         if not self.options.clip_per_replica:
             parts *= self.strategy.num_replicas_in_sync
-        check_names((*sums, *getattr(self.task, "derived", ())), "the task's metric")
+        check_names((*sums, *self.task.derived), "the task's metric")
         zero = tf.constant(0.0)
         local = LocalSums(
             loss=tf.stack((loss, 1.0 / parts)),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.training.step import StepResult
-from albert_tf.training.task import Task, add_derived
+from albert_tf.training.task import LossTask, add_derived
 
 # Even with the policy "skip", the run stops if this many steps contain no good one.
 MAX_SKIPPED_STEPS = 20
@@ -27,7 +27,7 @@ class StepResults:
         stops: whether a bad step ends the run, instead of being skipped.
     """
 
-    def __init__(self, task: Task, stops: bool) -> None:
+    def __init__(self, task: LossTask, stops: bool) -> None:
         self._task = task
         self._stops = stops
         self._results: dict[int, StepResult] = {}  # by the number of steps before
@@ -57,7 +57,7 @@ class StepResults:
         """Number of steps before the one that blocks all updates; None if none does."""
         if not self._stops or not self._results or self._last.is_applied:
             return None
-        return next(step for step, result in self._results.items() if not result.is_applied)
+        return min(step for step, result in self._results.items() if not result.is_applied)
 
     @property
     def failed_at(self) -> int | None:
@@ -65,12 +65,12 @@ class StepResults:
 
         That is `blocked_at`, or the first of at least MAX_SKIPPED_STEPS without a good one.
         """
-        if self.blocked_at is not None:
-            return self.blocked_at
-        is_long = len(self._results) >= MAX_SKIPPED_STEPS
-        if is_long and not any(result.is_finite for result in self._results.values()):
-            return next(iter(self._results))
-        return None
+        blocked = self.blocked_at
+        are_many = len(self._results) >= MAX_SKIPPED_STEPS
+        if blocked is not None or not are_many:
+            return blocked
+        is_any_good = any(result.is_finite for result in self._results.values())
+        return None if is_any_good else min(self._results)
 
     def take_means(self) -> tuple[dict[str, float], float]:
         """Returns the mean metrics of the good steps, and their mean tokens, and forgets them."""

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import tensorflow as tf
 
@@ -18,7 +18,15 @@ _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 TRAIN = "train/"  # prefix of the tags of training
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
 
-Hyperparameters = dict[str, bool | int | float | str]
+Hyperparameter: TypeAlias = bool | int | float | str
+SettingValue: TypeAlias = Hyperparameter | tuple[Hyperparameter, ...] | None
+
+
+class WandbRun(Protocol):
+    """A run of Weights & Biases."""
+
+    def finish(self) -> None:
+        """WandbRun what is left."""
 
 
 class Tracker:
@@ -35,13 +43,16 @@ class Tracker:
     """
 
     def __init__(
-        self, output_dir: str, to_wandb: bool = False, settings: Mapping[str, Any] | None = None
+        self,
+        output_dir: str,
+        to_wandb: bool = False,
+        settings: Mapping[str, SettingValue] | None = None,
     ) -> None:
         self._output_dir = output_dir
         self._to_wandb = to_wandb
         self._settings = hyperparameters(settings or {})
-        self._writer: Any = None
-        self._wandb_run: Any = None
+        self._writer: tf.summary.SummaryWriter | None = None
+        self._wandb_run: WandbRun | None = None
 
     def __enter__(self) -> Tracker:
         return self
@@ -66,7 +77,7 @@ class Tracker:
             self._wandb_run = _start_wandb(self._output_dir, self._settings)
         with store.naming_disk_errors(self._output_dir, "the summaries"):
             if self._writer is None:
-                self._open()
+                self._writer = self._open()
             with self._writer.as_default(step):
                 for name, value in values.items():
                     tf.summary.scalar(name, value)
@@ -74,19 +85,20 @@ class Tracker:
         if files.is_remote(self._output_dir) and time.monotonic() >= self._next_upload:
             self._upload()
 
-    def _open(self) -> None:
+    def _open(self) -> tf.summary.SummaryWriter:
         """Opens the summary files, which have the settings first."""
         self._folder = self._output_dir
         if files.is_remote(self._output_dir):
             self._local = tempfile.TemporaryDirectory()
             self._folder = self._local.name
             self._next_upload = time.monotonic() + _UPLOAD_SECONDS
-        self._writer = tf.summary.create_file_writer(self._folder)
+        writer = tf.summary.create_file_writer(self._folder)
         if self._settings:
             from tensorboard.plugins.hparams import api  # comes with TensorFlow
 
-            with self._writer.as_default(0):
+            with writer.as_default(0):
                 api.hparams(self._settings, trial_id=_name_of_run(self._output_dir))
+        return writer
 
     def _upload(self) -> None:
         for name in os.listdir(self._folder):
@@ -95,20 +107,21 @@ class Tracker:
         self._next_upload = time.monotonic() + _UPLOAD_SECONDS
 
 
-def _start_wandb(output_dir: str, settings: Hyperparameters) -> Any:
+def _start_wandb(output_dir: str, settings: Mapping[str, Hyperparameter]) -> WandbRun:
     """Starts a run of Weights & Biases, which uploads what is written for TensorBoard from now on.
 
     Its environment variables configure it, such as WANDB_RUN_ID to continue a run.
     """
     import wandb
 
-    return wandb.init(
+    run: WandbRun = wandb.init(
         project=os.environ.get("WANDB_PROJECT", _PROJECT),
         name=os.environ.get("WANDB_NAME", _name_of_run(output_dir)),
         dir=None if files.is_remote(output_dir) else output_dir,
         config=settings,
         sync_tensorboard=True,
     )
+    return run
 
 
 def make_tracker(settings: RunSettings) -> Tracker:
@@ -116,7 +129,7 @@ def make_tracker(settings: RunSettings) -> Tracker:
     return Tracker(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
 
 
-def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
+def hyperparameters(settings: Mapping[str, SettingValue]) -> dict[str, Hyperparameter]:
     """Returns settings as numbers and strings, without those that are None.
 
     >>> hyperparameters({"seed": 7, "learning_rate": (1e-5, 3e-5), "init_checkpoint": None})

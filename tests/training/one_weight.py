@@ -7,6 +7,7 @@ import types
 
 import tensorflow as tf
 
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model import optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training.loop import Trainer
@@ -92,7 +93,7 @@ def make_trainer(folder, task=None, **changes):
     settings = RunSettings(**values | changes)
     optimizer = optimization.create_optimizer("adamw", task.learning_rates)
     step = TrainStep(task.build_model(), task, optimizer)
-    return Trainer(step, settings, task.learning_rates.num_train_steps)
+    return Trainer(step, settings, task.learning_rates.num_train_steps, RunFolder(str(folder)))
 
 
 def batches_of(trainer):

@@ -46,7 +46,8 @@ def albert_trainer(folder, kind="lamb", **changes):
     task = distributed_steps.pretraining_task(config)
     step = distributed_steps.make_step(task, optimizer=kind, seed=3)
     values = {"train_batch_size": distributed_steps.ROWS, "save_checkpoints_steps": 3}
-    return Trainer(step, RunSettings(output_dir=str(folder), log_steps=2, **values), 7)
+    settings = RunSettings(output_dir=str(folder), log_steps=2, **values)
+    return Trainer(step, settings, 7, RunFolder(str(folder)))
 
 
 def state_of(trainer):
@@ -70,9 +71,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path):
         """Trains as a new process would, but for the compiled step; returns state and metrics."""
         folder = tmp_path / folder
         folder.mkdir(exist_ok=True)
-        trainer = Trainer(
-            made.take_step, dataclasses.replace(made.settings, output_dir=str(folder)), 7
-        )
+        trainer = Trainer(made.take_step, made.settings, 7, RunFolder(str(folder)))
         if not trainer.restore_latest():
             made.optimizer.iterations.assign(0)
             for name, variable in trainer.checkpoints.state(trainer.step).items():

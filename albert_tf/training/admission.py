@@ -1,0 +1,88 @@
+"""What is recorded of a run, and whether it may go on from the model that it starts with."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from albert_tf.checkpoints import (
+    containers,
+    finding,
+    huggingface_task,
+    record_comparison,
+    run_record,
+)
+from albert_tf.checkpoints.record_comparison import Changes
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.included_configs import config_file
+from albert_tf.training.settings import RunSettings
+
+
+def make_record(
+    settings: RunSettings, config: AlbertConfig, precision: str, known: RunRecord
+) -> RunRecord:
+    """Returns the record of a run, without its start.
+
+    Args:
+        settings: the settings of the run.
+        config: the model's config.
+        precision: the compute dtype, such as "float32".
+        known: what the program has found out: the files of vocabulary and training data, the task,
+            and settings.
+    """
+    values = json.loads(run_record.to_json(settings.to_dict()))
+    files = {
+        run_record.CONFIG: _config_record(settings, config),
+        run_record.INIT_CHECKPOINT: _weights_record(settings.init_checkpoint),
+    }
+    return dataclasses.replace(
+        known,
+        settings=values | known.settings | {run_record.PRECISION: precision},
+        config=config.to_dict(),
+        files={**files, **known.files},
+    )
+
+
+def _config_record(settings: RunSettings, config: AlbertConfig) -> FileRecord:
+    content = json.dumps(config.to_dict(), sort_keys=True)
+    return FileRecord.of_text(content, config_file(settings.albert_config_file or ""))
+
+
+def _weights_record(init_checkpoint: str | None) -> FileRecord:
+    if not init_checkpoint:
+        return FileRecord("none")
+    path = finding.find_checkpoint(init_checkpoint)
+    return FileRecord(f"digest {containers.digest(path)}", run_record.absolute(path))
+
+
+def compare_record(
+    record: RunRecord, folder: RunFolder, trained: RunFolder | None, settings: RunSettings
+) -> Changes:
+    """Compares the record of a run with that of its folder, or of the model that it starts with.
+
+    Args:
+        record: the record.
+        folder: the folder of the run.
+        trained: folder of the weights that the run starts with; None for random weights.
+        settings: the settings of the run.
+
+    Returns:
+        The accepted changes.
+
+    Raises:
+        ValueError: something has changed, and `allow_changed_settings` is not set.
+    """
+    if settings.do_train and folder.has_checkpoint:
+        changes = record_comparison.check_training(folder, record, settings)
+        if changes:
+            return changes
+    if trained is None:
+        return {}
+    names = set(record_comparison.OF_TEXT)
+    if not settings.do_train:
+        names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
+        if not huggingface_task.are_default(trained.record.labels):
+            names.add(run_record.LABELS)
+    return record_comparison.check_model(trained, record, names, settings)
