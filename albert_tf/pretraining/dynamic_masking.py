@@ -27,10 +27,9 @@ from albert_tf.data.masking import mask_batch, num_to_predict
 from albert_tf.data.random_streams import PerInstanceStream
 from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.data.settings import MaskingSettings
+from albert_tf.pretraining.features import MADE_BY_MASKING, TOKEN_BOUNDARY
 from albert_tf.training.task import Batch
 
-TOKEN_BOUNDARY = "token_boundary"  # Google's name of the feature that marks where words start
-MADE_BY_MASKING = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 EVALUATION_SEED = 20  # any constant: the masks of an evaluation are the same in all runs
 # Mixed into the seed, so that masks have a random stream separate from that of the shuffle.
 _MASKS = 4

@@ -21,33 +21,20 @@ Shapes: B batch size, S sequence length, P masked positions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
-from albert_tf.pretraining.record_files import Features, RecordFile, damage_named, parse
+from albert_tf.pretraining.features import Features
+from albert_tf.pretraining.record_files import RecordFile, damage_named, parse
 from albert_tf.training.prefetching import prefetch
+from albert_tf.training.task import Batch
 
 FILES_AT_ONCE = 4
 SHUFFLE_BLOCK = 10_000  # records in memory, about 3 kB each at S = 512
 PARSED_AT_ONCE = 2  # batches, more are not faster
 
 stateless_shuffle = tf.random.experimental.stateless_shuffle
-
-
-class Records(NamedTuple):
-    """The records to train or to evaluate on.
-
-    Attributes:
-        files: the record files.
-        features: what to read from them.
-        masking: masks the batches; None if the records contain masked tokens.
-    """
-
-    files: Sequence[RecordFile]
-    features: Features
-    masking: DynamicMasking | None = None
 
 
 def training_dataset(
@@ -95,7 +82,7 @@ def training_dataset(
     return _parsed(batches, features, masking, start, batch_size, rows or slice(0, batch_size))
 
 
-def _read(files: Sequence[RecordFile], order: Any, files_at_once: int) -> tf.data.Dataset:
+def _read(files: Sequence[RecordFile], order: tf.Tensor, files_at_once: int) -> tf.data.Dataset:
     """Returns a dataset of serialized records, string scalars.
 
     Args:
@@ -128,13 +115,13 @@ def _parsed(
         rows: the rows of each batch to parse.
     """
 
-    @tf.autograph.experimental.do_not_convert  # not needed, and takes time
-    def parse_batch(index: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse_batch(index: tf.Tensor, serialized: tf.Tensor) -> Batch:
         batch = parse(serialized[rows], features)
         first_row = first + index * batch_size + rows.start
         return masking.mask(batch, first_row) if masking else batch
 
-    return prefetch(batches.enumerate().map(parse_batch, num_parallel_calls=PARSED_AT_ONCE))
+    plain = tf.autograph.experimental.do_not_convert(parse_batch)  # not needed, and takes time
+    return prefetch(batches.enumerate().map(plain, num_parallel_calls=PARSED_AT_ONCE))
 
 
 def evaluation_dataset(
@@ -157,7 +144,7 @@ def evaluation_dataset(
     return _parsed(batches, features, masking, 0, batch_size, slice(0, batch_size))
 
 
-def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Any]:
+def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Batch]:
     """Yields the batches of a dataset.
 
     Args:

@@ -17,10 +17,13 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import FoundRecords
-from albert_tf.pretraining import dynamic_masking, record_files, vocabulary
-from albert_tf.pretraining.input_pipeline import Records
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.objectives import SOP, find
+from albert_tf.pretraining import record_files, vocabulary
+from albert_tf.pretraining.features import pretraining_features
+from albert_tf.pretraining.record_task import RecordTask, format_results
+from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
 from albert_tf.pretraining.settings import Settings
-from albert_tf.pretraining.task import PretrainingTask, format_results
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
@@ -71,10 +74,10 @@ def run(
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     with Run.open(settings) as run:
-        task = make_task(run, train_records, eval_records)
+        task = make_task(settings, run.config, train_records, eval_records)
         run.admit(describe_data(task))
         if settings.do_train:
-            check_learning_rate(settings)
+            check_learning_rate(settings.learning_rate, settings.train_batch_size)
             run.train(task, hooks)
         if not run.is_chief:
             logging.info("Training finished. Only the first worker evaluates.")
@@ -84,10 +87,9 @@ def run(
         return Result(run.folder.path, tuple(evaluations))
 
 
-def check_learning_rate(settings: Settings) -> None:
+def check_learning_rate(learning_rate: float, batch_size: int) -> None:
     """Logs a warning if the paper's learning rate is used with a much smaller batch size."""
-    batch_size = settings.train_batch_size
-    is_papers = math.isclose(settings.learning_rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
+    is_papers = math.isclose(learning_rate, PAPER_LEARNING_RATE, rel_tol=1e-3)
     if is_papers and batch_size * MUCH_SMALLER <= PAPER_BATCH_SIZE:
         logging.warning(
             "The default --learning_rate is meant for batches of %d, but --train_batch_size is %d. "
@@ -98,63 +100,48 @@ def check_learning_rate(settings: Settings) -> None:
         )
 
 
-def make_task(run: Run, train_records: FoundRecords, eval_records: FoundRecords) -> PretrainingTask:
+def make_task(
+    settings: Settings,
+    config: AlbertConfig,
+    train_records: FoundRecords,
+    eval_records: FoundRecords,
+) -> RecordTask:
     """Returns the task with its records.
 
+    Args:
+        settings: completed settings, with the sentence objective.
+        config: the model's config.
+        train_records: the record files to train on.
+        eval_records: the record files to evaluate on.
+
     Raises:
-        ValueError: see `make_records`; or there are fewer records than a batch has.
+        ValueError: see `records_to_mask`; or there are fewer records than a batch has.
     """
-    settings = run.settings
-    task = PretrainingTask(
-        run.config,
+    features = pretraining_features(
+        config,
         settings.max_seq_length,
         settings.prediction_slots,
-        settings.sentence_objective,
+        find(settings.sentence_objective or SOP),
     )
-    training = evaluating = make_records(train_records, settings, task, settings.do_train)
+
+    def check(found: FoundRecords, is_trained_on: bool) -> Records:
+        if not settings.dynamic_masking:
+            return records_with_masks(found, features)
+        return records_to_mask(found, features, settings, settings.seed, is_trained_on)
+
+    training = evaluating = check(train_records, settings.do_train)
     if eval_records is not train_records:
-        evaluating = make_records(eval_records, settings, task)
-    total = sum(file.num_records for file in training.files)
+        evaluating = check(eval_records, is_trained_on=False)
+    total = training.num_records
     if settings.do_train and total < settings.train_batch_size:
         raise ValueError(
             f"--train_batch_size={settings.train_batch_size} is larger than the data: {total} "
             "records. Reduce it, or create more data (a larger --dupe_factor)."
         )
-    task.use(training, evaluating, settings)
-    return task
+    return RecordTask(config, settings, training, evaluating)
 
 
-def make_records(
-    found: FoundRecords, settings: Settings, task: PretrainingTask, is_trained_on: bool = False
-) -> Records:
-    """Returns record files with their numbers of records and masks, after checking their records.
-
-    Args:
-        found: the record files.
-        settings: the settings of the run.
-        task: the pre-training task.
-        is_trained_on: whether dynamic masking needs them to have no masks; records that are only
-            evaluated may have them.
-
-    Raises:
-        ValueError: a file is damaged, its records have other lengths or values than the task's, or
-            they are to be masked, but contain masked tokens.
-    """
-    features, masking = task.features, None
-    if settings.dynamic_masking:
-        masking = dynamic_masking.for_records(found, settings, settings.seed)
-        if masking is not None:
-            features = task.unmasked_features
-        elif is_trained_on:
-            raise ValueError(
-                "--dynamic_masking: expected records that create_pretraining_data.py wrote with "
-                "--masked_lm_prob=0, and a metadata file beside them that says so, but "
-                f"{next(iter(found))} contains masked tokens or has no metadata"
-            )
-    return Records(record_files.check_files(found, features), features, masking)
-
-
-def describe_data(task: PretrainingTask) -> RunRecord:
+def describe_data(task: RecordTask) -> RunRecord:
     """Returns the record of the training records, of their vocabulary and of the task.
 
     The vocabulary is known if the records were created by create_pretraining_data.py.

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -18,25 +17,8 @@ from google.protobuf.message import DecodeError
 
 from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, RecordFileInfo
-
-
-class Feature(NamedTuple):
-    """The expected values of a feature.
-
-    Attributes:
-        shape: shape of the values.
-        dtype: dtype of the values, tf.int64 or tf.float32.
-        limit: the integers of the first record must be in [0, limit); 0 for no limit.
-        limit_hint: where the limit comes from, for error messages.
-    """
-
-    shape: tuple[int, ...]
-    dtype: tf.DType
-    limit: int = 0
-    limit_hint: str = ""
-
-
-Features = dict[str, Feature]  # by name
+from albert_tf.pretraining.features import Features
+from albert_tf.training.task import Batch
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
 # may not be valid text.
@@ -149,7 +131,7 @@ def checksum_of(record_files: Sequence[RecordFile]) -> str:
     return hashlib.sha256(" ".join(file.checksum for file in record_files).encode()).hexdigest()
 
 
-def parse(serialized: Any, features: Features) -> dict[str, tf.Tensor]:
+def parse(serialized: tf.Tensor, features: Features) -> Batch:
     """Parses serialized `tf.train.Example`s, string [B], to name → tensor [B, …]; int64 as int32.
 
     Raises:

@@ -15,7 +15,7 @@ from albert_tf.data.record_metadata import find_records
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining import dynamic_masking, input_pipeline
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
-from albert_tf.pretraining.program import make_records
+from albert_tf.pretraining.records import records_to_mask
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import TINY_SHAPE, TOY_TEXT
 
@@ -69,7 +69,8 @@ def make_task(tiny_config):
 
 @pytest.fixture(name="records")
 def find(settings, task):
-    return make_records(find_records(settings.input_file, ""), settings, task)
+    found = find_records(settings.input_file, "")
+    return records_to_mask(found, task.features, settings, settings.seed)
 
 
 def take(records, batch_size, count, start=0, rows=None):
@@ -165,4 +166,4 @@ def test_records_with_masks_are_not_masked_again_but_evaluated_as_they_are(
     masked, unmasked = (find_records(found, "") for found in (path, settings.input_file))
     with pytest.raises(ValueError, match=r"contains masked tokens, but .* does not"):
         dynamic_masking.for_records(masked | unmasked, MaskingSettings(), seed=3)
-    assert make_records(masked, settings, task).masking is None
+    assert records_to_mask(masked, task.features, settings, seed=3).masking is None

@@ -204,12 +204,8 @@ def test_losses_follow_the_formula(tiny_config, tiny_batch, objective):
         (0.001, 32, None),
     ],
 )
-def test_a_warning_says_which_learning_rate_fits_a_small_batch(
-    settings, caplog, rate, batch_size, advised
-):
-    check_learning_rate(
-        dataclasses.replace(settings, learning_rate=rate, train_batch_size=batch_size)
-    )
+def test_a_warning_says_which_learning_rate_fits_a_small_batch(caplog, rate, batch_size, advised):
+    check_learning_rate(rate, batch_size)
     assert [text.endswith(f"--learning_rate={advised}.") for text in caplog.messages] == [
         True
     ] * bool(advised)
