@@ -78,6 +78,27 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
     )
 
 
+def report_releases(output_dir: str, before: RunRecord, versions: Mapping[str, str]) -> None:
+    """Logs which packages a training is resumed with in another release than it was started with.
+
+    Args:
+        output_dir: folder of the run.
+        before: the record in the folder.
+        versions: package → version of the packages of this process.
+    """
+    known = before.start.get("versions")
+    if not isinstance(known, dict):
+        return
+    changes = {
+        name: (str(known[name]), version)
+        for name, version in versions.items()
+        if known.get(name, version) != version
+    }
+    if changes:
+        text = "%s is resumed with other releases, which may change the last bits of numbers:\n%s"
+        logging.warning(text, output_dir, table(_HEADINGS, changes))
+
+
 def check_model(
     folder: RunFolder, now: RunRecord, names: Collection[str], settings: ComparingSettings
 ) -> Changes:

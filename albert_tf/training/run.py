@@ -141,6 +141,9 @@ class Run(Generic[SettingsT]):
         start = run_record.describe_start(
             sys.argv, {"devices": replicas.describe(self.strategy), "precision": self._precision}
         )
+        if settings.do_train and self.folder.is_trained:
+            versions = start["versions"]
+            record_comparison.report_releases(self.folder.path, self.folder.record, versions)
         if changes:
             start["changed_settings"] = changes
         self.record = dataclasses.replace(self.record, start=start)

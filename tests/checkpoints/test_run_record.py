@@ -100,3 +100,23 @@ def test_a_wide_table_has_a_line_for_each_text():
         f"    before  {'1' * 60}",
         f"    now     {'2' * 60}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ({}, []),  # records of earlier releases of this package
+        ({"versions": {"tensorflow": "2.20.0", "numpy": "2.4.6"}}, []),
+        (
+            {"versions": {"tensorflow": "2.18.1", "numpy": "2.4.6"}},
+            ["              before  now", "  tensorflow  2.18.1  2.20.0"],
+        ),
+    ],
+)
+def test_training_that_is_resumed_with_another_tensorflow_is_said(start, said, caplog):
+    now = {"tensorflow": "2.20.0", "numpy": "2.4.6"}
+    record_comparison.report_releases("out", RunRecord(start=start), now)
+    lines = caplog.text.splitlines()
+    assert lines[1:] == said
+    if said:
+        assert "out is resumed with other releases, which may change the last bits" in lines[0]
