@@ -164,7 +164,7 @@ def _remove_index(prefix: str) -> None:
 
 def flush_to_disk(path: str) -> None:
     """Flushes a file to disk, or it might be empty under its final name after a power failure."""
-    with open(path, "rb") as stream:
+    with open(path, "rb+") as stream:  # Windows only flushes what is open for writing
         os.fsync(stream.fileno())
 
 

@@ -26,7 +26,7 @@ def find_included(path: str, kind: str, folder: str, ending: str) -> str:
         FileNotFoundError: a name without a dot or slash is neither a file nor one of this package.
             The message lists the names.
     """
-    is_name = path and not {".", "/"} & set(path)
+    is_name = path and not {".", "/", "\\"} & set(path)
     if not is_name or exists(path):
         return path
     folder = _included(folder)

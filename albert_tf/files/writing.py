@@ -41,18 +41,23 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         ValueError: the path is a directory, a pipe or a device, or `check_path` refuses it.
     """
     check_replaceable(path)
-    encoding = None if "b" in mode else "utf-8"
     if is_remote(path):
         with tempfile.TemporaryDirectory() as folder:
             local = os.path.join(folder, "content")
-            with open(local, mode, encoding=encoding) as stream:
+            with _open(local, mode) as stream:
                 yield stream
             copy(local, path)
         return
-    with published(path) as temporary, open(temporary, mode, encoding=encoding) as stream:
+    with published(path) as temporary, _open(temporary, mode) as stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def _open(path: str, mode: str) -> IO[Any]:
+    if "b" in mode:
+        return open(path, mode)
+    return open(path, mode, encoding="utf-8", newline="\n")  # on Windows as well
 
 
 def write_file(path: str, content: str | bytes) -> None:

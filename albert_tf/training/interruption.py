@@ -17,7 +17,8 @@ from absl import logging
 
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
 KEYBOARD_STATUS = 128 + signal.SIGINT  # the status that shells report for Ctrl-C
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+SIGNALS = (signal.SIGTERM, signal.SIGINT, *([_HANGUP] if _HANGUP else []))
 
 
 class InterruptedRunError(Exception):
@@ -45,7 +46,7 @@ class StopRequest:
             self._usual = {
                 number: signal.signal(number, self._ask)
                 for number in SIGNALS
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+                if number != _HANGUP or signal.getsignal(number) != signal.SIG_IGN
             }
         return self
 
@@ -58,7 +59,7 @@ class StopRequest:
         self._usual = {}
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.is_made and number == signal.SIGHUP:
+        if self.is_made and number == _HANGUP:
             return
         if self.is_made:
             self._restore()

@@ -67,6 +67,12 @@ def test_a_repeated_sighup_only_requests_a_stop_and_none_under_nohup(handler):
         assert request.is_made == (handler == signal.SIG_DFL)
 
 
+def test_programs_start_where_there_is_no_sighup():
+    code = "import signal; del signal.SIGHUP; import albert_tf.cli.programs"  # as on Windows
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_handlers_replaced_by_others_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     with interruption.unchanged_handlers():
