@@ -9,17 +9,21 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.installed
 ALL_READY := $(VENV)/.all-installed
-EXTRAS := .[dev,hf,sentences,zh,zstd]
-ALL_EXTRAS := .[dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
+# The extra of a release of TensorFlow, as in `make test VENV=.venv-tf221 TF=tf221`.
+TF ?= tf220
+# tf-models-official has no release for TensorFlow 2.21.
+OFFICIAL := $(if $(filter tf221,$(TF)),,official,)
+EXTRAS := .[$(TF),$(OFFICIAL)dev,hf,sentences,zh,zstd]
+ALL_EXTRAS := .[$(TF),$(OFFICIAL)dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
 # A process that crashes ends the run: with another in its place, pytest-xdist 3.8 waits forever.
 IN_PARALLEL := -n 2 --dist loadfile --max-worker-restart 0
 LOWEST_VENV := .venv-lowest
 LOWEST_READY := $(LOWEST_VENV)/.installed
-LOWEST_EXTRAS := .[dev,gcs,hf,openvino,s3,sentences,wandb,web,zh,zstd]
+LOWEST_EXTRAS := .[tf216,dev,gcs,hf,openvino,s3,sentences,wandb,web,zh,zstd]
 BEAM_VENV := .venv-beam
 BEAM_READY := $(BEAM_VENV)/.installed
-BEAM_NEEDS := --editable ".[dask]" "hypothesis>=6.136,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3.1,<3"
+BEAM_NEEDS := --editable ".[$(TF),dask]" "hypothesis>=6.136,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3.1,<3"
 TPU_VENV := .venv-tpu
 TPU_READY := $(TPU_VENV)/.installed
 COMPILERS_VENV := .venv-compilers
@@ -108,7 +112,7 @@ test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)
 	@echo "Installing into $(TPU_VENV) (the first time takes about three minutes) ..."
-	@$(call install,$(TPU_VENV),--editable ".[dev]")
+	@$(call install,$(TPU_VENV),--editable ".[tf220,dev]")
 	@$(TPU_VENV)/bin/python -m pip uninstall --quiet --yes tensorflow libtpu
 	@$(TPU_VENV)/bin/python $(PIP) --force-reinstall \
 	  --no-deps tensorflow-tpu==2.20.0

@@ -83,6 +83,22 @@ def test_packages_of_a_release_fit(install, versions):
     DeviceSettings().check_paths()
 
 
+def test_every_supported_release_is_an_extra():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (major, oldest), (_, newest) = tensorflow_packages.OLDEST, tensorflow_packages.NEWEST
+    releases = [f"{major}.{minor}" for minor in range(oldest, newest + 1)]
+    extras = [f"tf{release.replace('.', '')}" for release in releases]
+    assert re.findall(r"^(tf\d+) = ", project, re.MULTILINE) == extras
+    for package in ("tensorflow", "tf_keras", "tensorflow-text"):
+        assert re.findall(rf'^    "{package}~=(\d+\.\d+)\.', project, re.MULTILINE) == releases
+    in_between = f">={releases[0]},<{major}.{newest + 1}"
+    assert f'cuda = ["tensorflow[and-cuda]{in_between}"]' in project
+    developed_on = "tf{}{}".format(*tensorflow_packages.DEVELOPED_ON)
+    assert f"TF ?= {developed_on}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    image = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    assert f"ARG TENSORFLOW={developed_on}\n" in image
+
+
 def test_text_is_only_required_by_what_tokenizes_in_a_graph(install):
     install({"tensorflow": "2.18.1", "tf_keras": "2.18.0"})
     said = "^TokenizerLayer requires tensorflow-text: pip install 'tensorflow-text~=2.18.0'$"

@@ -7,13 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from official.modeling import tf_utils
-from official.nlp.modeling import networks
 
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.modeling import AlbertForPretraining
 from tests.checkpoints.checkpoint_samples import SHARED, SQUARE, as_model_garden, random_weights
+
+networks = pytest.importorskip("official.nlp.modeling.networks")
+tf_utils = pytest.importorskip("official.modeling.tf_utils")
 
 FACTORIZED = dataclasses.replace(SHARED, num_hidden_layers=3)
 UNFACTORIZED = dataclasses.replace(SQUARE, num_hidden_layers=2, hidden_act="relu")
