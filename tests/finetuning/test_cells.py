@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.cells import cell, text_cell
+from albert_tf.finetuning.cells import cell, cells_of, check_name, text_cell
 from albert_tf.finetuning.rows import BadRowError, ShortRowError
 
 
@@ -31,3 +31,17 @@ def test_cells_are_found_by_index_or_key():
 def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
     with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
         text_cell(row, column)
+
+
+def test_a_json_object_has_no_cells():
+    assert cells_of(["a", "b"]) == ["a", "b"]
+    with pytest.raises(BadRowError, match="expected columns, got a JSON object with 'a', 'b'"):
+        cells_of({"a": 1, "b": 2})
+
+
+def test_names_fit_into_a_cell():
+    assert check_name("  a b ", "the label") == "a b"
+    assert check_name(2.5, "the label") == "2.5"
+    for name in ("", "  ", "a\tb", "a\nb", "a\u2028b"):
+        with pytest.raises(BadRowError, match=r"the label is .*, expected text without tabs"):
+            check_name(name, "the label")

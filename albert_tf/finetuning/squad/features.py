@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from albert_tf.finetuning.squad import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
+    from albert_tf.finetuning.batching import Batch
     from albert_tf.finetuning.token_sequences import TokenSequences
 
 _LABELS = ("start_positions", "end_positions", "is_impossible")
@@ -105,7 +106,7 @@ class SquadFeatures:
         """Index in `first_char` at which each window starts, and its size; int64 [N + 1]."""
         return np.concatenate(([0], np.cumsum(self.window_lengths, dtype=np.int64)))
 
-    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
         """Returns a batch of features.
 
         Args:

@@ -95,6 +95,14 @@ def test_the_pairs_are_those_of_googles_table(monkeypatch, block_rows, alphabet)
         ("abcdefghij", "jabcdefgh"),
         ("abcdefghij", "hgfedcba"),  # as many equal characters, in another order
         (" ab", "  ab"),
+        # Longer subsequences lie just outside of the band, on either side.
+        ("abbbbbababbbbaabaababababba", "abbababbbbbababbbbaabaababa"),
+        ("bbbbaabbbaaabbabaaaababbaa", "bbbbaaabbabaaaababbaababab"),
+        ("bbaabababbbababaabbabbbabbb", "bbabbbababaabbabbbabbbaabbb"),
+        (
+            "nfhreqpcrlqrdoryjavjrqisg",
+            "ciaexnfhreqpcrlqrdoryjavj",
+        ),  # in the band of twice the width
     ],
 )
 def test_at_least_four_of_five_characters_are_aligned(monkeypatch, block_rows, text, joined):
@@ -104,6 +112,40 @@ def test_at_least_four_of_five_characters_are_aligned(monkeypatch, block_rows, t
     assert (None if found is None else found.tolist()) == expected
     matched = 0 if expected is None else sum(place != UNKNOWN for place in expected)
     assert expected is None or matched >= 0.8 * len(text)
+
+
+def fill(index, limit, is_start):
+    """Fills in unknown entries one by one, as `convert_index` describes."""
+    known = [place for place, other in enumerate(index) if other != UNKNOWN]
+    filled = list(index)
+    for place in set(range(len(index))) - set(known):
+        left = max((at for at in known if at < place), default=None)
+        right = min((at for at in known if at > place), default=None)
+        begin = 0 if left is None else index[left] + 1
+        end = (limit or 0) if right is None else index[right]
+        if begin < end:
+            filled[place] = begin if is_start else end - 1
+        elif right is None or (left is not None and not is_start):
+            filled[place] = index[left]
+        else:
+            filled[place] = index[right]
+    return filled
+
+
+@pytest.mark.parametrize("is_start", [True, False])
+@pytest.mark.parametrize("limit", [None, 0, 1])
+def test_unknown_entries_lie_between_their_neighbors(is_start, limit):
+    rng = random.Random(5)
+    for _ in range(200):
+        size = rng.randint(1, 9)
+        places = sorted(rng.sample(range(size + 3), size))
+        index = [place if rng.random() < 0.6 else UNKNOWN for place in places]
+        index[rng.randrange(size)] = UNKNOWN
+        if all(place == UNKNOWN for place in index):
+            index[0] = rng.randint(0, 2)
+        length = None if limit is None else max(index) + 1 + limit
+        found = alignment.convert_index(np.array(index, np.int32), length, is_start)
+        assert found.tolist() == fill(index, length, is_start), (index, length)
 
 
 def test_texts_that_differ_much_are_aligned_with_twice_the_band():

@@ -170,6 +170,8 @@ def test_cmrc_counts_the_longest_common_run():
     assert cmrc_f1("北京市在中国", "中国北京市") == pytest.approx(2 * 0.5 * 0.6 / 1.1)
     assert cmrc_f1("北京", "上海") == 0
     assert cmrc_f1("", "上海") == cmrc_f1("。", "。") == 0
+    # Also characters that occur often in a long text count.
+    assert cmrc_f1("国", "国" * 250) == pytest.approx(2 / 251)
 
 
 def test_cmrc_matches_without_punctuation():

@@ -88,7 +88,13 @@ def test_more_than_half_of_the_texts_make_data_chinese(write, number, is_chinese
 
 @pytest.mark.parametrize(
     ("text", "start", "is_usable"),
-    [("A", 0, True), ("landing.", 26, True), ("landing.", 27, False), ("A", -1, False)],
+    [
+        ("A", 0, True),
+        ("landing.", 26, True),
+        ("landing.", 27, False),
+        ("A", -1, False),
+        ("", 0, False),
+    ],
 )
 def test_an_answer_may_be_at_either_end_of_the_context(write, text, start, is_usable):
     path = write(squad(qa(answers=[answer(text, start)]), qa(id="q2")))
@@ -162,6 +168,12 @@ def test_dev_and_test_are_the_same_file(write):
     assert data["dev"] is data["test"]
     assert not data["dev"].is_chinese
     assert read_data(dataclasses.replace(settings, mixed_segmentation=True))["dev"].is_chinese
+
+
+def test_questions_without_answers_may_be_predicted(write):
+    path = write(squad({"id": "q1", "question": "What waits?"}))
+    settings = Settings(output_dir="out", predict_file=path, do_predict=True)
+    assert not read_data(settings)["test"].has_answers
 
 
 @pytest.mark.parametrize(
