@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import TypeAlias
 
 from absl import logging
 
@@ -19,6 +20,8 @@ EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: the same command resumes the run
 KEYBOARD_STATUS = 128 + signal.SIGINT  # the status that shells report for Ctrl-C
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
 SIGNALS = (signal.SIGTERM, signal.SIGINT, *([_HANGUP] if _HANGUP else []))
+
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None  # of a signal
 
 
 class InterruptedRunError(Exception):
@@ -39,7 +42,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.is_made = False
         self._not_logged: int | None = None
-        self._usual: dict[int, object] = {}
+        self._usual: dict[int, Handler] = {}
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
@@ -55,7 +58,7 @@ class StopRequest:
 
     def _restore(self) -> None:
         for number, handler in self._usual.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
         self._usual = {}
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -121,7 +121,7 @@ def test_integers_are_parsed_as_int32_and_floats_as_they_are():
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
-        ("ids", [5, 96, -3, 0, 0, 0, 0], "ids contains -3, expected 0 to 96 .*vocab_size=97"),
+        ("ids", [5, 96, -1, 0, 0, 0, 0], "ids contains -1, expected 0 to 96 .*vocab_size=97"),
         ("ids", [5, 97, 0, 0, 0, 0, 0], "ids contains 97, expected 0 to 96"),
         ("ids", [5, 2**32 + 5, 0, 0, 0, 0, 0], "ids contains 4294967301, expected 0 to 96"),
         ("mask", [1, 1, 2, 0, 0, 0, 0], "mask contains 2, expected 0 to 1"),

@@ -93,7 +93,8 @@ def test_gradients_are_clipped_as_google_clips_them_and_cleared_if_not_finite():
     clipped = scale_gradients(gradients, clipping_factor(found))
     np.testing.assert_allclose(clipped.dense[0], expected[0], rtol=1e-6)
     np.testing.assert_allclose(clipped.embedding[1], tf.convert_to_tensor(expected[1]), rtol=1e-6)
-    assert float(clipping_factor(tf.constant(0.5))) == 1.0
+    factors = [float(clipping_factor(tf.constant(norm))) for norm in (0.5, 1.0, 2.0)]
+    assert factors == [1.0, 1.0, 0.5]
     bad = Gradients({0: tf.constant([np.nan, np.inf])}, {2: tf.constant([[1.0]])})
     cleared = scale_gradients(bad, tf.constant(0.0))
     np.testing.assert_array_equal(cleared.dense[0], [0.0, 0.0])
