@@ -265,7 +265,7 @@ def _random_segment(
             break
     begin, end = documents.document_starts[other : other + 2]
     sentence = rng.randrange(begin, end)
-    last = bisect_left(starts, starts[sentence] + max(1, target), sentence + 1, end)
+    last = bisect_left(starts, starts[sentence] + target, sentence + 1, end)
     return starts[sentence], starts[last]
 
 

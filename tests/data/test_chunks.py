@@ -183,6 +183,18 @@ def test_a_document_that_is_too_long_is_split_between_lines_with_a_warning(
     assert f"{path}: no document boundary within" in caplog.text
 
 
+@pytest.mark.parametrize(("size", "is_split"), [(600, False), (601, True)])
+def test_a_document_up_to_the_limit_after_its_place_in_the_file_is_whole(
+    tmp_path, monkeypatch, caplog, size, is_split
+):
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 500)
+    document = "a line\n" * 70 + "x" * (size - 492) + "\n\n"
+    path = write(tmp_path / "text.txt", document + "more\n" * 99)
+    first, *_ = read_chunks([path], 100)
+    assert len(first.parts[0].data) == 600
+    assert (f"{path}: no document boundary within" in caplog.text) == is_split
+
+
 def test_checksums_depend_on_the_text_its_files_and_the_order_of_chunks(tmp_path):
     def checksum(*texts):
         paths = [write(tmp_path / f"{index}.txt", text) for index, text in enumerate(texts)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from albert_tf import data
 from albert_tf.data import create, report
 from albert_tf.data.create import create_pretraining_data
 from albert_tf.data.record_metadata import read_metadata
@@ -62,6 +63,22 @@ def test_the_text_is_counted(tmp_path, make, toy_tokenizer):
     assert (counts["documents"], counts["sentences"]) == (2, 3)
     assert counts["tokens"] == sum(map(len, toy_tokenizer.encode_batch(lines)))
     assert (counts["unknown"], counts["long_sentences"], counts["predictions"]) == (1, 1, 0)
+
+
+def test_a_sentence_that_fills_a_sequence_is_not_long(tmp_path, make, toy_tokenizer):
+    (piece,) = toy_tokenizer.encode("the")
+    lines = ["the " * 34, "", "the " * 35]  # with three special tokens, 37 and 38
+    assert toy_tokenizer.encode_batch(lines) == [[piece] * 34, [], [piece] * 35]
+    path = write(tmp_path / "text.txt", "\n".join(lines))
+    assert make(inputs=[path], dupe_factor=1)["counts"]["long_sentences"] == 1
+
+
+@pytest.mark.parametrize("num_logged", [0, 1, 5])
+def test_so_many_instances_are_logged_as_are_wanted(tmp_path, make, caplog, num_logged):
+    with caplog.at_level("INFO", logger="absl"):
+        metadata = make(create=data.run, num_logged_instances=num_logged).metadata
+    assert metadata["counts"]["instances"] > 5
+    assert caplog.text.count("*** Example ***") == num_logged
 
 
 LINES = ["a b c 天 d e", "fa 地 人 g", "h 和 b a", "", "c d ca", "e 天地", "f x g h", "", "人 b"]

@@ -130,6 +130,32 @@ def test_one_sentence_gets_a_random_second_segment_and_label_1():
     assert starts[21] == pytest.approx(500, abs=80)  # by document first, then by sentence
 
 
+def test_another_document_is_drawn_ten_times_at_most():
+    class Stuck(random.Random):
+        """Draws the first of everything."""
+
+        def __init__(self):
+            super().__init__(5)
+            self.drawn = []
+
+        def randrange(self, start, stop=None, step=1):
+            self.drawn.append((start, stop))
+            return 0 if stop is None else start
+
+    rng = Stuck()
+    documents = make_documents([4, 2], [3])
+    options = settings(max_seq_length=9, sentence_objective="nsp", short_seq_prob=0.0)
+    for seed in range(20):  # until the second segment is to be random
+        rng.seed(seed)
+        rng.drawn.clear()
+        first, *_ = _pairs_of_document(documents, 0, options, rng)
+        if first[4]:
+            break
+    # The split, then the documents, of which there are two, then a sentence of the same document.
+    assert rng.drawn[:12] == [(1, 2), *[(2, None)] * 10, (0, 2)]
+    assert first == (0, 4, 0, 4, 1)
+
+
 def test_a_single_document_supplies_its_own_random_segments():
     assert pairs_of(make_documents([4]), settings()) == [(0, 4, 0, 4, 1)]
 
@@ -178,6 +204,14 @@ def test_short_targets_are_drawn_once_for_a_pass_over_a_document():
     assert (min(targets) < 6, max(targets) > 95) == (True, True)
     assert np.mean(targets) == pytest.approx(51, abs=6)
     assert len(pairs_of(documents, settings(max_seq_length=103))) == 4
+
+
+def test_short_targets_are_from_two_tokens_to_all_that_fit():
+    documents = make_documents([1] * 400, [1] * 400)
+    options = settings(max_seq_length=8, short_seq_prob=1.0)
+    first = [pairs_of(documents, options, seed=seed)[0] for seed in range(300)]
+    sizes = [end_a - begin_a + end_b - begin_b for begin_a, end_a, begin_b, end_b, _ in first]
+    assert set(sizes) == {2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("max_tokens", [2, 5, 8, 13])
@@ -294,6 +328,32 @@ def test_as_many_sentences_as_fit_are_packed(instance_format):
     assert tokens_of(rows) == [[CLS, *content, SEP] for content in expected]
     assert not rows["segment_ids"].any()
     assert not rows["next_sentence_labels"].any()
+
+
+@pytest.mark.parametrize("instance_format", [FULL_SENTENCES, DOC_SENTENCES])
+def test_a_sentence_of_exactly_a_sequence_is_whole_and_a_longer_one_is_truncated(instance_format):
+    documents = make_documents([11, 12, 25])
+    rows = rows_of(documents, settings(13, instance_format=instance_format, masked_lm_prob=0.0))
+    found = tokens_of(rows)
+    assert found[0] == [CLS, *range(10, 21), SEP]
+    for tokens, sentence in zip(found[1:], sentences_of(documents)[0][1:], strict=True):
+        first = tokens[1]
+        assert tokens == [CLS, *range(first, first + 11), SEP]
+        assert sentence[0] <= first <= sentence[-11]
+
+
+def test_an_instance_of_three_tokens_has_a_token_to_predict():
+    options = settings(instance_format=DOC_SENTENCES, dupe_factor=3)
+    rows = rows_of(make_documents([1]), options)
+    assert tokens_of(rows)[0][::2] == [CLS, SEP]
+    assert rows["masked_lm_weights"].sum(axis=1).tolist() == [1, 1, 1]
+    assert rows["masked_lm_ids"][:, 0].tolist() == [10, 10, 10]
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(512, [512]), (513, [512, 1])])
+def test_a_batch_has_512_instances_unless_it_is_the_last(count, sizes):
+    batches = create_batches(make_documents([4]), settings(dupe_factor=count), Tokenizer(), (0, 0))
+    assert [len(batch["input_ids"]) for batch in batches] == sizes
 
 
 def test_separators_between_documents_are_not_masked():

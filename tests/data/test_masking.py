@@ -103,8 +103,8 @@ def test_short_ngrams_are_favored_in_proportion_to_one_over_n():
 
 def test_num_to_predict_rounds_half_to_even_and_is_bounded():
     settings = MaskingSettings(max_predictions_per_seq=7)
-    lengths = np.array([4, 10, 30, 20, 400])  # 0.6, 1.5, 4.5, 3, 60
-    assert num_to_predict(lengths, settings).tolist() == [1, 2, 4, 3, 7]
+    lengths = np.array([3, 4, 10, 30, 20, 47, 53, 400])  # 0.45, 0.6, 1.5, 4.5, 3, 7.05, 7.95, 60
+    assert num_to_predict(lengths, settings).tolist() == [1, 1, 2, 4, 3, 7, 7, 7]
     assert not num_to_predict(lengths, MaskingSettings(masked_lm_prob=0.0)).any()
 
 
@@ -132,6 +132,12 @@ def test_masked_words_are_whole_and_within_the_budget():
         # ... and is one itself if there is none.
         ("CcwSwS", 1, {}, {(1,), (2,), (4,)}),
         ("CwwSwS", 0, {}, {()}),
+        # A word of exactly the budget is masked; a longer one is not.
+        ("CwccS", 3, {}, {(1, 2, 3)}),
+        ("CwccS", 2, {}, {()}),
+        # An n-gram of up to `ngram` words is cut at the budget, and at the end of the instance.
+        ("CwwS", 2, {"ngram": 2}, {(1, 2)}),
+        ("CwwS", 3, {"ngram": 3}, {(1, 2), (2,)}),
         ("CSS", 2, {}, {()}),
     ],
 )

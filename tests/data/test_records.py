@@ -42,9 +42,13 @@ def tensorflow_bytes(features, row):
 
 # Values around each change in the size of a varint; the lists are longer than 128 bytes, too.
 @pytest.mark.parametrize(
-    "largest", [97, 128, 129, 30_000, 1 << 14, 1 << 21, 1 << 28, 1 << 35, 1 << 56]
+    "largest",
+    [
+        *(97, 128, 129, 30_000, 1 << 14, (1 << 14) + 1, 1 << 16, (1 << 16) + 1),
+        *(1 << 21, (1 << 21) + 1, 1 << 28, (1 << 28) + 1, 1 << 35, (1 << 35) + 1, 1 << 56),
+    ],
 )
-@pytest.mark.parametrize("seq_length", [1, 11, 127, 509])
+@pytest.mark.parametrize("seq_length", [1, 11, 127, 128, 509])
 def test_records_are_identical_to_those_of_tensorflow(largest, seq_length):
     rng = np.random.default_rng(5)
     features = random_features(rng, rows=3, seq_length=seq_length, largest=largest)
@@ -126,6 +130,7 @@ def test_a_damaged_record_is_named(tmp_path, content, said):
     [
         ("out/a.tfrecord", ("out/a.tfrecord",), "out/a.tfrecord"),
         (" a, b,", ("a", "b"), "a"),
+        ("out/a@1", ("out/a-00000-of-00001",), "out/a"),
         ("out/a@2", ("out/a-00000-of-00002", "out/a-00001-of-00002"), "out/a"),
     ],
 )
@@ -140,6 +145,7 @@ def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
         (" , ", "at least one"),
         ("a,b,a", "same file is named twice"),
         ("a@0", "expected 1 or more after the @"),
+        ("a@-1", "expected 1 or more after the @"),
     ],
 )
 def test_other_outputs_are_refused(pattern, said):

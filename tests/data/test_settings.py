@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
+from albert_tf.data import inspect_records, train_vocabulary
 from albert_tf.data.settings import Settings
+from albert_tf.settings import fields_of
 
 PATHS = {"input_file": "text.txt", "output_file": "records"}
 FULL = {"instance_format": "full_sentences"}
@@ -24,6 +27,59 @@ FULL = {"instance_format": "full_sentences"}
 def test_settings_that_contradict_each_other_are_refused(values, said):
     with pytest.raises(ValueError, match=said):
         Settings(**PATHS, **values)
+
+
+@pytest.mark.parametrize(
+    ("settings_class", "others", "limits"),
+    [
+        (
+            Settings,
+            PATHS,
+            {
+                "max_seq_length": (5, 65536),
+                "masked_lm_prob": (0.0, math.nextafter(1, 0)),
+                "max_predictions_per_seq": (1, 65536),
+                "ngram": (1, None),
+                "dupe_factor": (1, None),
+                "short_seq_prob": (0.0, 1.0),
+                "random_seed": (0, None),
+                "num_workers": (1, None),
+                "chunk_megabytes": (1e-6, None),
+                "shuffle_megabytes": (1e-6, None),
+                "num_logged_instances": (0, None),
+            },
+        ),
+        (
+            train_vocabulary.Settings,
+            {"input_file": "a", "output_prefix": "b"},
+            {
+                "vocab_size": (1, None),
+                "character_coverage": (0.0, 1.0),
+                "input_sentence_size": (101, None),
+            },
+        ),
+        (
+            inspect_records.Settings,
+            {"input_file": "a"},
+            {"num_instances": (0, None), "max_records": (0, None)},
+        ),
+    ],
+)
+def test_numbers_have_these_limits_and_no_others(settings_class, others, limits):
+    for name, (smallest, largest) in limits.items():
+        for limit, away in ((smallest, -1), (largest, 1)):
+            if limit is None:
+                continue
+            assert getattr(settings_class(**others, **{name: limit}), name) == limit
+            beyond = limit + away if isinstance(limit, int) else limit + away * 1e-9
+            with pytest.raises(ValueError, match=rf"{name}="):
+                settings_class(**others, **{name: beyond})
+    assert limits.keys() == {
+        field.name
+        for field in fields_of(settings_class)
+        if (field.minimum, field.maximum) != (None, None)
+    }
+    assert Settings(**PATHS, **FULL, max_seq_length=4).num_special_tokens == 2
 
 
 @pytest.mark.parametrize(

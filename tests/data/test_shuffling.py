@@ -57,6 +57,21 @@ def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
     assert sorted(found) == sorted(RECORDS)
 
 
+@pytest.mark.parametrize(("limit", "blocks"), [(40, [40, 40]), (41, [60, 20])])
+def test_a_block_is_written_as_soon_as_it_has_as_many_bytes(tmp_path, monkeypatch, limit, blocks):
+    monkeypatch.setattr(shuffle, "SPILL_BYTES", limit)
+    records = [b"x" * 20] * 4
+    batches = [
+        shuffle.EncodedBatch([record], np.zeros(1, int), collections.Counter(record_bytes=20))
+        for record in records
+    ]
+    paths, _ = shuffle.spill(batches, str(tmp_path / "chunk-0"), 1)
+    empty = shuffle.spill(batches[:1], str(tmp_path / "one"), 1)[0]
+    header = os.path.getsize(empty[0]) - 20 - 8  # without the offset of the record
+    sizes = [os.path.getsize(path) - header for path in paths]
+    assert sizes == [size + size // 20 * 8 for size in blocks]
+
+
 def test_without_records_no_block_is_written(tmp_path):
     assert spill(tmp_path, [], 3)[0] == []
     assert read_back([], 3) == [[], [], []]

@@ -111,6 +111,8 @@ def test_a_paragraph_may_be_longer_than_a_sentence(tmp_path, monkeypatch):
     assert len(read(path, split_sentences=True)[0]) == 3
     with pytest.raises(ValueError, match="text, line 1: longer than 20 characters"):
         read(path)
+    path = write(tmp_path / "text.jsonl", json_lines("short", "x" * 20))
+    assert read(path, input_format="jsonl") == [["short"], ["x" * 20]]
     path = write(tmp_path / "text.jsonl", json_lines("short", "x" * 21))
     with pytest.raises(ValueError, match=r"text\.jsonl, line 2: longer than 20 characters"):
         read(path, input_format="jsonl")

@@ -97,6 +97,32 @@ def test_wordpiece_spells_every_text_it_was_trained_on(tmp_path):
     assert {"雨", "##雨", "，"} <= set(tokenizer.pieces)
 
 
+@pytest.mark.parametrize(("longest", "letters"), [(11, "▁abcdef"), (12, "▁abcdefgh")])
+def test_a_line_of_exactly_the_maximum_length_is_trained_on(tmp_path, longest, letters):
+    lines = ["abc ab", "abc def def", "abc defg ghg"]  # the last two have 11 and 12 bytes
+    text = write(tmp_path / "text.txt", "\n".join(lines * 9))
+    settings = Settings(text, str(tmp_path / "v"), vocab_size=99, hard_vocab_limit=False)
+    train_vocabulary.run(dataclasses.replace(settings, max_sentence_length=longest))
+    pieces = FullTokenizer(spm_model_file=str(tmp_path / "v.model")).pieces
+    assert set("".join(pieces[13:])) == set(letters)
+
+
+def test_a_piece_of_a_wordpiece_vocabulary_occurs_twice():
+    counts = Counter({"ab": 2, "cd": 1})
+    settings = Settings("i", "o", vocab_size=23, character_coverage=1.0)
+    vocabulary = train_vocabulary.train_wordpiece(counts, settings)
+    assert {"ab", "c", "##d"} <= set(vocabulary)
+    assert "cd" not in vocabulary
+
+
+def test_a_wordpiece_vocabulary_may_have_exactly_the_smallest_size():
+    settings = Settings("i", "o", vocab_size=14, character_coverage=1.0)
+    counts = Counter({"abcd": 5})
+    assert len(train_vocabulary.train_wordpiece(counts, settings)) == 14
+    with pytest.raises(ValueError, match=r"--vocab_size=13 is too small .* symbols is 14\."):
+        train_vocabulary.train_wordpiece(counts, dataclasses.replace(settings, vocab_size=13))
+
+
 def test_a_size_out_of_reach_names_the_limit_and_the_limit_works(english, tmp_path):
     for size, said in (
         (5000, r"too large for this text: the maximum is (\d+)"),
