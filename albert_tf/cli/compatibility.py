@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import TypeVar
 
 from albert_tf import data, pretraining
 from albert_tf.data import settings as data_settings
@@ -12,6 +13,8 @@ from albert_tf.finetuning import classification, race, squad
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.settings import SettingsGroup
 from albert_tf.training.settings import DeviceSettings, ModelSettings
+
+Entry = TypeVar("Entry")
 
 # Aliases of flags in albert_zh, in some of Google's programs and in spm_train: settings class →
 # alias → name of the field.
@@ -53,7 +56,7 @@ class OtherDefaults:
     """
 
     spellings: tuple[str, ...] = ()
-    values: dict[str, Any] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
 # The defaults of albert_zh's programs: settings class of the corresponding program → defaults.
@@ -82,10 +85,10 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
 
 
 def rows_for(
-    table: dict[type[SettingsGroup], dict[str, Any]], settings_class: type[SettingsGroup]
-) -> dict[str, Any]:
+    table: dict[type[SettingsGroup], dict[str, Entry]], settings_class: type[SettingsGroup]
+) -> dict[str, Entry]:
     """Returns the rows of `ALIASES` or `IGNORED` that belong to a settings class."""
-    rows = {}
+    rows: dict[str, Entry] = {}
     for group, group_rows in table.items():
         if issubclass(settings_class, group):
             rows.update(group_rows)

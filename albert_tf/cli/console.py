@@ -15,7 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from absl import app, logging
 from absl import flags as absl_flags
@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from albert_tf.cli import flags, plot_results
 from albert_tf.cli.help import HELP, HELP_FULL, VERSION, help_text
+from albert_tf.cli.plot_results import RunResult
 from albert_tf.settings import SettingsGroup
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
@@ -34,7 +35,7 @@ SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
 def start(
     settings_class: type[SettingsType],
-    run: Callable[[SettingsType], Any],
+    run: Callable[[SettingsType], object],
     description: str | None,
 ) -> None:
     """Runs a program: parses the command line into settings, and prints the result of `run`.
@@ -85,13 +86,13 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
         sys.exit(f"{_script_name()}: {error}\nPass --helpfull to see all flags.")
 
 
-def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
+def _run(run: Callable[[SettingsType], object], settings: SettingsType) -> None:
     """Runs a program, and plots and prints its result; see `start`."""
     try:
         if isinstance(settings, RunSettings):
             settings.require_a_phase()
         result = run(settings)
-        if isinstance(settings, RunSettings):
+        if isinstance(settings, RunSettings) and isinstance(result, RunResult):
             plot_results.plot_result(settings, result)
         _print(result)
     except InterruptedRunError as error:
@@ -104,7 +105,7 @@ def _run(run: Callable[[SettingsType], Any], settings: SettingsType) -> None:
         sys.exit(f"{_script_name()}: {error}")
 
 
-def _print(result: Any) -> None:
+def _print(result: object) -> None:
     """Prints a result, or the items of an iterator as soon as they are there; dicts as JSON.
 
     Printing ends quietly if the reader closes the output, as `head` does.

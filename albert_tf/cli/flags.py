@@ -6,7 +6,7 @@ TensorFlow is not imported here, so that `--help` is fast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from absl import flags, logging
 
@@ -35,7 +35,7 @@ class _TupleParser(flags.ArgumentParser):
         self._parser = parser
         self._keeps_scalar = keeps_scalar
 
-    def parse(self, argument: Any) -> Any:
+    def parse(self, argument: object) -> object:
         if not isinstance(argument, str):
             return argument
         parts = [part.strip() for part in argument.split(",")]
@@ -49,9 +49,9 @@ class _OptionalParser(flags.ArgumentParser):
     def __init__(self, parser: flags.ArgumentParser) -> None:
         self._parser = parser
 
-    def parse(self, argument: Any) -> Any:
-        is_given = str(argument).strip().lower() != AUTO
-        return self._parser.parse(argument) if is_given else None
+    def parse(self, argument: object) -> object:
+        text = str(argument)
+        return self._parser.parse(text) if text.strip().lower() != AUTO else None
 
 
 def _parser(field: FieldInfo) -> flags.ArgumentParser:
@@ -150,8 +150,8 @@ def _flag_file(name: str) -> str:
 
 
 def _albert_zh_defaults(
-    settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, Any]
-) -> dict[str, Any]:
+    settings_class: type[SettingsGroup], values: flags.FlagValues, given: dict[str, object]
+) -> dict[str, object]:
     """Returns albert_zh's defaults of flags not given, if one has albert_zh's spelling."""
     table = ALBERT_ZH_DEFAULTS.get(settings_class, OtherDefaults())
     spelling = next((s for s in table.spellings if _is_spelled(values, s)), None)
@@ -181,7 +181,7 @@ def _is_given(flag: flags.Flag) -> bool:
     return not flag.using_default_value or flag.value != flag.default
 
 
-def _value(flag: flags.Flag) -> Any:
+def _value(flag: flags.Flag) -> object:
     """Returns the value of a flag; that of a flag that was repeated is a tuple."""
     if not isinstance(flag.value, list):
         return flag.value

@@ -18,7 +18,7 @@ import csv
 import dataclasses
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from absl import logging
 
@@ -39,6 +39,15 @@ _PLOTS = {
 }
 
 
+@runtime_checkable
+class RunResult(Protocol):
+    """The result of a program that trains."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether this process wrote the files of the run."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(SettingsGroup):
     """What to plot."""
@@ -57,7 +66,7 @@ def run(settings: Settings) -> str:
     return "\n".join(paths)
 
 
-def plot_result(settings: RunSettings, result: Any) -> None:
+def plot_result(settings: RunSettings, result: RunResult) -> None:
     """Plots the results of a program that trained or evaluated.
 
     A plot that cannot be drawn is a warning, because the results are complete by then.
