@@ -17,6 +17,7 @@ from tests.test_docstrings import train_vocabulary, write_model
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+CODE = ("albert_tf", "benchmarks", "compat", "docs", "examples", "experiments", "tests")
 
 
 def blocks(language):
@@ -37,6 +38,34 @@ def commands():
 def test_relative_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [x for x in links if "://" not in x and not (page.parent / x).exists()] == []
+
+
+@pytest.mark.parametrize(
+    # The notebook names what there was at its time.
+    "page",
+    [page for page in PAGES if page.parent.name != "notebook"],
+    ids=lambda page: page.stem,
+)
+def test_files_that_pages_name_exist(page):
+    """Relative to the repository or the package, or anywhere in them if no folder is named."""
+    named = re.findall(r"`([\w<>/.-]+\.py)`", page.read_text(encoding="utf-8"))
+    patterns = {re.sub(r"<\w+>", "*", name) for name in named} - {"NAME.py"}
+    places = [ROOT, ROOT / "albert_tf"]
+    anywhere = {path.name for folder in CODE for path in (ROOT / folder).rglob("*.py")}
+    assert [
+        pattern
+        for pattern in sorted(patterns - anywhere)
+        if not any(list(place.glob(pattern)) for place in places)
+    ] == []
+
+
+def test_the_drawing_of_the_architecture_has_every_folder():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"│ (\w+)/ ", text.split("```")[1]))
+    folders = {path.parent.name for path in (ROOT / "albert_tf").glob("*/__init__.py")}
+    assert folders - drawn == {"files"}  # at the foot, beside settings.py
+    named = re.findall(r"`((?:\w+/)+)`", text)
+    assert [name for name in named if not (ROOT / "albert_tf" / name).is_dir()] == []
 
 
 def test_programs_accept_the_flags_of_the_readme():
