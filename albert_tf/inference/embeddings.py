@@ -71,4 +71,6 @@ class Embeddings(TextTask):
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
     """Returns the cosine similarities, float32 [N], of embeddings [N, H] or [H] with [N, H]."""
     sizes = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)  # [N]
-    return np.sum(first * second, axis=-1) / np.maximum(sizes, np.finfo(np.float32).tiny)
+    products = np.sum(first * second, axis=-1)  # [N]
+    cosines: NDArray[np.float32] = products / np.maximum(sizes, np.finfo(np.float32).tiny)
+    return cosines

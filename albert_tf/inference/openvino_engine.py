@@ -10,7 +10,7 @@ import hashlib
 import logging as python_logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints import signatures
 from albert_tf.model import dispatch
 
-Arrays = dict[str, NDArray[Any]]
+if TYPE_CHECKING:
+    import openvino
+
+Array: TypeAlias = NDArray[Any]
+Predict = Callable[[Mapping[str, Array]], dict[str, Array]]  # batch → outputs
 OPENVINO_DEVICE = "CPU"
 # Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
@@ -35,7 +39,7 @@ def compile_with_openvino(
     step: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
     signature: Mapping[str, tf.TensorSpec],
     precision: str = "float32",
-) -> Callable[[Mapping[str, NDArray[Any]]], Arrays]:
+) -> Predict:
     """Returns a function that computes the same as `step` with OpenVINO on the CPU.
 
     The number of threads is TensorFlow's intra-op parallelism, if that is set.
@@ -66,15 +70,17 @@ def compile_with_openvino(
     inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
     outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
 
-    def run(batch: Mapping[str, NDArray[Any]]) -> Arrays:
+    def run(batch: Mapping[str, Array]) -> dict[str, Array]:
         results = request.infer({name: batch[name] for name in inputs})
         return {name: results[port] for name, port in outputs.items()}
 
     return run
 
 
-def _compile(concrete: Any, precision: str) -> Any:
-    """Returns a concrete function of TensorFlow as an `openvino.CompiledModel`."""
+def _compile(
+    concrete: tf.types.experimental.ConcreteFunction, precision: str
+) -> openvino.CompiledModel:
+    """Returns a concrete function of TensorFlow, compiled."""
     hints = {
         "INFERENCE_PRECISION_HINT": _PRECISIONS[precision],
         "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
@@ -92,7 +98,7 @@ def _compile(concrete: Any, precision: str) -> Any:
 
 
 @functools.cache
-def _runtime() -> Any:
+def _runtime() -> openvino.Core:
     """Returns OpenVINO's runtime, which is never released.
 
     Released in another thread than it was made in, it would leave that thread an alternate signal
@@ -107,8 +113,8 @@ def _runtime() -> Any:
     return openvino.Core()
 
 
-def share_weights(model: Any) -> None:
-    """Merges equal constants of an `openvino.Model`, as saving and loading it does.
+def share_weights(model: openvino.Model) -> None:
+    """Merges equal constants of a model, as saving and loading it does.
 
     The conversion transposes the weights of matmuls, and so copies the shared weights once for each
     layer. Unless they are merged, they do not fit into the processor's caches: one row then takes
@@ -117,7 +123,7 @@ def share_weights(model: Any) -> None:
     Args:
         model: the model, which is changed.
     """
-    kept: dict[tuple[Any, ...], Any] = {}
+    kept: dict[tuple[object, ...], openvino.Node] = {}
     for node in model.get_ordered_ops():
         if node.get_type_name() == "Constant":
             key = (
