@@ -25,6 +25,7 @@ from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.version import __version__
 
 FILE = "run.json"
+FORMAT = 1  # of the file; a change that this version would misread needs the next number
 
 # Settings of a record that a program may not have as a flag, or that it chooses itself.
 LOWER_CASE = "do_lower_case"
@@ -113,11 +114,16 @@ class RunRecord:
     def from_json(cls, text: str, place: str) -> RunRecord:
         """Parses the text of `run.json`.
 
+        Files of before the first format number are read as well.
+
         Raises:
-            ValueError: it is damaged, or was written by another program. The message names `place`.
+            ValueError: it is damaged, or was written by another program or by a newer version of
+                this package, which is named. The message names `place`.
         """
+        values = files.parse_json(text, place)
+        _check_format(values, place)
         kinds = {field.name: dict for field in dataclasses.fields(cls)}
-        values = files.parse_json(text, place, kinds)
+        files.check_fields(values, place, kinds)
         start = {"directory": ""} | values["start"]
         task = {"name": "", "labels": []} | values["task"]
         files.check_fields(start, f"{place}: start", {"directory": str})
@@ -133,7 +139,7 @@ class RunRecord:
 
     def to_json(self) -> str:
         """Returns the text of `run.json`."""
-        return to_json(dataclasses.asdict(self)) + "\n"
+        return to_json({"format": FORMAT, **dataclasses.asdict(self)}) + "\n"
 
     @property
     def task_name(self) -> str:
@@ -191,6 +197,22 @@ class RunRecord:
         if self.labels:
             entries[LABELS] = json.dumps(self.labels, ensure_ascii=False)
         return {n: text for n, text in entries.items() if names is None or n in names}
+
+
+def _check_format(values: Mapping[str, Any], place: str) -> None:
+    """Raises ValueError if the format of a record is unknown."""
+    number = values.get("format", FORMAT)
+    if type(number) is int and number == FORMAT:
+        return
+    if type(number) is not int or number < FORMAT:
+        raise ValueError(f"{place}: 'format' is {number!r:.100}, expected {FORMAT}")
+    start = values.get("start")
+    versions = start.get("versions") if isinstance(start, dict) else None
+    writer = versions.get("albert_tf") if isinstance(versions, dict) else None
+    which = f"albert-tf2 {writer} or later" if writer else "a newer version of albert-tf2"
+    raise ValueError(
+        f"{place}: 'format' is {number}, and albert-tf2 {__version__} reads {FORMAT}: use {which}"
+    )
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from albert_tf import pretraining
-from albert_tf.checkpoints import record_comparison
+from albert_tf.checkpoints import record_comparison, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning.settings import FineTuningSettings
 
@@ -28,7 +28,10 @@ KNOWN = RunRecord(
 
 def test_a_record_is_written_and_read_again():
     assert RunRecord.from_json(KNOWN.to_json(), "run.json") == KNOWN
-    assert list(json.loads(KNOWN.to_json())) == ["start", "settings", "config", "files", "task"]
+    written = json.loads(KNOWN.to_json())
+    assert list(written) == ["format", "start", "settings", "config", "files", "task"]
+    assert written.pop("format") == 1
+    assert RunRecord.from_json(json.dumps(written), "run.json") == KNOWN  # as it was before
     plain = RunRecord(settings={"rate": np.float32(0.5), "steps": np.int64(3)})
     assert json.loads(plain.to_json())["settings"] == {"rate": 0.5, "steps": 3}
 
@@ -43,11 +46,23 @@ def damaged(**entries):
         (KNOWN.to_json()[:100], "run.json: not JSON"),
         ('{"program": "another", "settings": {}}', "run.json: 'start' is missing, expected dict"),
         (damaged(settings=5), "run.json: 'settings' is 5, expected dict"),
+        (damaged(format=0), "run.json: 'format' is 0, expected 1"),
+        (damaged(format=True), "run.json: 'format' is True, expected 1"),
+        (damaged(format="2"), "run.json: 'format' is '2', expected 1"),
+        (
+            '{"format": 2, "start": {"versions": {"albert_tf": "7.5.0"}}}',
+            "run.json: 'format' is 2, and albert-tf2 0.1.0 reads 1: use albert-tf2 7.5.0 or later",
+        ),
+        (
+            '{"format": 3, "start": 5}',
+            "run.json: 'format' is 3, and albert-tf2 0.1.0 reads 1: use a newer version of albert",
+        ),
         (damaged(task={"labels": [1]}), "run.json: expected texts as labels, got [1]"),
         (damaged(files={"x": {"digest": "", "path": 1}}), "run.json: x: 'path' is 1, expected str"),
     ],
 )
-def test_a_damaged_record_and_that_of_another_program_are_refused(text, said):
+def test_a_damaged_record_and_that_of_another_program_are_refused(text, said, monkeypatch):
+    monkeypatch.setattr(run_record, "__version__", "0.1.0")
     with pytest.raises(ValueError, match="^" + re.escape(said)):
         RunRecord.from_json(text, "run.json")
 
