@@ -15,15 +15,17 @@ import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
+from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+Array: TypeAlias = NDArray[Any]
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _DIGEST_LENGTH = 16
@@ -44,7 +46,7 @@ class WeightFile:
     path: str
     container: str
     shapes: dict[str, tuple[int, ...]]
-    read: Callable[[str], np.ndarray]
+    read: Callable[[str], Array]
 
 
 def digest(path: str) -> str:
@@ -104,14 +106,15 @@ def open_checkpoint(prefix: str) -> tf.train.CheckpointReader:
         return reader
 
 
-def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> np.ndarray:
+def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> Array:
     """Reads one array of a checkpoint.
 
     Raises:
         ValueError: the data file is cut short or damaged.
     """
     with _naming_damage(f"{prefix}: cannot read {name!r}, the data is damaged"):
-        return reader.get_tensor(name)
+        array: Array = reader.get_tensor(name)
+        return array
 
 
 def open_weights(path: str) -> WeightFile:
@@ -172,7 +175,7 @@ def _open_tensorflow(prefix: str) -> WeightFile:
     )
 
 
-def _object_names(graph: Any) -> dict[str, str]:
+def _object_names(graph: Array) -> dict[str, str]:
     """Returns variable name → key for an object-based checkpoint, whose keys are object paths."""
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 

@@ -262,7 +262,7 @@ def _write_tensorflow(output: Output) -> None:
     from albert_tf.checkpoints import store
 
     step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(output.folder, BEST), output.tensors | step)
+    store.save_checkpoint(os.path.join(output.folder, BEST), {**output.tensors, **step})
 
 
 def _write_hugging_face(output: Output) -> None:

@@ -6,7 +6,7 @@ Letters: B batch size, S sequence length, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -15,11 +15,16 @@ from albert_tf.checkpoints.text_signature import text_signatures
 from albert_tf.model.poolings import MEAN, POOLED, POOLINGS
 from albert_tf.model.tokenization import Tokenizer
 
+if TYPE_CHECKING:
+    from albert_tf.model.modeling import AlbertEncoder
+
 _LAST_LAYERS = 4
 
 
 def pool(
-    outputs: Mapping[str, Any], input_mask: tf.Tensor, poolings: Iterable[str]
+    outputs: Mapping[str, tf.Tensor | list[tf.Tensor]],
+    input_mask: tf.Tensor,
+    poolings: Iterable[str],
 ) -> dict[str, tf.Tensor]:
     """Returns embeddings of texts, pooling → float32 [B, H].
 
@@ -56,7 +61,7 @@ def poolings_of(parts: Collection[str]) -> tuple[str, ...]:
 
 
 def embeddings_export(
-    encoder: Any,
+    encoder: AlbertEncoder,
     tokenizer: Tokenizer | None,
     max_seq_length: int,
     poolings: Sequence[str] = POOLINGS,

@@ -6,13 +6,12 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 LOSS = "eval_loss"  # the metric that decides between equally good checkpoints
 _DIGEST_LENGTH = 16
 
 
-def digest_of_data(*parts: Any) -> str:
+def digest_of_data(*parts: object) -> str:
     """Returns a short hash of everything that a result depends on."""
     return hashlib.sha256(repr(parts).encode("utf-8")).hexdigest()[:_DIGEST_LENGTH]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -228,17 +227,19 @@ def sizes(entries: Mapping[str, Entry]) -> dict[str, int]:
     return found
 
 
-def differences(recognized: Recognized, entries: Mapping[str, Entry], config: Any) -> list[str]:
+def differences(
+    recognized: Recognized, entries: Mapping[str, Entry], config: AlbertConfig | None
+) -> list[str]:
     """Returns why a checkpoint cannot be that of a model with a config, one reason per line.
 
     Args:
         recognized: the checkpoint.
         entries: its entries, adapted to the model by `fit`.
-        config: the model's config, which is not compared unless it is an `AlbertConfig`.
+        config: the model's config; None if it is not known.
     """
     if recognized.refusal:
         return [recognized.refusal]
-    if not isinstance(config, AlbertConfig):
+    if config is None:
         return []
     obstacle = group_obstacle(config) if recognized.family == "hugging_face" else ""
     lines = [obstacle] if obstacle else []

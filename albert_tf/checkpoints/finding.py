@@ -10,7 +10,6 @@ import fnmatch
 import json
 import os
 import re
-from typing import Any
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
@@ -242,7 +241,7 @@ def _missing(folder: str, what: str, patterns: tuple[str, ...], way_out: str) ->
     )
 
 
-def read_json_if_there(folder: str, name: str) -> dict[str, Any]:
+def read_json_if_there(folder: str, name: str) -> files.JsonObject:
     """Reads a JSON object from a file in a folder; {} if the file does not exist."""
     path = os.path.join(folder, name)
     return files.read_json(path) if files.exists(path) else {}

@@ -20,7 +20,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -30,6 +30,9 @@ from albert_tf.checkpoints.signatures import DEFAULT, Signature, Tensors
 from albert_tf.model import dispatch
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
+
+if TYPE_CHECKING:
+    from albert_tf.model.modeling import AlbertForPretraining
 
 _INPUTS = {
     "input_ids": "input_word_ids",
@@ -44,7 +47,7 @@ _SIGNATURE_OUTPUTS = ("default", "pooled_output", "sequence_output")
 @dispatch.plain()
 def save_hub_module(
     directory: str,
-    model: Any,
+    model: AlbertForPretraining,
     config: AlbertConfig,
     has_masked_lm: bool = True,
     has_sentence_head: bool = True,
@@ -82,12 +85,6 @@ def save_hub_module(
         logits = model.masked_lm(x, encoder.embeddings)
         return outputs | {"mlm_logits": logits}
 
-    @tf.function(autograph=False)
-    def classify_pairs(inputs: Tensors, training: bool = False) -> Tensors:
-        outputs = encode(inputs, training=training)
-        logits = model.sentence_head(outputs["pooled_output"])
-        return outputs | {f"{model.sentence_objective}_log_probs": tf.nn.log_softmax(logits)}
-
     def serve(inputs: Tensors) -> Tensors:
         outputs = encode(inputs, training=False)
         return {name: outputs[name] for name in _SIGNATURE_OUTPUTS}
@@ -96,15 +93,27 @@ def save_hub_module(
     if has_masked_lm:
         variables = encoder.variables + model.masked_lm.variables
         root.mlm = _callable_object(predict_words, variables, _POSITIONS)
-    if has_sentence_head and model.sentence_head is not None:
-        variables = encoder.variables + model.sentence_head.variables
+    head = model.sentence_head
+    if has_sentence_head and head is not None:
+
+        @tf.function(autograph=False)
+        def classify_pairs(inputs: Tensors, training: bool = False) -> Tensors:
+            outputs = encode(inputs, training=training)
+            logits = head(outputs["pooled_output"])
+            return outputs | {f"{model.sentence_objective}_log_probs": tf.nn.log_softmax(logits)}
+
+        variables = encoder.variables + head.variables
         setattr(root, model.sentence_objective, _callable_object(classify_pairs, variables))
     signature = Signature(dict.fromkeys(_INPUTS.values(), _IDS), serve)
     with _assets(root, config, tokenizer):
         saved_model.save(directory, root, {DEFAULT: signature})
 
 
-def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str) -> Any:
+def _callable_object(
+    call: tf.types.experimental.PolymorphicFunction,
+    variables: list[tf.Variable],
+    *more_inputs: str,
+) -> tf.train.Checkpoint:
     """Returns a savable object that can be called, traced for training and for inference."""
     root = tf.train.Checkpoint()
     root.__call__ = call
@@ -118,7 +127,9 @@ def _callable_object(call: Any, variables: list[tf.Variable], *more_inputs: str)
 
 
 @contextlib.contextmanager
-def _assets(root: Any, config: AlbertConfig, tokenizer: FullTokenizer | None) -> Iterator[None]:
+def _assets(
+    root: tf.train.Checkpoint, config: AlbertConfig, tokenizer: FullTokenizer | None
+) -> Iterator[None]:
     """Attaches the config and vocabulary as assets, whose files exist until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         config_file = os.path.join(folder, "albert_config.json")

@@ -9,8 +9,7 @@ from E to H exists even if E = H, and "gelu" is the exact function with erf; Goo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sized
 
 import numpy as np
 from absl import logging
@@ -37,9 +36,9 @@ _CLASSIFIER = "output_weights"  # used by several heads; the task determines whi
 
 def config_to_hugging_face(
     config: AlbertConfig,
-    tensors: Mapping[str, Any],
-    task: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    tensors: Mapping[str, Sized],
+    task: Mapping[str, files.Json] | None = None,
+) -> files.JsonObject:
     """Returns the content of `config.json`.
 
     Args:
@@ -100,7 +99,7 @@ def save_hugging_face(
     tensors: Mapping[str, np.ndarray],
     config: AlbertConfig,
     tokenizer: Tokenizer | None = None,
-    task: Mapping[str, Any] | None = None,
+    task: Mapping[str, files.Json] | None = None,
 ) -> None:
     """Writes a folder that `from_pretrained` of `transformers` can load.
 

@@ -8,8 +8,8 @@ that every program and function knows the same of a folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from albert_tf import files
 from albert_tf.checkpoints.tasks import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -36,7 +36,7 @@ _DEFAULT_LABEL = "LABEL_{}"
 _DEFAULT_COUNT = 2  # transformers does not write this number of labels
 
 
-def read_task(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_task(values: Mapping[str, files.Json]) -> files.JsonObject:
     """Returns the task that a model was fine-tuned for, and what `run.json` would record of it.
 
     Labels have the names that `pipeline` of transformers returns, such as "LABEL_0" if the model
@@ -82,7 +82,7 @@ def _default_labels(count: int) -> list[str]:
     return [_DEFAULT_LABEL.format(number) for number in range(count)]
 
 
-def _read_labels(values: Mapping[str, Any]) -> list[str]:
+def _read_labels(values: Mapping[str, files.Json]) -> list[str]:
     names = values.get("id2label") or {}
     if not isinstance(names, dict) or set(names) != {str(n) for n in range(len(names))}:
         raise ValueError(f"id2label={names!r:.100}: expected names of the labels 0, 1, 2, …")
@@ -91,7 +91,7 @@ def _read_labels(values: Mapping[str, Any]) -> list[str]:
     return _default_labels(int(values.get("num_labels") or _DEFAULT_COUNT))
 
 
-def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
+def write_task(size: int, task: Mapping[str, files.Json]) -> files.JsonObject:
     """Returns the entries of `config.json` for a head with the weights `output_weights`.
 
     Args:
@@ -103,7 +103,7 @@ def write_task(size: int, task: Mapping[str, Any]) -> dict[str, Any]:
     """
     name = task.get("name") or CLASSIFICATION
     classes = {name: architecture for architecture, name in _TASKS.items()}
-    values: dict[str, Any] = {"architectures": [classes.get(name, _SEQUENCE)]}
+    values: files.JsonObject = {"architectures": [classes.get(name, _SEQUENCE)]}
     if name == MULTIPLE_CHOICE:
         return values
     labels = list(task.get("labels", ()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints import families
 from albert_tf.checkpoints.containers import WeightFile
 from albert_tf.checkpoints.families import Entry
+from albert_tf.checkpoints.model_protocols import WithVariables, config_of
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     PARTS,
@@ -41,7 +41,10 @@ class LoadReport:
     """
 
     def __init__(
-        self, weights: WeightFile, model: Any = None, init_from_group0: bool = False
+        self,
+        weights: WeightFile,
+        model: WithVariables | None = None,
+        init_from_group0: bool = False,
     ) -> None:
         self.prefix = weights.path
         self._weights = weights
@@ -49,7 +52,7 @@ class LoadReport:
         self._wanted = {name: entry.shape for name, entry in self._recognized.entries.items()}
         if model is not None:
             self._wanted = {name: tuple(x.shape) for name, x in by_name(model.variables).items()}
-        self._config = getattr(model, "config", None)
+        self._config = config_of(model)
         self._init_from_group0 = init_from_group0
 
     # What is compared: entries of the checkpoint with shapes of the model.

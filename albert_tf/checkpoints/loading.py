@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import logging
@@ -19,6 +19,14 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, releases, run_record
 from albert_tf.checkpoints.containers import open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.load_report import LoadReport
+from albert_tf.checkpoints.model_protocols import (
+    WithEncoder,
+    WithOptionalPooler,
+    WithSentenceHead,
+    WithVariables,
+    config_of,
+    encoder_of,
+)
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     GLOBAL_STEP,
@@ -27,6 +35,9 @@ from albert_tf.checkpoints.weight_names import (
     is_encoder,
 )
 from albert_tf.model.config import AlbertConfig
+
+if TYPE_CHECKING:
+    from albert_tf.model.modeling import AlbertEncoder
 
 _UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
 
@@ -46,7 +57,7 @@ def read_step(prefix: str) -> int:
 
 
 def load_checkpoint(
-    model: Any, path: str, allow_partial: bool = False, init_from_group0: bool = False
+    model: WithVariables, path: str, allow_partial: bool = False, init_from_group0: bool = False
 ) -> LoadReport:
     """Loads the weights of `model` from a checkpoint of any supported family.
 
@@ -100,25 +111,26 @@ def load_checkpoint(
     return report
 
 
-def _warn_of_objective(model: Any, prefix: str) -> None:
+def _warn_of_objective(model: WithVariables, prefix: str) -> None:
     """Warns if the sentence head was trained with another objective, whose head may fit as well."""
+    if not isinstance(model, WithSentenceHead):
+        return
     record = finding.records_of(finding.folder_of(prefix)).record
-    theirs = record.settings.get(run_record.OBJECTIVE)
-    ours = getattr(model, run_record.OBJECTIVE, theirs)
+    theirs, ours = record.settings.get(run_record.OBJECTIVE), model.sentence_objective
     if theirs and theirs != ours:
         logging.warning(
             "%s was trained with sentence_objective=%s, and this model has %s", prefix, theirs, ours
         )
 
 
-def _warn_of_config(model: Any, expected: AlbertConfig | None, source: str) -> None:
+def _warn_of_config(model: WithVariables, expected: AlbertConfig | None, source: str) -> None:
     """Warns of what differs from the config of the weights, and does not show in their shapes.
 
     This is no error, because a released config may be wrong, and the one that is given right: that
     in the archive of Google's Chinese tiny has one layer.
     """
-    config = getattr(model, "config", None)
-    if expected is None or not isinstance(config, AlbertConfig):
+    config = config_of(model)
+    if expected is None or config is None:
         return
     for key in _UNSEEN:
         theirs, ours = getattr(expected, key), getattr(config, key)
@@ -138,9 +150,10 @@ def _config_beside(path: str) -> AlbertConfig | None:
         return None
 
 
-def _new(report: LoadReport, model: Any) -> list[str]:
+def _new(report: LoadReport, model: WithVariables) -> list[str]:
     """Returns the variables that keep their values, but a pooler that no output depends on."""
-    unneeded = () if getattr(model, "uses_pooler", True) else (POOLER,)
+    needs_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else True
+    unneeded = () if needs_pooler else (POOLER,)
     new = [*report.missing, *report.misshapen]
     return sorted(name for name in new if not name.startswith(unneeded))
 
@@ -169,7 +182,7 @@ def _log(report: LoadReport, release: releases.Release | None, new: Sequence[str
     log("%s", ". ".join(parts))
 
 
-def load_weights(model: Any, prefix: str) -> None:
+def load_weights(model: WithVariables, prefix: str) -> None:
     """Loads all weights of a trained model including its heads, and the pooler if it is used.
 
     Raises:
@@ -189,16 +202,18 @@ def load_weights(model: Any, prefix: str) -> None:
     _assign(model, report.read(report.loaded))
 
 
-def leave_out_pooler(model: Any) -> None:
+def leave_out_pooler(model: AlbertEncoder | WithEncoder) -> None:
     """Removes the pooler from a model, for a checkpoint that has none.
 
     The model's outputs must not depend on it: its encoder has no `pooled_output` afterwards.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     encoder.pooler, encoder.add_pooling_layer = None, False
 
 
-def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = False) -> LoadReport:
+def inspect_checkpoint(
+    path: str, model: WithVariables | None = None, init_from_group0: bool = False
+) -> LoadReport:
     """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 
     Raises:
@@ -209,7 +224,7 @@ def inspect_checkpoint(path: str, model: Any = None, init_from_group0: bool = Fa
 
 
 def read_weights(
-    path: str, model: Any = None, init_from_group0: bool = False
+    path: str, model: WithVariables | None = None, init_from_group0: bool = False
 ) -> dict[str, np.ndarray]:
     """Returns all weights of a checkpoint, float32, with the names of this package.
 
@@ -222,7 +237,7 @@ def read_weights(
     return report.read(report.entries)
 
 
-def _assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
+def _assign(model: WithVariables, values: Mapping[str, np.ndarray]) -> None:
     """Assigns the variables once all values were read, because the file may be damaged."""
     variables = by_name(model.variables)
     for name, value in values.items():

@@ -21,7 +21,6 @@ import os
 import re
 import typing
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from albert_tf import files
 from albert_tf.checkpoints import folder_lock, huggingface_task, run_record
@@ -79,7 +78,7 @@ class RunFolder:
             self._record = dataclasses.replace(record, task=task)
         return self._record
 
-    def _hugging_face_task(self) -> dict[str, Any]:
+    def _hugging_face_task(self) -> files.JsonObject:
         path = self.file(_HUGGING_FACE_FILE)
         values = files.read_json(path) if files.exists(path) else {}
         if not is_hugging_face(values):
@@ -230,7 +229,7 @@ class RunFolder:
         """Appends a line to the metrics."""
         files.append_json_lines(self.file(METRICS_FILE), [{"step": step, **values}])
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[files.JsonObject]:
         """Returns the lines of the metrics, sorted by step, training before evaluation.
 
         Raises:

@@ -17,9 +17,11 @@ import json
 import os
 import platform
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+
+import numpy as np
 
 from albert_tf import files
+from albert_tf.files import Json, JsonObject
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.version import __version__
@@ -104,11 +106,11 @@ class RunRecord:
             `selection_metric`, and what the task itself adds.
     """
 
-    start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    start: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    config: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict)
-    task: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    task: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str, place: str) -> RunRecord:
@@ -160,7 +162,7 @@ class RunRecord:
             task=task,
         )
 
-    def values_for(self, of: type[SettingsGroup], names: Collection[str]) -> dict[str, Any]:
+    def values_for(self, of: type[SettingsGroup], names: Collection[str]) -> JsonObject:
         """Returns name → value of those settings in `names` that are recorded.
 
         Args:
@@ -199,7 +201,7 @@ class RunRecord:
         return {n: text for n, text in entries.items() if names is None or n in names}
 
 
-def _check_format(values: Mapping[str, Any], place: str) -> None:
+def _check_format(values: Mapping[str, object], place: str) -> None:
     """Raises ValueError if the format of a record is unknown."""
     number = values.get("format", FORMAT)
     if type(number) is int and number == FORMAT:
@@ -215,7 +217,7 @@ def _check_format(values: Mapping[str, Any], place: str) -> None:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns the value of a setting for messages, equal for equal values."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(_text, value))
@@ -233,7 +235,7 @@ def of_tokenizer(tokenizer: Tokenizer, path: str) -> RunRecord:
     return RunRecord(settings={LOWER_CASE: tokenizer.do_lower_case}, files={VOCABULARY: vocabulary})
 
 
-def describe_start(command: Sequence[str], device: Mapping[str, Any]) -> dict[str, Any]:
+def describe_start(command: Sequence[str], device: Mapping[str, Json]) -> JsonObject:
     """Returns the entry `start` of a record.
 
     Args:
@@ -253,7 +255,6 @@ def describe_start(command: Sequence[str], device: Mapping[str, Any]) -> dict[st
 def _versions() -> dict[str, str]:
     """Returns package → version of the packages that results depend on."""
     # Imported here so that programs without TensorFlow can read records.
-    import numpy as np
     import tensorflow as tf
     import tf_keras
 
@@ -266,12 +267,12 @@ def _versions() -> dict[str, str]:
     }
 
 
-def to_json(values: Mapping[str, Any], indent: int | None = 1) -> str:
+def to_json(values: Mapping[str, object], indent: int | None = 1) -> str:
     """Returns the text of a file of the run."""
 
-    def plain(value: Any) -> Any:
+    def plain(value: object) -> object:
         """Converts NumPy scalars to numbers and anything else to strings."""
-        return value.item() if hasattr(value, "item") else str(value)
+        return value.item() if isinstance(value, np.generic) else str(value)
 
     return json.dumps(values, indent=indent, ensure_ascii=False, default=plain)
 

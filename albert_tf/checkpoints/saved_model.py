@@ -12,7 +12,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -95,7 +94,7 @@ def export(
     return target
 
 
-def hold(variables: Sequence[tf.Variable]) -> Any:
+def hold(variables: Sequence[tf.Variable]) -> tf.train.Checkpoint:
     """Returns an object to save that has variables alone: Keras objects are not needed to load."""
     root = tf.train.Checkpoint()
     root.variables = list(variables)
@@ -104,7 +103,10 @@ def hold(variables: Sequence[tf.Variable]) -> Any:
 
 @dispatch.plain()
 def save(
-    folder: str, root: Any, signatures: Mapping[str, Signature], shown_as: str | None = None
+    folder: str,
+    root: tf.train.Checkpoint,
+    signatures: Mapping[str, Signature],
+    shown_as: str | None = None,
 ) -> None:
     """Writes a SavedModel.
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
@@ -49,7 +48,7 @@ class Signature:
     tokenizer: tf.Module | None = None
 
     @functools.cached_property
-    def function(self) -> Any:
+    def function(self) -> tf.types.experimental.PolymorphicFunction:
         """`compute` as a `tf.function` of tensors that have the names of the inputs."""
         specs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()]
 
@@ -118,7 +117,7 @@ def token_signatures(
 
 def _parse_examples(serialized: tf.Tensor, inputs: Inputs) -> Tensors:
     """Returns the tokens in serialized examples, which store several sequences as one."""
-    features: dict[str, Any] = {}
+    features: dict[str, tf.io.FixedLenFeature] = {}
     for name, spec in inputs.items():
         shape = spec.shape[-1:]
         features[name] = tf.io.FixedLenFeature(shape, tf.int64)

@@ -13,12 +13,12 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from numpy.typing import ArrayLike
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
@@ -35,7 +35,7 @@ _DISK_ERRORS = (
 )
 
 
-def save_checkpoint(prefix: str, tensors: dict[str, Any]) -> None:
+def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
     """Writes a checkpoint atomically after verifying it.
 
     Args:
@@ -135,7 +135,7 @@ def _list_suffixes(prefix: str, start: str) -> list[str]:
 def _disk_error(error: Exception) -> str:
     """Returns the reason why a file could not be written; "" for other errors."""
     if isinstance(error, _DISK_ERRORS):
-        return error.message.split("[Op:")[0].rpartition(";")[2].strip().partition("\n")[0]
+        return str(error.message).split("[Op:")[0].rpartition(";")[2].strip().partition("\n")[0]
     return (error.strerror or "") if isinstance(error, OSError) else ""
 
 

@@ -9,7 +9,7 @@ Letters: N rows, S sequence length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -18,13 +18,16 @@ from albert_tf import tensorflow_packages
 from albert_tf.checkpoints.signatures import TEXTS, Signature, Tensors
 from albert_tf.model.tokenization import Tokenizer
 
+LoopVariables: TypeAlias = tuple[tf.Tensor, list[tf.TensorArray]]
+Outputs = TypeVar("Outputs")  # any structure of tensors
+
 BATCH_SIZE = 32  # in a batch, as in `load_predictor`
 
 
 def text_signatures(
     tokenizer: Tokenizer | None,
-    model: Callable[[Tensors], Any],
-    outputs: Callable[[Any], Tensors],
+    model: Callable[[Tensors], Outputs],
+    outputs: Callable[[Outputs], Tensors],
     max_seq_length: int,
     pad_to: int | None = None,
 ) -> dict[str, Signature]:
@@ -61,10 +64,10 @@ def text_signatures(
 
 
 def compute_in_batches(
-    model: Callable[[Tensors], Any],
+    model: Callable[[Tensors], Outputs],
     features: Mapping[str, tf.Tensor],
     is_trimmed: bool = False,
-) -> Any:
+) -> Outputs:
     """Returns the outputs of a model for N rows, computed for at most BATCH_SIZE at a time.
 
     Args:
@@ -85,7 +88,7 @@ def compute_in_batches(
         lengths = tf.gather(lengths, order)
         features = {name: tf.gather(feature, order) for name, feature in features.items()}
 
-    def compute_part(number: tf.Tensor) -> Any:
+    def compute_part(number: tf.Tensor) -> Outputs:
         rows = slice(number * BATCH_SIZE, (number + 1) * BATCH_SIZE)
         part = {name: feature[rows] for name, feature in features.items()}
         if is_trimmed:
@@ -102,7 +105,9 @@ def compute_in_batches(
         for spec in tf.nest.flatten(traced.structured_outputs)
     ]
 
-    def add(number: tf.Tensor, outputs: list[tf.TensorArray]) -> Any:
+    def add(
+        number: tf.Tensor, outputs: list[tf.TensorArray]
+    ) -> tuple[tf.Tensor, list[tf.TensorArray]]:
         values = tf.nest.flatten(traced(number))
         written = [x.write(number, value) for x, value in zip(outputs, values, strict=True)]
         return number + 1, written
@@ -114,4 +119,5 @@ def compute_in_batches(
     if is_trimmed:
         places = tf.argsort(order)  # [N]
         values = [tf.gather(value, places) for value in values]
-    return tf.nest.pack_sequence_as(traced.structured_outputs, values)
+    packed: Outputs = tf.nest.pack_sequence_as(traced.structured_outputs, values)
+    return packed

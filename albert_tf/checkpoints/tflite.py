@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -17,7 +16,9 @@ FLOAT16 = "float16"
 INT8 = "int8"
 
 
-def write_tflite(path: str, root: Any, signature: Signature, quantization: str = NONE) -> None:
+def write_tflite(
+    path: str, root: tf.train.Checkpoint, signature: Signature, quantization: str = NONE
+) -> None:
     """Writes a TFLite model that takes one example of full length at a time.
 
         runner = tf.lite.Interpreter(path).get_signature_runner("serving_default")

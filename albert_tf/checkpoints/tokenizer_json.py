@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import sentencepiece
 import tokenizers
@@ -57,11 +56,11 @@ def tokenizer_json(tokenizer: FullTokenizer) -> str:
     return str(theirs.to_str())
 
 
-def _replace(pattern: str, content: str) -> Any:
+def _replace(pattern: str, content: str) -> normalizers.Normalizer:
     return normalizers.Replace(tokenizers.Regex(pattern), content)
 
 
-def _lower() -> list[Any]:
+def _lower() -> list[normalizers.Normalizer]:
     """Returns the steps of `str.lower`; `Lowercase` by itself ignores the context of Σ."""
 
     def is_cased(char: str) -> bool:
@@ -75,7 +74,7 @@ def _lower() -> list[Any]:
     return [_replace(is_final, _FINAL_SIGMA), normalizers.Lowercase()]
 
 
-def _wordpiece(tokenizer: FullTokenizer) -> Any:
+def _wordpiece(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
     unknown, longest = UNKNOWN_TOKEN, MAX_INPUT_CHARS_PER_WORD
     model = models.WordPiece(tokenizer.vocab, unk_token=unknown, max_input_chars_per_word=longest)
@@ -96,7 +95,7 @@ def _wordpiece(tokenizer: FullTokenizer) -> Any:
     return theirs
 
 
-def _unigram(tokenizer: FullTokenizer) -> Any:
+def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     """Returns the steps of `preprocess_text`, of SentencePiece and of `encode_pieces`."""
     model = read_sentencepiece_file(tokenizer.sentencepiece_model)
     replaces = model.remove_extra_whitespaces and model.escape_whitespaces
@@ -119,7 +118,9 @@ def _unigram(tokenizer: FullTokenizer) -> Any:
     steps += [_replace(" {2,}", " "), _replace(" +$", "")]
     theirs.normalizer = normalizers.Sequence(steps)
     # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
-    splits: list[Any] = [pre_tokenizers.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")]
+    splits: list[pre_tokenizers.PreTokenizer] = [
+        pre_tokenizers.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")
+    ]
     if numbers:
         number = f"^{SPIECE_UNDERLINE}(?:{'|'.join(map(re.escape, numbers))}),(?!\\d)"
         splits.append(pre_tokenizers.Split(tokenizers.Regex(number), "isolated"))

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from albert_tf.model.objectives import SCOPE
 from albert_tf.model.optimizer_names import OPTIMIZERS
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
@@ -104,18 +107,18 @@ PARTS = {
 }
 
 
-def variable_name(variable: Any) -> str:
+def variable_name(variable: tf.Variable) -> str:
     """Returns the name of a variable in checkpoints, without ":0"."""
-    return variable.name.split(":")[0]
+    return str(variable.name).split(":")[0]
 
 
-def by_name(variables: Iterable[Any]) -> dict[str, Any]:
+def by_name(variables: Iterable[tf.Variable]) -> dict[str, tf.Variable]:
     """Returns name in checkpoints → variable.
 
     Raises:
         ValueError: two variables have the same name, so that a checkpoint would only have one.
     """
-    named: dict[str, Any] = {}
+    named: dict[str, tf.Variable] = {}
     for variable in variables:
         name = variable_name(variable)
         if variable is not named.setdefault(name, variable):

@@ -10,7 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from albert_tf import files, tensorflow_packages
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints import finding, releases
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.included_configs import config_file
@@ -318,7 +318,7 @@ class RunSettings(
 
     def _with_model_files(self) -> Self:
         """Returns these settings with the weights and the files of the model; see `completed`."""
-        init_checkpoint = self.weights and finding.find_model(self.weights)
+        init_checkpoint = self.weights and releases.find_model(self.weights)
         config_file = self.albert_config_file
         if not config_file:
             if not self._has_weights:

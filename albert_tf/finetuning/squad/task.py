@@ -20,7 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, finding, tasks
+from albert_tf.checkpoints import finding, tasks
 from albert_tf.checkpoints.evaluations import Evaluation, heading
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
@@ -132,7 +132,7 @@ class QuestionAnswering(FineTuningTask):
         """Returns the task, with the head of SQuAD 2.0 if settings, model or data require it."""
         checkpoint = None if trained is None else trained.checkpoint
         if checkpoint is None and settings.init_checkpoint:
-            checkpoint = containers.find_checkpoint(settings.init_checkpoint)
+            checkpoint = finding.find_checkpoint(settings.init_checkpoint)
         version_2 = choose_version(
             settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
         )
