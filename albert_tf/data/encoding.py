@@ -4,7 +4,7 @@ This step is shared by `create` and `beam`, which write the same records because
 only on the chunk and the settings.
 
 1. Parse the chunk into lists of sentences (`sentences`).
-2. Tokenize them once (`instances`) and optionally mark Chinese words (`chinese_words`).
+2. Tokenize them once (`documents`) and optionally mark Chinese words (`chinese_words`).
 3. Build and mask the instances of all passes (`instances`, `masking`) and serialize them
    (`tf_example`).
 """
@@ -18,7 +18,8 @@ import numpy as np
 
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords, WordMarker
 from albert_tf.data.chunks import Chunk
-from albert_tf.data.instances import create_batches, tokenize_documents
+from albert_tf.data.documents import tokenize_documents
+from albert_tf.data.instances import create_batches
 from albert_tf.data.records import frame_records
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import EncodingSettings, InstanceSettings, VocabularySettings

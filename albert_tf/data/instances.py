@@ -1,30 +1,28 @@
-"""Turns lines of text into pre-training instances: `[CLS] A [SEP] B [SEP]`, truncated and masked.
+"""Turns documents into pre-training instances: `[CLS] A [SEP] B [SEP]`, truncated and masked.
 
 `instance_format` selects other instances, among them `[CLS] A [SEP]`, by which RoBERTa was chosen.
 
-`tokenize_documents` tokenizes a chunk of text once, and `create_batches` turns the tokens into
-batches of instances. The algorithm is that of Google's `create_instances_from_document`, vectorized
-with NumPy: a segment pair is stored as four token offsets instead of two lists of tokens, and all
-instances of a batch are assembled and masked (`masking`) together.
+The algorithm is that of Google's `create_instances_from_document`, vectorized with NumPy: a segment
+pair is stored as four token offsets instead of two lists of tokens, and all instances of a batch
+are assembled and masked (`masking`) together.
 
-Shapes: N instances, S sequence length, T tokens in the chunk, V vocabulary size.
+Shapes: N instances, S sequence length.
 Source: ALBERT (arXiv 1909.11942), section 3.1, for sentence-order prediction; RoBERTa (arXiv
 1907.11692), section 4.2, for the instance formats.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.chinese_words import WordMarker
+from albert_tf.data.documents import Documents
 from albert_tf.data.masking import mask_batch, num_to_predict
 from albert_tf.data.random_streams import RandomStream
 from albert_tf.data.settings import (
@@ -35,11 +33,9 @@ from albert_tf.data.settings import (
     InstanceSettings,
 )
 from albert_tf.data.tf_example import Features
-from albert_tf.data.word_starts import starts_word
 from albert_tf.model.tokenization import Tokenizer
 
 BATCH_SIZE = 512  # instances built at once: small enough to fit in the CPU cache
-LINES_AT_ONCE = 2000  # tokenized together; bounds the number of Python objects in memory
 DRAWS_FOR_ANOTHER_DOCUMENT = 10  # then the same document is used, as in Google's program
 
 # Mixed into the seed, so that masking has a random stream separate from those of other modules.
@@ -49,121 +45,6 @@ _MASKING = 11
 # A segment pair: start and end offset of A, start and end offset of B, label. B is empty in formats
 # without pairs.
 Row = tuple[int, int, int, int, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Documents:
-    """Tokenized documents, concatenated into one array.
-
-    Sentences and documents are never empty: `sentence_starts` and `document_starts` strictly
-    increase.
-
-    Attributes:
-        ids: int32 [T], the token ids.
-        word_starts: bool [T], whether each token starts a word.
-        sentence_starts: token offset at which each sentence starts, followed by T.
-        sentence_ends: token offset at which each sentence ends; a separator may follow.
-        document_starts: index of each document's first sentence, followed by the number of
-            sentences.
-        labels: int32 [T], the ids to predict where tokens are masked. None if these are `ids`.
-    """
-
-    ids: NDArray[np.int32]
-    word_starts: NDArray[np.bool_]
-    sentence_starts: list[int]
-    sentence_ends: list[int]
-    document_starts: list[int]
-    labels: NDArray[np.int32] | None = None
-
-    @property
-    def num_documents(self) -> int:
-        """Number of documents."""
-        return len(self.document_starts) - 1
-
-
-def _is_blank(line: str, tokenizer: Tokenizer) -> bool:
-    """Returns whether a line without tokens is blank, and so ends a document, as in Google's code.
-
-    Lines that are not blank but have no tokens (control characters, say) are dropped instead.
-    """
-    return not (tokenizer.preprocess(line) if tokenizer.is_sentencepiece else line.strip())
-
-
-def tokenize_documents(
-    parts: Iterable[list[str]],
-    tokenizer: Tokenizer,
-    word_start_table: NDArray[np.bool_],
-    word_marker: WordMarker | None = None,
-) -> Documents:
-    """Tokenizes lines of text: one sentence per line, blank lines between documents.
-
-    Sentences without tokens and documents without sentences are dropped.
-
-    Args:
-        parts: lists of lines; each list starts a new document.
-        tokenizer: the tokenizer.
-        word_start_table: bool [V], which pieces start a word; see `word_starts.word_start_table`.
-        word_marker: finds tokens that continue a word although `word_start_table` says otherwise.
-    """
-    ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
-    word_starts: list[NDArray[np.bool_]] = [np.zeros(0, bool)]
-    lengths: list[int] = []
-    document_starts = [0]
-    for lines in parts:
-        for first in range(0, len(lines), LINES_AT_ONCE):
-            some = lines[first : first + LINES_AT_ONCE]
-            encoded, spelled = tokenizer.encode_and_spell(some)
-            ids.append(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
-            word_starts.append(word_start_table[ids[-1]])
-            if spelled:
-                _correct_unknown_pieces(ids[-1], word_starts[-1], encoded, spelled, tokenizer)
-            if word_marker:
-                word_starts[-1] &= ~word_marker.continues_word(some, encoded)
-            for line, pieces in zip(some, encoded, strict=True):
-                if pieces:
-                    lengths.append(len(pieces))
-                elif _is_blank(line, tokenizer):
-                    document_starts.append(len(lengths))
-        document_starts.append(len(lengths))
-    all_ids, all_starts = np.concatenate(ids), np.concatenate(word_starts)
-    sentence_ends = list(itertools.accumulate(lengths))
-    table = word_marker.label_table if word_marker else None
-    return Documents(
-        ids=all_ids,
-        word_starts=all_starts,
-        sentence_starts=[0, *sentence_ends],
-        sentence_ends=sentence_ends,
-        document_starts=sorted(set(document_starts)),
-        labels=None if table is None else np.where(all_starts, all_ids, table[all_ids]),
-    )
-
-
-def _correct_unknown_pieces(
-    ids: NDArray[np.int32],
-    word_starts: NDArray[np.bool_],
-    encoded: list[list[int]],
-    spelled: dict[int, list[str]],
-    tokenizer: Tokenizer,
-) -> None:
-    """Corrects `word_starts` in place where pieces are unknown.
-
-    Unknown pieces share one id, so whether they start a word depends on their spelling.
-
-    Args:
-        ids: int32 [T], the ids of all lines.
-        word_starts: bool [T], the entries of the pieces' ids in the table.
-        encoded: the ids of each line.
-        spelled: index of a line → its pieces, for all lines with unknown pieces.
-        tokenizer: the tokenizer.
-    """
-    unknown = np.flatnonzero(ids == tokenizer.unk_id)
-    ends = np.cumsum([len(pieces) for pieces in encoded])
-    lines = np.searchsorted(ends, unknown, side="right")
-    places = unknown - ends[lines]  # counted from the end of the line: -1 is its last piece
-    word_starts[unknown] = [
-        starts_word(spelled[line][place])
-        for line, place in zip(lines.tolist(), places.tolist(), strict=True)
-    ]
 
 
 def _pairs_of_document(

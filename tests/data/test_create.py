@@ -235,6 +235,7 @@ def test_the_report_has_shares_and_means(caplog):
         ({"positions": 24_000}, "instances have 24 tokens on average", "--max_seq_length"),
         # By chance.
         ({"unknown": 3500, "label_1": 666, "long_sentences": 100, "positions": 25_000}, "", ""),
+        ({"unknown": 2100, "tokens": 30_000}, "", ""),
         ({"label_1": 334}, "", ""),
         ({"instances": 16, "label_1": 16, "positions": 1600}, "", ""),
     ],

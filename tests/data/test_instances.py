@@ -10,14 +10,9 @@ import random
 import numpy as np
 import pytest
 
-from albert_tf.data import instances
-from albert_tf.data.instances import (
-    Documents,
-    _pairs_of_document,
-    _truncate,
-    create_batches,
-    tokenize_documents,
-)
+from albert_tf.data import documents as tokenized_documents
+from albert_tf.data.documents import Documents, tokenize_documents
+from albert_tf.data.instances import _pairs_of_document, _truncate, create_batches
 from albert_tf.data.settings import DOC_SENTENCES, FULL_SENTENCES, InstanceSettings
 from albert_tf.data.word_starts import word_start_table
 
@@ -64,7 +59,7 @@ def tokenized(tokenizer, *parts):
 
 @pytest.fixture(autouse=True)
 def few_lines_at_once(monkeypatch):
-    monkeypatch.setattr(instances, "LINES_AT_ONCE", 3)
+    monkeypatch.setattr(tokenized_documents, "LINES_AT_ONCE", 3)
 
 
 def test_lines_become_documents(toy_tokenizer):
