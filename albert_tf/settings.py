@@ -17,13 +17,14 @@ import math
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-REQUIRED = dataclasses.MISSING  # the default of settings that must be given
+REQUIRED: Any = dataclasses.MISSING  # the default of settings that must be given
+Value = TypeVar("Value")  # of a setting
 
 # What the value of a setting affects; see `setting`.
 NOTHING = "nothing"
@@ -33,7 +34,7 @@ READING = "reading"
 
 
 def setting(
-    default: Any,
+    default: Value,
     help: str,
     *,
     minimum: float | None = None,
@@ -43,8 +44,8 @@ def setting(
     affects: str = NOTHING,
     is_repeated: bool = False,
     is_optional: bool = False,
-) -> Any:
-    """Returns a field of a settings class.
+) -> Value:
+    """Returns a field of a settings class; type checkers take it for its value, as with `field`.
 
     Args:
         default: the default value; `REQUIRED` if there is none.
@@ -72,13 +73,13 @@ def setting(
 def redefined(
     group: type[SettingsGroup],
     name: str,
-    default: Any,
+    default: Value,
     help: str | None = None,
     *,
     minimum: float | None = None,
     choices: Collection[str] | None = None,
     is_optional: bool | None = None,
-) -> Any:
+) -> Value:
     """Returns a copy of another class's field with a different default.
 
     The programs share settings with different defaults, as in Google's programs. A name is defined
@@ -135,17 +136,17 @@ class SettingsGroup:
             ValueError, OSError: a path is missing or cannot be used. The message names the setting.
         """
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns name → value of all settings, as they are written to files."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
-    def make(cls, **values: Any) -> Self:
+    def make(cls, **values: object) -> Self:
         """Returns settings with the given values and those derived by `with_derived_values`."""
         return cls(**cls.with_derived_values(values))
 
     @classmethod
-    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Returns the given values and, in some classes, values derived from them.
 
         The command line creates its settings with this method.
@@ -153,7 +154,7 @@ class SettingsGroup:
         return dict(values)
 
 
-def check_value(field: dataclasses.Field[Any], value: Any) -> None:
+def check_value(field: dataclasses.Field[object], value: object) -> None:
     """Raises ValueError if `value` is not allowed for a field made by `setting`."""
     limits = field.metadata
     if value is None or not limits:
@@ -194,7 +195,7 @@ class FieldInfo:
     type: type
     is_tuple: bool
     is_scalar: bool
-    default: Any
+    default: object
     is_required: bool
     group: str
     help: str
@@ -233,7 +234,7 @@ def _first_owner(settings: type[SettingsGroup], name: str) -> type[SettingsGroup
     return next(cls for cls in bases if name in vars(cls).get("__annotations__", {}))
 
 
-def _value_types(hint: Any) -> tuple[type, bool, bool]:
+def _value_types(hint: object) -> tuple[type, bool, bool]:
     """Returns a field's element type, and whether it accepts a tuple and a single value."""
     is_union = isinstance(hint, types.UnionType)
     hints = set(typing.get_args(hint)) - {types.NoneType} if is_union else {hint}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.files import JsonObject
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.sharing import GROUPS, Pattern, as_google_groups, patterns_of
@@ -139,7 +139,7 @@ class AlbertConfig:
                     raise ValueError(f"{shown}: expected {expected}")
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> AlbertConfig:
+    def from_dict(cls, values: JsonObject) -> AlbertConfig:
         """Creates a config from the contents of Google's or albert_zh's `albert_config.json`.
 
         The contents of a `config.json` of Hugging Face's ALBERT are accepted too; keys that do not
@@ -189,7 +189,7 @@ class AlbertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Returns the config with the keys of Google's or, depending on the layout, albert_zh's."""
         values = dataclasses.asdict(self)
         if self.layout == "google":
@@ -255,12 +255,12 @@ class AlbertConfig:
         return self.layout == "albert_zh" or self.embedding_size != self.hidden_size
 
 
-def is_hugging_face(values: Mapping[str, Any]) -> bool:
+def is_hugging_face(values: Mapping[str, object]) -> bool:
     """Returns whether a config is Hugging Face's `config.json`, judging by its keys."""
     return not _HUGGING_FACE_MARKS.isdisjoint(values)
 
 
-def from_hugging_face(values: Mapping[str, Any]) -> dict[str, Any]:
+def from_hugging_face(values: Mapping[str, object]) -> JsonObject:
     """Converts the contents of Hugging Face's `config.json` to those of an `albert_config.json`.
 
     Raises:
