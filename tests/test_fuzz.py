@@ -44,8 +44,7 @@ from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
 from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import load_tokenizer
-from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from tests import huggingface_folders

@@ -16,8 +16,7 @@ from albert_tf.checkpoints import convert, finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
-from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
-from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer, HuggingFaceTokenizer, load_tokenizer
 from tests import huggingface_folders as folders
 from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_weights
 from tests.model.test_huggingface_tokenizer import PAIR, UNIGRAM, UNIGRAM_ACCENTS

@@ -27,7 +27,7 @@ from albert_tf.checkpoints import containers, download, huggingface
 from albert_tf.cli import programs
 from albert_tf.data import beam, chinese_words, sources
 from albert_tf.inference.settings import PredictorSettings
-from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.tokenization import load_tokenizer
 from albert_tf.settings import fields_of
 from tests.conftest import ROOT, TINY_SHAPE
 
@@ -57,7 +57,7 @@ def test_the_lowest_releases_that_are_tested_are_those_of_pyproject():
 
 def load_hugging_face_tokenizer(path):
     (path / "tokenizer.json").write_text("{}")
-    huggingface_tokenizer.load_tokenizer(str(path / "tokenizer.json"))
+    load_tokenizer(str(path / "tokenizer.json"))
 
 
 def read_safetensors(path):

@@ -41,9 +41,8 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import list_files
 from albert_tf.model.objectives import SOP
-from albert_tf.model.tokenization import FullTokenizer, Tokenizer
+from albert_tf.model.tokenization import FullTokenizer, Tokenizer, list_files
 from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:

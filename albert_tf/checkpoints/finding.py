@@ -15,9 +15,15 @@ from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model import huggingface_tokenizer
-from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.model.tokenization import SENTENCEPIECE_NAME, WORDPIECE_NAME
+from albert_tf.model.tokenization import (
+    SENTENCEPIECE_NAME,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    WORDPIECE_NAME,
+    checksum_of,
+    is_tokenizer_file,
+    list_files,
+)
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -158,7 +164,7 @@ def find_vocabulary(
 ) -> tuple[str | None, str | None]:
     """Returns the given vocabulary, or if none is given, that in a folder or its `assets/`.
 
-    In a Hugging Face folder, this is the tokenizer (see `huggingface_tokenizer`), unless the record
+    In a Hugging Face folder, this is the tokenizer (see `HuggingFaceTokenizer`), unless the record
     of the training says that the model was trained with the vocabulary.
 
     Returns:
@@ -176,7 +182,7 @@ def find_vocabulary(
         patterns = (TOKENIZER_FILE, *MODEL_PATTERNS, *VOCABULARY_PATTERNS)
         raise _missing(folder, "vocabulary", patterns, "vocab_file=… or spm_model_file=…")
     trained_with = records_of(folder).record.files.get(run_record.VOCABULARY)
-    checksums = map(huggingface_tokenizer.checksum_of, vocabularies)
+    checksums = map(checksum_of, vocabularies)
     is_of_vocabulary = trained_with is not None and any(map(trained_with.has, checksums))
     if found[0] not in vocabularies and not is_of_vocabulary:
         return found[0], None
@@ -216,8 +222,8 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     if list_tokenizers(folder):
         return
     own_name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
-    is_tokenizer = huggingface_tokenizer.is_tokenizer_file(path)
-    for source in huggingface_tokenizer.list_files(path):
+    is_tokenizer = is_tokenizer_file(path)
+    for source in list_files(path):
         name = os.path.basename(source) if is_tokenizer else own_name
         files.copy(source, os.path.join(folder, name))
 

@@ -20,8 +20,12 @@ from albert_tf.checkpoints.huggingface_task import write_task
 from albert_tf.checkpoints.weight_names import PROJECTION, name_map
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import LAYER_NORM_EPSILON, AlbertConfig
-from albert_tf.model.huggingface_tokenizer import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
-from albert_tf.model.tokenization import FullTokenizer, Tokenizer
+from albert_tf.model.tokenization import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    FullTokenizer,
+    Tokenizer,
+)
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"

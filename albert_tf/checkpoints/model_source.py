@@ -17,14 +17,14 @@ from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.weight_names import part_of
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.huggingface_tokenizer import (
+from albert_tf.model.included_configs import config_file as path_of_config
+from albert_tf.model.objectives import NONE, SOP
+from albert_tf.model.tokenization import (
     TOKENIZER_CONFIG_FILE,
+    Tokenizer,
     is_tokenizer_file,
     load_tokenizer,
 )
-from albert_tf.model.included_configs import config_file as path_of_config
-from albert_tf.model.objectives import NONE, SOP
-from albert_tf.model.tokenization import Tokenizer
 
 
 class ModelSource:

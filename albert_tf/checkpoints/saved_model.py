@@ -22,7 +22,7 @@ from albert_tf.checkpoints import finding, run_record, store, tflite
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.signatures import Export, Signature
 from albert_tf.model import dispatch
-from albert_tf.model.huggingface_tokenizer import list_files
+from albert_tf.model.tokenization import list_files
 
 
 @contextlib.contextmanager

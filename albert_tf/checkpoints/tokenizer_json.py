@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 import sentencepiece
 import tokenizers
 from absl import logging
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
@@ -28,6 +29,7 @@ from albert_tf.model.tokenization.sentencepiece_file import (
     SentencePieceFile,
     read_sentencepiece_file,
 )
+from albert_tf.model.tokenization.tokenizers_builder import build_tokenizer
 from albert_tf.model.tokenization.wordpiece_encoder import MAX_INPUT_CHARS_PER_WORD
 
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"
@@ -41,19 +43,17 @@ def tokenizer_json(tokenizer: FullTokenizer) -> str:
         ValueError: the library does not support the SentencePiece model. The message says why.
     """
     theirs = _unigram(tokenizer) if tokenizer.is_sentencepiece else _wordpiece(tokenizer)
-    cls, sep = tokenizer.cls_id, tokenizer.sep_id
-    for number in sorted({tokenizer.pad_id, tokenizer.unk_id, cls, sep, tokenizer.mask_id}):
-        # With SentencePiece, a space before [MASK] is part of the masked word.
-        takes_space = tokenizer.is_sentencepiece and number == tokenizer.mask_id
-        symbol = tokenizer.pieces[number]
-        token = tokenizers.AddedToken(symbol, lstrip=takes_space, normalized=False)
-        theirs.add_special_tokens([token])
-    names = tokenizer.pieces[cls], tokenizer.pieces[sep]
-    single = "{}:0 $A:0 {}:0".format(*names)
-    theirs.post_processor = processors.TemplateProcessing(
-        single, f"{single} $B:1 {names[1]}:1", list(zip(names, (cls, sep), strict=True))
-    )
     return str(theirs.to_str())
+
+
+def _special_tokens(tokenizer: FullTokenizer) -> Iterator[tokenizers.AddedToken]:
+    """Yields the tokens that texts are split at."""
+    cls, sep, mask = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
+    for number in sorted({tokenizer.pad_id, tokenizer.unk_id, cls, sep, mask}):
+        # With SentencePiece, a space before [MASK] is part of the masked word.
+        takes_space = tokenizer.is_sentencepiece and number == mask
+        symbol = tokenizer.pieces[number]
+        yield tokenizers.AddedToken(symbol, lstrip=takes_space, normalized=False, special=True)
 
 
 def _replace(pattern: str, content: str) -> normalizers.Normalizer:
@@ -78,21 +78,23 @@ def _wordpiece(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     """Returns the steps of `BasicTokenizer` and `WordpieceTokenizer`."""
     unknown, longest = UNKNOWN_TOKEN, MAX_INPUT_CHARS_PER_WORD
     model = models.WordPiece(tokenizer.vocab, unk_token=unknown, max_input_chars_per_word=longest)
-    theirs = tokenizers.Tokenizer(model)
     # By Python's classes of characters: those of `BertNormalizer` are of another Unicode version.
     steps = [_replace(character_class(characters.is_dropped), "")]
     if tokenizer.do_lower_case:
         marks = _replace(character_class(characters.is_mark), "")
         steps += [*_lower(), normalizers.NFD(), marks]
-    theirs.normalizer = normalizers.Sequence(steps)
     words = character_class(str.isspace) + "+"
     alone = map(character_class, (characters.is_cjk, characters.is_punctuation))
     splits = [(words, "removed"), *((symbols, "isolated") for symbols in alone)]
-    theirs.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(tokenizers.Regex(symbols), how) for symbols, how in splits]
+    return build_tokenizer(
+        model,
+        normalizers.Sequence(steps),
+        pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(tokenizers.Regex(symbols), how) for symbols, how in splits]
+        ),
+        _special_tokens(tokenizer),
+        decoders.WordPiece(),
     )
-    theirs.decoder = tokenizers.decoders.WordPiece()
-    return theirs
 
 
 def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
@@ -106,7 +108,6 @@ def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
             'fallback, that replaces spaces by one "▁" before each word'
         )
     scores, numbers = _scores(tokenizer, model)
-    theirs = tokenizers.Tokenizer(models.Unigram(scores, tokenizer.unk_id, False))
     combining = character_class(characters.is_combining)
     steps = [_replace(character_class(str.isspace) + "+", " "), normalizers.NFKD()]
     # "▁" is prepended to the first character, which may be removed: a space replaces it.
@@ -116,7 +117,6 @@ def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
         # NFC first, because `Precompiled` does not compose Hangul syllables.
         steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
     steps += [_replace(" {2,}", " "), _replace(" +$", "")]
-    theirs.normalizer = normalizers.Sequence(steps)
     # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
     splits: list[pre_tokenizers.PreTokenizer] = [
         pre_tokenizers.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")
@@ -124,9 +124,13 @@ def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     if numbers:
         number = f"^{SPIECE_UNDERLINE}(?:{'|'.join(map(re.escape, numbers))}),(?!\\d)"
         splits.append(pre_tokenizers.Split(tokenizers.Regex(number), "isolated"))
-    theirs.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    theirs.decoder = tokenizers.decoders.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first")
-    return theirs
+    return build_tokenizer(
+        models.Unigram(scores, tokenizer.unk_id, False),
+        normalizers.Sequence(steps),
+        pre_tokenizers.Sequence(splits),
+        _special_tokens(tokenizer),
+        decoders.Metaspace(SPIECE_UNDERLINE, prepend_scheme="first"),
+    )
 
 
 def _scores(

@@ -26,8 +26,8 @@ from albert_tf.data.settings import EncodingSettings, InstanceSettings, Vocabula
 from albert_tf.data.shuffle import EncodedBatch, draw_slots
 from albert_tf.data.tf_example import Features, encode_examples
 from albert_tf.data.word_starts import word_start_table
-from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.tokenization import Tokenizer
+from albert_tf.model.tokenization import load_tokenizer as load
 
 _SLOTS = 1  # mixed into the seed, so that slots have a separate random stream
 
@@ -36,7 +36,7 @@ def load_tokenizer(settings: VocabularySettings) -> Tokenizer:
     """Returns the tokenizer that the settings describe.
 
     Raises:
-        FileNotFoundError, ValueError: see `huggingface_tokenizer.load_tokenizer`.
+        FileNotFoundError, ValueError: see `tokenization.load_tokenizer`.
     """
     return load(settings.vocab_file, settings.do_lower_case, settings.spm_model_file)
 

@@ -21,9 +21,9 @@ from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, find_records
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
 from albert_tf.data.tf_example import Features, decode_example
-from albert_tf.model.huggingface_tokenizer import load_tokenizer as load
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
+from albert_tf.model.tokenization import load_tokenizer as load
 from albert_tf.settings import redefined, setting
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"

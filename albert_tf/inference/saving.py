@@ -23,8 +23,7 @@ from albert_tf.checkpoints.weight_names import (
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.inference.pretrained import NUM_LABELS
-from albert_tf.model.huggingface_tokenizer import list_files
-from albert_tf.model.tokenization import Tokenizer
+from albert_tf.model.tokenization import Tokenizer, list_files
 
 
 def save_pretrained(

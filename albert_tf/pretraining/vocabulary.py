@@ -11,7 +11,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import RecordFileInfo
-from albert_tf.model import huggingface_tokenizer
+from albert_tf.model.tokenization import checksum_of
 from albert_tf.pretraining.record_files import RecordFile
 
 
@@ -49,7 +49,7 @@ def keep_vocabulary(record_files: Sequence[RecordFile], folder: str, model_folde
     for info in (file.metadata for file in record_files if file.metadata):
         beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
         for path in filter(files.is_file, (beside, *of_model)):
-            if huggingface_tokenizer.checksum_of(path) == info.vocabulary["checksum"]:
+            if checksum_of(path) == info.vocabulary["checksum"]:
                 finding.keep_vocabulary(path, path.endswith(".model"), folder)
                 return
 

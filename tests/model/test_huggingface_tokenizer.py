@@ -18,8 +18,12 @@ from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.squad import WindowSettings, alignment
 from albert_tf.finetuning.squad.reading import SquadExample
 from albert_tf.finetuning.squad.windows import make_features as make_windows
-from albert_tf.model import huggingface_tokenizer
-from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer, load_tokenizer
+from albert_tf.model.tokenization import (
+    HuggingFaceTokenizer,
+    checksum_of,
+    list_files,
+    load_tokenizer,
+)
 from tests import huggingface_folders as folders
 
 PAIR = ("The  Müller café in 1999, said (New York). ¾", "the river 北京 [MASK] Mürs")
@@ -314,6 +318,6 @@ def test_a_vocabulary_has_googles_tokenizer(toy_spm_model):
     assert not isinstance(tokenizer, HuggingFaceTokenizer)
     assert tokenizer.do_lower_case
     assert not load_tokenizer(None, False, toy_spm_model).do_lower_case
-    assert huggingface_tokenizer.list_files(toy_spm_model) == [toy_spm_model]
-    assert huggingface_tokenizer.checksum_of(toy_spm_model) == tokenizer.checksum
+    assert list_files(toy_spm_model) == [toy_spm_model]
+    assert checksum_of(toy_spm_model) == tokenizer.checksum
     assert list(tokenizer.vocabulary_files) == ["spiece.model"]

@@ -28,11 +28,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.model.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.model.tokenization import (
     SPIECE_UNDERLINE,
     UNKNOWN_TOKEN,
     BasicTokenizer,
+    HuggingFaceTokenizer,
     Tokenizer,
     WordpieceTokenizer,
     preprocess_text,

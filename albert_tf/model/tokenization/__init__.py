@@ -1,13 +1,16 @@
 """Tokenization compatible with google-research/albert: text to tokens and ids.
 
-One class, `FullTokenizer`, supports both kinds of vocabularies:
+`load_tokenizer` returns the tokenizer of a file. One class, `FullTokenizer`, supports both kinds of
+vocabularies:
 
 * SentencePiece (English models): `preprocess_text`, then `encode_pieces`.
 * WordPiece (Chinese models): `BasicTokenizer`, then `WordpieceTokenizer`, as in BERT.
 
-It produces the same tokens and ids as google-research/albert for every text, with two differences:
-`tokenize` normalizes the text itself (in Google's class callers have to do so, or "Hello" becomes
-`<unk>`), and a vocabulary that lacks a special token raises an error.
+`HuggingFaceTokenizer` computes the tokenizers of Hugging Face folders. TensorFlow is not imported.
+
+`FullTokenizer` produces the same tokens and ids as google-research/albert for every text, with two
+differences: `tokenize` normalizes the text itself (in Google's class callers have to do so, or
+"Hello" becomes `<unk>`), and a vocabulary that lacks a special token raises an error.
 
     >>> from albert_tf import FullTokenizer
     >>> tokenizer = FullTokenizer(spm_model_file="30k-clean.model")
@@ -26,6 +29,14 @@ from albert_tf.model.tokenization.full_tokenizer import (
     WORDPIECE_NAME,
     FullTokenizer,
 )
+from albert_tf.model.tokenization.huggingface_files import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    is_tokenizer_file,
+    list_files,
+)
+from albert_tf.model.tokenization.huggingface_tokenizer import HuggingFaceTokenizer
+from albert_tf.model.tokenization.loading import checksum_of, load_tokenizer
 from albert_tf.model.tokenization.sentencepiece_encoder import (
     SPIECE_UNDERLINE,
     encode_pieces,
@@ -44,13 +55,20 @@ __all__ = [
     "SENTENCEPIECE_NAME",
     "SPECIAL_TOKENS",
     "SPIECE_UNDERLINE",
+    "TOKENIZER_CONFIG_FILE",
+    "TOKENIZER_FILE",
     "UNKNOWN_TOKEN",
     "WORDPIECE_NAME",
     "BasicTokenizer",
     "FullTokenizer",
+    "HuggingFaceTokenizer",
     "Tokenizer",
     "WordpieceTokenizer",
+    "checksum_of",
     "encode_pieces",
+    "is_tokenizer_file",
+    "list_files",
+    "load_tokenizer",
     "preprocess_text",
     "split_pairs",
 ]
