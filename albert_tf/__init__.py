@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from albert_tf.inference.pretrained import from_pretrained as from_pretrained
     from albert_tf.inference.saving import save_pretrained as save_pretrained
     from albert_tf.model.config import AlbertConfig as AlbertConfig
-    from albert_tf.model.graph_tokenizer import TokenizerLayer as TokenizerLayer
     from albert_tf.model.heads import AlbertForAnswerableSpans as AlbertForAnswerableSpans
     from albert_tf.model.heads import AlbertForClassification as AlbertForClassification
     from albert_tf.model.heads import AlbertForMultipleChoice as AlbertForMultipleChoice
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from albert_tf.model.optimization import fine_tuning_optimizer as fine_tuning_optimizer
     from albert_tf.model.schedules import WarmUpPolynomialDecay as WarmUpPolynomialDecay
     from albert_tf.model.tokenization import FullTokenizer as FullTokenizer
+    from albert_tf.model.tokenizer_layer import TokenizerLayer as TokenizerLayer
 
 # TensorFlow reads this when it is imported. By default, it leaves oneDNN off on x86 processors
 # without AVX-512 VNNI, where matmuls take up to twice as long without it.
@@ -67,7 +67,7 @@ _MODULES = {
     "FullTokenizer": "model.tokenization",
     "Lamb": "model.optimization",
     "PretrainedCheckpoint": "inference.keras_callback",
-    "TokenizerLayer": "model.graph_tokenizer",
+    "TokenizerLayer": "model.tokenizer_layer",
     "WarmUpPolynomialDecay": "model.schedules",
     "download": "checkpoints.download",
     "export_saved_model": "inference.exporting",

@@ -65,6 +65,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
     """
 
     slots: tuple[str, ...]  # as in `OptimizerSpec`; `named` sets them
+    _built = False
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the slots of `var_list`. Further calls have no effect."""
         super().build(var_list)
-        if getattr(self, "_built", False):
+        if self._built:
             return
         self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
         for slot in self.slots:
