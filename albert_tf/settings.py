@@ -17,14 +17,16 @@ import math
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 REQUIRED: Any = dataclasses.MISSING  # the default of settings that must be given
-Value = TypeVar("Value")  # of a setting
+Value = TypeVar("Value")  # of one setting
+Scalar: TypeAlias = bool | int | float | str
+SettingValue: TypeAlias = Scalar | tuple[Scalar, ...] | None  # of any setting
 
 # What the value of a setting affects; see `setting`.
 NOTHING = "nothing"
@@ -136,7 +138,7 @@ class SettingsGroup:
             ValueError, OSError: a path is missing or cannot be used. The message names the setting.
         """
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, SettingValue]:
         """Returns name → value of all settings, as they are written to files."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 

@@ -6,20 +6,18 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import store
+from albert_tf.settings import Scalar, SettingValue
 from albert_tf.training.settings import RunSettings
 
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file
 TRAIN = "train/"  # prefix of the tags of training
 _PROJECT = "albert-tf2"  # in Weights & Biases, unless WANDB_PROJECT is set
-
-Hyperparameter: TypeAlias = bool | int | float | str
-SettingValue: TypeAlias = Hyperparameter | tuple[Hyperparameter, ...] | None
 
 
 class WandbRun(Protocol):
@@ -107,7 +105,7 @@ class Tracker:
         self._next_upload = time.monotonic() + _UPLOAD_SECONDS
 
 
-def _start_wandb(output_dir: str, settings: Mapping[str, Hyperparameter]) -> WandbRun:
+def _start_wandb(output_dir: str, settings: Mapping[str, Scalar]) -> WandbRun:
     """Starts a run of Weights & Biases, which uploads what is written for TensorBoard from now on.
 
     Its environment variables configure it, such as WANDB_RUN_ID to continue a run.
@@ -129,7 +127,7 @@ def make_tracker(settings: RunSettings) -> Tracker:
     return Tracker(settings.output_dir, settings.report_to == "wandb", settings.to_dict())
 
 
-def hyperparameters(settings: Mapping[str, SettingValue]) -> dict[str, Hyperparameter]:
+def hyperparameters(settings: Mapping[str, SettingValue]) -> dict[str, Scalar]:
     """Returns settings as numbers and strings, without those that are None.
 
     >>> hyperparameters({"seed": 7, "learning_rate": (1e-5, 3e-5), "init_checkpoint": None})
