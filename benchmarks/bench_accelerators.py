@@ -94,9 +94,9 @@ def compile_program(program: str, topology: str, job: dict[str, Any]) -> dict[st
         order = json.dumps(job | {"program": program, "platform": platform, "path": path})
         run(python, os.path.join(FOLDER, worker), order)
         compiler = python_of("ALBERT_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
-        return json.loads(
-            run(*compiler, order=json.dumps({"program": path, "topology": topology}) + "\n")
-        )
+        order = json.dumps({"program": path, "topology": topology}) + "\n"
+        answer: dict[str, Any] = json.loads(run(*compiler, order=order))
+        return answer
 
 
 def main() -> None:

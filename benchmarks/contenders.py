@@ -110,7 +110,8 @@ class Contender:
         assert self._process.stdout
         for line in self._process.stdout:
             if line.startswith("{"):
-                return json.loads(line)
+                message: dict[str, Any] = json.loads(line)
+                return message
         self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
@@ -234,7 +235,8 @@ def pretraining_batch(rows: int, length: int, predictions: int, vocab_size: int)
 
 def read_job() -> dict[str, Any]:
     """Returns the job of this program; must be called after all libraries were imported."""
-    return json.loads(sys.argv[1]) | {"imported_megabytes": megabytes()}
+    job: dict[str, Any] = json.loads(sys.argv[1])
+    return job | {"imported_megabytes": megabytes()}
 
 
 def megabytes() -> int:

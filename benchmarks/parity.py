@@ -41,7 +41,8 @@ MODELS = {  # each in a single file
     "albert_zh_postln": "albert_zh, post-LN",
     "albert_zh_preln": "albert_zh, pre-LN",
 }
-Arrays = dict[str, NDArray]
+Array = NDArray[np.float64]
+Arrays = dict[str, Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,7 @@ def references(golden_dir: str) -> Iterator[Reference]:
             yield read_folder(folder, os.path.relpath(folder, golden_dir))
 
 
-def largest(ours, theirs) -> float:
+def largest(ours: tf.Tensor, theirs: Array | float) -> float:
     """Returns the maximum absolute difference."""
     return float(np.max(np.abs(np.asarray(ours) - theirs)))
 
@@ -116,7 +117,7 @@ def total_loss(inputs: Arrays, outputs: Arrays) -> float:
     return float(masked_lm - order[np.arange(len(labels)), labels].mean())
 
 
-def compare(reference: Reference) -> dict:
+def compare(reference: Reference) -> dict[str, float | None]:
     """Returns the differences for one reference model."""
     model = reference.model
     expected = reference.outputs

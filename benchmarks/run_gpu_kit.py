@@ -112,7 +112,8 @@ def load_function(folder: str, entry: Entry, platform: str) -> Callable[..., Any
     names = {"gpu": "cuda"}
     jitted = jax.jit(stand_in, keep_unused=True)
     exported = export.export(jitted, platforms=[names.get(platform, platform)])(*inputs)
-    return dataclasses.replace(exported, mlir_module_serialized=module).call
+    call: Callable[..., Any] = dataclasses.replace(exported, mlir_module_serialized=module).call
+    return call
 
 
 class Program:
@@ -139,7 +140,7 @@ class Program:
 
     def __call__(self) -> list[Any]:
         """Runs the program; its next run starts from the variables that this one has updated."""
-        results = self._compiled(*self._inputs)
+        results: list[Any] = self._compiled(*self._inputs)
         if self._updated:
             self._inputs[: self._updated] = results[-self._updated :]
         return results
@@ -158,8 +159,8 @@ def used_megabytes(memory: Any) -> int | None:
     """Returns the memory of a compiled program in 10⁶ bytes; None if JAX does not tell."""
     if memory is None:
         return None
-    size = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return round((size - memory.alias_size_in_bytes + memory.temp_size_in_bytes) / 1e6)
+    size: int = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    return round((size - int(memory.alias_size_in_bytes) + int(memory.temp_size_in_bytes)) / 1e6)
 
 
 class Peer:

@@ -285,7 +285,8 @@ def costs_of(executable: Any, topology: str) -> dict[str, float]:
     """Returns FLOPs and bytes of a compiled program."""
     if topology not in GPUS:
         costs = executable.cost_analysis()  # Google's compiler knows its own instructions
-        return costs[0] if isinstance(costs, list) else costs
+        of_program: dict[str, float] = costs[0] if isinstance(costs, list) else costs
+        return of_program
     client = jax.devices("cpu")[0].client
     module = executable.hlo_modules()[0]
     costs = xla_client._xla.hlo_module_cost_analysis(client, module)

@@ -42,7 +42,17 @@ def main() -> None:
     model = make_model(job)
     rows = job["rows"]
 
-    def loss_of(weights, others, ids, mask, segments, positions, words, weight, order):
+    def loss_of(
+        weights: Any,
+        others: Any,
+        ids: Any,
+        mask: Any,
+        segments: Any,
+        positions: Any,
+        words: Any,
+        weight: Any,
+        order: Any,
+    ) -> Any:
         inputs = [ids, mask, segments, positions]
         (logits, scores), _ = model.stateless_call(weights, others, inputs, training=True)
         log_probs = jax.nn.log_softmax(logits.astype(jnp.float32))

@@ -44,15 +44,16 @@ def lower_ours(job: Job) -> bytes:
         computed, sums = step._gradients(batch, step.task.loss_weights(batch), seed)
         return [*computed.dense.values(), *computed.embedding.values()], sums
 
-    return lower(
-        gradients, step.model.variables, job["platform"], batch, np.array((1, 2), np.int32)
-    )
+    seed = np.array((1, 2), np.int32)
+    program: bytes = lower(gradients, step.model.variables, job["platform"], batch, seed)
+    return program
 
 
 def lower_update(job: Job) -> bytes:
     """Returns the whole step."""
     step, batch = make_step(job)
-    return lower_step(step, batch, job["platform"])
+    program: bytes = lower_step(step, batch, job["platform"])
+    return program
 
 
 def lower_model_garden(job: Job) -> bytes:
@@ -83,7 +84,8 @@ def lower_model_garden(job: Job) -> bytes:
         return loss, [tf.convert_to_tensor(x) for x in computed if x is not None]
 
     every = each_once(x for made in (encoder, words, order) for x in made.variables)
-    return lower(gradients, every, job["platform"], batch)
+    program: bytes = lower(gradients, every, job["platform"], batch)
+    return program
 
 
 def main() -> None:

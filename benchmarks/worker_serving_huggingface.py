@@ -41,7 +41,7 @@ def make_pipeline(job: dict[str, Any]) -> Callable[[Pairs], Any]:
 
 
 def _label(entry: dict[str, Any]) -> str:
-    return entry["label"]
+    return str(entry["label"])
 
 
 def make_openvino(job: dict[str, Any]) -> Callable[[Pairs], Any]:

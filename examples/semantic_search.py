@@ -31,7 +31,8 @@ class Settings(SettingsGroup):
 
 def unit_vectors(embeddings: NDArray[np.float32]) -> NDArray[np.float32]:
     """Returns embeddings, float32 [N, H], normalized to unit length."""
-    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    vectors: NDArray[np.float32] = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    return vectors
 
 
 def run(settings: Settings) -> str:

@@ -150,7 +150,7 @@ def count_parameters(config: dict[str, Any]) -> int:
 def speed_of(model_dir: str) -> float:
     """Returns the median of the tokens per second that training has logged."""
     speeds = [row.get("tokens_per_second") for row in RunFolder(model_dir).metrics()]
-    return statistics.median([speed for speed in speeds if speed] or [0.0])
+    return float(statistics.median([speed for speed in speeds if speed] or [0.0]))
 
 
 def make_judge(config: dict[str, Any], table: Table, objective: str) -> PretrainingTask:
