@@ -56,6 +56,20 @@ def test_columns_can_be_given_by_name_or_index(write, columns):
     assert (data.examples, task.labels) == (expected, ("0", "1"))
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"text_a_column": "0", "label_column": "Mood"},
+        {"text_a_column": "body", "label_column": "1"},
+        {"text_a_column": "0", "label_column": "1", "text_b_column": "mood"},
+    ],
+)
+def test_a_first_line_with_a_given_name_is_a_header(write, columns):
+    folder = write("train.tsv", "body\tmood", "x\tgood", "y\tbad")
+    task, data = read(folder, **columns)
+    assert (task.labels, len(data), data.examples[0].line) == (("bad", "good"), 2, 2)
+
+
 NO_HEADER = ["x\t1", "y\t0", "z\t1"]
 
 
@@ -216,7 +230,8 @@ def test_what_is_wrong_in_ones_own_data_is_named(write, name, lines, settings, p
 
 def test_a_split_has_one_file(write):
     folder = write("train.tsv", *with_labels("1", "2"))
-    with pytest.raises(FileNotFoundError, match=r"dev\.tsv, .*dev\.csv, .*dev\.jsonl, .*dev\.txt"):
+    names = r"dev\.tsv, .*dev\.csv, .*dev\.jsonl, .*dev\.json, .*dev\.txt exists\. .* the files\."
+    with pytest.raises(FileNotFoundError, match=names):
         read(folder, "dev", labels=("1", "2"))
     write("train.csv", "text,label", "x,1")
     with pytest.raises(ValueError, match=r"contains train.tsv and train.csv: keep only one"):

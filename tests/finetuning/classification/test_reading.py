@@ -108,6 +108,12 @@ def test_columns_of_files_with_several_headers_are_found_by_their_names(
     assert data.examples == [Example(*expected)]
 
 
+def test_columns_of_glue_are_where_googles_program_has_them_whatever_the_header_says(write):
+    folder = write("RTE/dev.tsv", "sentence2\tlabel\tsentence1\tid", "7\tone\ttwo\tentailment")
+    (example,) = read_examples(TASKS["rte"], folder, "dev").examples
+    assert example == Example("7", "one", "two", "entailment", 2)
+
+
 HEADER = "index\tsentence1\tsentence2\tlabel"
 GOOD = "5\tone\ttwo\tentailment"
 TEST_HEADER = "index\tsentence1\tsentence2"
@@ -171,7 +177,9 @@ def test_test_files_may_lack_what_is_needed_to_train_and_qqp_too(
 
 
 def test_missing_data_is_an_error_that_says_where_it_was_looked_for(write, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no dev data of rte: none of .*RTE/dev.tsv"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no dev data of rte: none of .*RTE/dev.tsv.* RTE\."
+    ):
         read_examples(TASKS["rte"], str(tmp_path), "dev")
     with pytest.raises(ValueError, match="task ax has no train data, only test"):
         read_examples(TASKS["ax"], str(tmp_path), "train")
