@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.questions import Question, num_choices
-from albert_tf.finetuning.race.reading import read_questions, read_race
+from albert_tf.finetuning.race.reading import read_data, read_questions, read_race
 
 OPTIONS = ["w", "x", "y", "z"]
 
@@ -71,6 +72,11 @@ def test_test_articles_may_lack_their_answers(tmp_path):
     data = read_race(write_articles(tmp_path, "middle", unanswered, split="test"), "test")
     assert [question.label for question in data.examples] == [None, None]
     assert not data.has_labels
+    answered = read_race(write_articles(tmp_path, "high", article("h1"), split="test"), "test")
+    assert [question.label for question in answered.examples] == [None, None, 0, 3]
+    folder = write_articles(tmp_path, "middle", unanswered)
+    with pytest.raises(ValueError, match=r"middle8\.txt: no key 'answers' among 'article', "):
+        read_race(folder, "dev", ["middle"])
 
 
 @pytest.mark.parametrize(
@@ -91,6 +97,19 @@ def test_what_is_wrong_in_an_article_is_named(tmp_path, bad, problem):
     folder = write_articles(tmp_path, "middle", article("m1"), bad, article("m3"), together=True)
     with pytest.raises(ValueError, match=r"RACE/dev/middle, all.txt, .*" + problem):
         read_race(folder, "dev", ["middle"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "ids"),
+    [({}, ["m1", "h1"]), ({"middle_only": True}, ["m1"]), ({"high_only": True}, ["h1"])],
+)
+def test_a_program_reads_the_levels_that_are_set(tmp_path, settings, ids):
+    write_articles(tmp_path, "high", article("h1"))
+    folder = write_articles(tmp_path, "middle", article("m1"))
+    given = {"data_dir": folder, "output_dir": "out", "do_train": False} | settings
+    data = read_data(Settings(**given))
+    assert list(data) == ["dev"]
+    assert [question.example_id for question in data["dev"].examples[::2]] == ids
 
 
 # One's own questions
@@ -161,6 +180,15 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
 def test_what_is_wrong_in_a_question_is_named(tmp_path, bad, problem):
     with pytest.raises(ValueError, match=rf"train.jsonl, line 2: {problem}"):
         read(tmp_path, question(), {"id": "q2"} | bad)
+
+
+def test_a_program_reads_ones_own_questions_as_the_task_choice(tmp_path):
+    read(tmp_path, question(), split="dev")
+    given = {"data_dir": str(tmp_path), "output_dir": "out", "do_train": False}
+    data = read_data(Settings(task_name="choice", **given))
+    assert [len(examples) for examples in data.values()] == [1]
+    with pytest.raises(FileNotFoundError, match="no RACE questions"):
+        read_data(Settings(**given))
 
 
 def test_test_questions_need_no_label(tmp_path):
