@@ -47,6 +47,34 @@ def test_chinese_has_one_character_per_line_and_an_ideographic_space_is_one(tmp_
 
 
 @pytest.mark.parametrize(
+    ("columns", "tokens", "labels"),
+    [
+        ({"token_column": 1, "label_column": 0}, ("b",), ("a",)),
+        ({"token_column": -1, "label_column": 0}, ("c",), ("a",)),
+        ({"token_column": -3, "label_column": 2}, ("a",), ("c",)),
+        ({"token_column": 2, "label_column": -3}, ("c",), ("a",)),
+    ],
+)
+def test_columns_are_counted_from_either_end(tmp_path, columns, tokens, labels):
+    assert read(tmp_path, "a b c\n", **columns).examples == [Sentence(1, tokens, labels)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"token_column": 3}, "no token in column 3 of 3"),
+        ({"token_column": -4}, "no token in column -4 of 3"),
+        ({"label_column": 3}, "no label in column 3 of 3"),
+        ({"label_column": -4}, "no label in column -4 of 3"),
+        ({"token_column": 2}, "no label in column -1 of 3"),  # the only column left is the token's
+    ],
+)
+def test_a_column_beyond_the_first_or_the_last_is_named(tmp_path, columns, message):
+    with pytest.raises(ValueError, match=f"line 1: {message}"):
+        read(tmp_path, "a b c\n", **columns)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a O\nb\n", r"train\.txt, line 2: no label in column -1 of 1"),

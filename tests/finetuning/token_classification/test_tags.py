@@ -8,7 +8,7 @@ from albert_tf.finetuning.token_classification.metrics import span_metrics
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import find_spans
 from albert_tf.finetuning.token_classification.tags import Tags
-from albert_tf.finetuning.token_classification.units import find_units, join_tokens
+from albert_tf.finetuning.token_classification.units import cut, find_units, join_tokens
 
 
 def labeled(*sentences):
@@ -81,6 +81,18 @@ def test_the_units_of_the_training_data_are_found(sentences, units):
 def test_tokens_are_joined_as_they_were_cut():
     assert join_tokens("在 New York 的".split(), "words") == "在New York的"
     assert join_tokens("1 9 8 7".split(), "characters") == "1987"
+    assert join_tokens(["在a", "b"], "words") == "在a b"
+    assert join_tokens(["a在", "b", "c在"], "words") == "a在b c在"
+    assert join_tokens([], "words") == ""
+
+
+def test_raw_text_is_cut_like_the_training_data():
+    text = " U.N. 在1 9"
+    assert cut(text, "characters") == [
+        *(("U", 1), (".", 2), ("N", 3), (".", 4), ("在", 6), ("1", 7), ("9", 9))
+    ]
+    assert [word for word, _ in cut(text, "words")] == ["U.N", ".", "在", "1", "9"]
+    assert cut("U.N. 19", "words") == [("U.N", 0), (".", 3), ("19", 5)]
 
 
 @pytest.mark.parametrize(
