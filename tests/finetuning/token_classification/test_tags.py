@@ -2,6 +2,8 @@
 
 import pytest
 
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.token_classification import tags
 from albert_tf.finetuning.token_classification.metrics import span_metrics
@@ -58,6 +60,22 @@ def test_there_are_two_to_a_thousand_labels(count, is_valid):
         return
     with pytest.raises(ValueError, match=f"{count} different labels .* expected 2 to 1000"):
         tags.find_tags(labeled(labels))
+
+
+@pytest.mark.parametrize(
+    ("task", "tags_of_model"),
+    [
+        ({"labels": ["O", "B-P"]}, Tags(("O", "B-P"))),
+        ({"labels": ["O", "NN"]}, Tags(("O", "NN"), is_raw=True)),
+        ({"labels": ["O"], "token_units": "characters"}, Tags(("O",), units="characters")),
+        ({"labels": []}, None),
+        ({"labels": ["O", "B-P"], "name": "classification"}, None),
+    ],
+)
+def test_the_tags_of_a_model_are_those_of_its_record(tmp_path, task, tags_of_model):
+    folder = RunFolder(str(tmp_path))
+    folder.write_record(RunRecord(task={"name": "token_classification"} | task))
+    assert tags.recorded_tags(folder) == tags_of_model
 
 
 @pytest.mark.parametrize(
