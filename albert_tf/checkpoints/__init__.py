@@ -11,5 +11,6 @@ Read the modules in this order:
   writes its numbered checkpoints.
 * Out: `signatures`, among them `text_signature`, are what an export computes, such as that of
   `embeddings_export`; `saved_model`, `tflite` and `hub_module` write it. `huggingface`,
-  `huggingface_task` and `tokenizer_json` write the files of Hugging Face. `convert` is the program.
+  `huggingface_task` and `tokenizer_json` write the files of Hugging Face. `convert` is the program,
+  with its `output_formats`.
 """

@@ -30,27 +30,21 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 from absl import logging
 
 from albert_tf import files, tensorflow_packages
-from albert_tf.checkpoints import huggingface, loading, releases, run_record, tasks
+from albert_tf.checkpoints import loading, releases, run_record, tasks
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
+from albert_tf.checkpoints.output_formats import FORMATS, Output
+from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.objectives import SOP
-from albert_tf.model.tokenization import FullTokenizer, Tokenizer, list_files
+from albert_tf.model.tokenization import Tokenizer, list_files
 from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:
     from albert_tf.model.modeling import AlbertForPretraining
-
-MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `weight_names.PARTS`
-WITH_OWN_CONFIG = {"huggingface", "tf_hub"}  # config and vocabulary have other names there
-WITHOUT_HEAD = ("saved_model", "tf_hub")  # formats that leave out heads of fine-tuning
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Settings(VocabularyFileSettings):
     output_format: str = setting(
         "tensorflow",
         "Format to write.",
-        choices=("tensorflow", "huggingface", "tf_hub", "saved_model"),
+        choices=tuple(FORMATS),
     )
     inspect: bool = setting(False, "Only print what the input contains.")
     merge_embeddings: bool = setting(
@@ -90,25 +84,6 @@ class Settings(VocabularyFileSettings):
         "Whether the vocabulary is uncased; if not given, as recorded with the input, or true if "
         "nothing is recorded.",
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """What is written.
-
-    Attributes:
-        folder: the folder.
-        model: a model of the output's config.
-        tensors: variable → weights, float32; those of a head of fine-tuning are not the model's.
-        tokenizer: the tokenizer; None if the input has none.
-        record: what is known of the training.
-    """
-
-    folder: str
-    model: AlbertForPretraining
-    tensors: dict[str, np.ndarray]
-    tokenizer: Tokenizer | None
-    record: RunRecord
 
 
 def run(settings: Settings) -> Iterator[str]:
@@ -201,9 +176,9 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     with files.publish_directory(files.real_path(settings.output or ""), "--output") as folder:
         if record != RunRecord():
             RunFolder(folder).write_record(record)
-        write = _WRITERS[settings.output_format]
-        write(Output(folder, model, tensors, tokenizer, record))
-        if settings.output_format not in WITH_OWN_CONFIG:
+        output_format = FORMATS[settings.output_format]
+        output_format.write(Output(folder, model, tensors, tokenizer, record))
+        if not output_format.has_own_files:
             config.to_json_file(os.path.join(folder, CONFIG_FILE))
             for path in list_files(source.vocabulary_file) if tokenizer else ():
                 files.copy(path, os.path.join(folder, os.path.basename(path)))
@@ -253,93 +228,5 @@ def _record(settings: Settings, source: ModelSource, tokenizer: Tokenizer | None
         given = run_record.of_tokenizer(tokenizer, source.vocabulary_file)
         values = {**record.settings, **given.settings}
         record = dataclasses.replace(record, settings=values, files=given.files)
-    has_head = settings.output_format not in WITHOUT_HEAD
-    return dataclasses.replace(record, task=before.task if has_head else {})
-
-
-def _write_tensorflow(output: Output) -> None:
-    from albert_tf.checkpoints import store
-
-    step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(output.folder, BEST), {**output.tensors, **step})
-
-
-def _write_hugging_face(output: Output) -> None:
-    model, record = output.model, output.record
-    if record.settings.get("use_pooled_output") is False:
-        raise ValueError(
-            "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
-            "--nouse_pooled_output and classifies the mean of all tokens"
-        )
-    if model.objective.has_head and model.sentence_objective != SOP:
-        logging.warning(
-            "Hugging Face's name of the sentence head is sop_classifier, but this one was trained "
-            "with sentence_objective=%s",
-            model.sentence_objective,
-        )
-    huggingface.save_hugging_face(
-        output.folder, output.tensors, model.config, output.tokenizer, record.task
-    )
-
-
-def _write_tf_hub(output: Output) -> None:
-    from albert_tf.checkpoints.hub_module import save_hub_module
-
-    parts = _assign(output, "a TF-Hub module")
-    model, tokenizer = output.model, output.tokenizer
-    if not (tokenizer is None or isinstance(tokenizer, FullTokenizer)):
-        logging.warning(
-            "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
-        )
-        tokenizer = None
-    save_hub_module(
-        output.folder, model, model.config, MASKED_LM in parts, SENTENCE in parts, tokenizer
-    )
-
-
-def _write_saved_model(output: Output) -> None:
-    from albert_tf.checkpoints import saved_model
-    from albert_tf.checkpoints.embeddings_export import embeddings_export, poolings_of
-
-    parts = _assign(output, "a pre-trained SavedModel")
-    model = output.model
-    if "pooler" not in parts:
-        loading.leave_out_pooler(model)
-    exported = embeddings_export(
-        model.encoder,
-        output.tokenizer,
-        model.config.max_position_embeddings,
-        poolings_of(parts),
-    )
-    variables = list(model.encoder.variables)
-    if MASKED_LM in parts:
-        variables += model.masked_lm.variables
-    if SENTENCE in parts and model.sentence_head is not None:
-        variables += model.sentence_head.variables
-    saved_model.save(output.folder, saved_model.hold(variables), exported.signatures)
-
-
-def _assign(output: Output, target: str) -> set[str]:
-    """Assigns the weights to the model, zeros where there are none; returns the parts with weights.
-
-    Args:
-        output: what is written. A warning names each weight that its model does not have.
-        target: the form in which the model is written, for the warnings.
-
-    Returns:
-        Keys of `weight_names.PARTS`.
-    """
-    variables = by_name(output.model.variables)
-    for name in sorted(output.tensors.keys() - variables.keys()):
-        logging.warning("%s is not part of %s and is left out", name, target)
-    for name, variable in variables.items():
-        variable.assign(output.tensors.get(name, np.zeros(variable.shape)))
-    return set(map(part_of, output.tensors))
-
-
-_WRITERS = {
-    "tensorflow": _write_tensorflow,
-    "huggingface": _write_hugging_face,
-    "tf_hub": _write_tf_hub,
-    "saved_model": _write_saved_model,
-}
+    has_task = FORMATS[settings.output_format].has_task
+    return dataclasses.replace(record, task=before.task if has_task else {})

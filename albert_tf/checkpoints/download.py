@@ -40,6 +40,8 @@ from albert_tf.settings import SettingsGroup, setting
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
 _BLOCK_BYTES = 1 << 20
+# A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
+_FILES_ON_HUB = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
 
 
 def download(name: str, *, cache_dir: str | None = None) -> str:
@@ -154,10 +156,6 @@ def _verify(release: Release, folder: str) -> None:
     logging.info("%s; all %d tensors match the release", release, len(tensors))
 
 
-# A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
-_FILES = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
-
-
 def download_from_hub(name: str, cache_dir: str | None = None) -> str:
     """Downloads the files of a model from the Hugging Face Hub, and returns their folder.
 
@@ -178,7 +176,7 @@ def download_from_hub(name: str, cache_dir: str | None = None) -> str:
             "downloading from the Hugging Face Hub requires huggingface_hub: pip install "
             "'albert-tf2[hf]'"
         ) from None
-    return str(snapshot_download(name, allow_patterns=list(_FILES), cache_dir=cache_dir))
+    return str(snapshot_download(name, allow_patterns=list(_FILES_ON_HUB), cache_dir=cache_dir))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

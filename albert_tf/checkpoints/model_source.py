@@ -164,7 +164,8 @@ class ModelSource:
             return None
         if self._records_case:
             return bool(self.trained.record.settings[run_record.LOWER_CASE])
-        folder = self.trained.path if self.trained.checkpoint else self.folder
+        own = self.trained.path if self.trained.checkpoint else None
+        folder = own or finding.folder_of(self.checkpoint)
         flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
         known = flags.get(run_record.LOWER_CASE)
         is_module = files.exists(files.join(folder, finding.SAVED_MODEL))

@@ -1,0 +1,149 @@
+"""The formats of `albert convert`, and how a converted model is written in each of them.
+
+TensorFlow is imported by those that need it when they write.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from absl import logging
+
+from albert_tf.checkpoints import huggingface, loading
+from albert_tf.checkpoints.containers import Array
+from albert_tf.checkpoints.run_folder import BEST
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
+from albert_tf.model.objectives import SOP
+from albert_tf.model.tokenization import FullTokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from albert_tf.model.modeling import AlbertForPretraining
+
+MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `weight_names.PARTS`
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What is written.
+
+    Attributes:
+        folder: the folder.
+        model: a model of the output's config.
+        tensors: variable → weights, float32; those of a head of fine-tuning are not the model's.
+        tokenizer: the tokenizer; None if the input has none.
+        record: what is known of the training.
+    """
+
+    folder: str
+    model: AlbertForPretraining
+    tensors: dict[str, Array]
+    tokenizer: Tokenizer | None
+    record: RunRecord
+
+
+def _write_tensorflow(output: Output) -> None:
+    from albert_tf.checkpoints import store
+
+    step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
+    store.save_checkpoint(os.path.join(output.folder, BEST), {**output.tensors, **step})
+
+
+def _write_hugging_face(output: Output) -> None:
+    model, record = output.model, output.record
+    if record.settings.get("use_pooled_output") is False:
+        raise ValueError(
+            "Hugging Face's ALBERT classifies the pooled output, but this model was trained with "
+            "--nouse_pooled_output and classifies the mean of all tokens"
+        )
+    if model.objective.has_head and model.sentence_objective != SOP:
+        logging.warning(
+            "Hugging Face's name of the sentence head is sop_classifier, but this one was trained "
+            "with sentence_objective=%s",
+            model.sentence_objective,
+        )
+    huggingface.save_hugging_face(
+        output.folder, output.tensors, model.config, output.tokenizer, record.task
+    )
+
+
+def _write_tf_hub(output: Output) -> None:
+    from albert_tf.checkpoints.hub_module import save_hub_module
+
+    parts = _assign(output, "a TF-Hub module")
+    model, tokenizer = output.model, output.tokenizer
+    if not (tokenizer is None or isinstance(tokenizer, FullTokenizer)):
+        logging.warning(
+            "A TF-Hub module has a vocabulary, not a Hugging Face tokenizer: it is left out"
+        )
+        tokenizer = None
+    save_hub_module(
+        output.folder, model, model.config, MASKED_LM in parts, SENTENCE in parts, tokenizer
+    )
+
+
+def _write_saved_model(output: Output) -> None:
+    from albert_tf.checkpoints import saved_model
+    from albert_tf.checkpoints.embeddings_export import embeddings_export, poolings_of
+
+    parts = _assign(output, "a pre-trained SavedModel")
+    model = output.model
+    if "pooler" not in parts:
+        loading.leave_out_pooler(model)
+    exported = embeddings_export(
+        model.encoder,
+        output.tokenizer,
+        model.config.max_position_embeddings,
+        poolings_of(parts),
+    )
+    variables = list(model.encoder.variables)
+    if MASKED_LM in parts:
+        variables += model.masked_lm.variables
+    if SENTENCE in parts and model.sentence_head is not None:
+        variables += model.sentence_head.variables
+    saved_model.save(output.folder, saved_model.hold(variables), exported.signatures)
+
+
+def _assign(output: Output, target: str) -> set[str]:
+    """Assigns the weights to the model, zeros where there are none; returns the parts with weights.
+
+    Args:
+        output: what is written. A warning names each weight that its model does not have.
+        target: the form in which the model is written, for the warnings.
+
+    Returns:
+        Keys of `weight_names.PARTS`.
+    """
+    variables = by_name(output.model.variables)
+    for name in sorted(output.tensors.keys() - variables.keys()):
+        logging.warning("%s is not part of %s and is left out", name, target)
+    for name, variable in variables.items():
+        variable.assign(output.tensors.get(name, np.zeros(variable.shape)))
+    return set(map(part_of, output.tensors))
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes:
+        write: writes a model in it.
+        has_own_files: whether config and vocabulary have other names there, which `write` gives.
+        has_task: whether heads of fine-tuning are written.
+    """
+
+    write: Callable[[Output], None]
+    has_own_files: bool = False
+    has_task: bool = True
+
+
+FORMATS = {
+    "tensorflow": Format(_write_tensorflow),
+    "huggingface": Format(_write_hugging_face, has_own_files=True),
+    "tf_hub": Format(_write_tf_hub, has_own_files=True, has_task=False),
+    "saved_model": Format(_write_saved_model, has_task=False),
+}
