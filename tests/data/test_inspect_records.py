@@ -88,6 +88,16 @@ tokens to predict in an instance: 2 to 3, mean 2.50
     assert "  A 2 5 6 [7>4] 3\n" in show(f"--input_file={records}", "--num_instances=1")
 
 
+@pytest.mark.parametrize(("num_instances", "max_records"), [(0, 1), (1, 1), (1, 2), (2, 2), (1, 0)])
+def test_so_many_instances_are_shown_and_so_many_records_are_counted(
+    records, num_instances, max_records
+):
+    flags = f"--num_instances={num_instances}", f"--max_records={max_records}"
+    shown = show(f"--input_file={records}", *flags)
+    assert shown.count(" to predict, label ") == num_instances
+    assert f"\n{max_records or 2} instances, " in shown
+
+
 def test_a_reader_who_has_seen_enough_ends_it(records, tmp_path):
     (tmp_path / "many").write_bytes((tmp_path / "train").read_bytes() * 5000)
     command = [sys.executable, "-m", "albert_tf", "inspect-records", "--num_instances=10000"]
