@@ -29,7 +29,7 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.data import create, record_metadata, records, shuffle
-from albert_tf.data.chunks import Chunk, Position, pack_files, read_pack
+from albert_tf.data.chunks import Chunk, Pack, Position, pack_files, read_pack
 from albert_tf.data.encoding import make_chunk_encoder
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.settings import EncodingSettings, Settings
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 COUNTS = -1  # key of the counts; the keys of records are the indices of outputs
 ENCODERS = 2  # cached by each worker process
+MAX_EMPTY_PACKS = 4096
 DASK_PARTITIONS = 256  # the runner's default of 128 elements would leave most workers idle
 
 # Short names that Beam does not know.
@@ -96,6 +97,25 @@ def _pieces(
         slots = batch.slots[chosen].tolist()
         frames = [batch.records[at] for at in chosen]
         yield output, Piece(chunk.position, number, slots, frames)
+
+
+def _among_empty_packs(packs: list[Pack], chunk_bytes: int) -> list[Pack]:
+    """Returns the packs with empty ones between them: about as many as there are chunks, at most.
+
+    Dask never has more partitions than there are elements at the start, so that without the empty
+    packs, the chunks of a single file would all be encoded by one worker.
+    """
+    text_bytes = sum(source.text_bytes for pack in packs for source in pack)
+    count = min(MAX_EMPTY_PACKS, text_bytes // chunk_bytes)
+    elements: list[Pack] = [()] * max(count, len(packs))
+    for number, pack in enumerate(packs):
+        elements[number * len(elements) // len(packs)] = pack
+    return elements
+
+
+def _read(pack: Pack, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+    """Yields the chunks of a pack; none of an empty one."""
+    return read_pack(pack, chunk_bytes, input_format) if pack else iter(())
 
 
 def _encode(
@@ -193,12 +213,13 @@ def _build(pipeline: apache_beam.Pipeline, job: create.Job, settings: Settings) 
     """Adds the steps to the pipeline."""
     beam = _import_beam()
     text = settings.chunk_bytes, settings.input_format
+    packs = pack_files(job.sources, *text)
     outputs = job.outputs
     seed = settings.random_seed
     _ = (
         pipeline
-        | "files" >> beam.Create(pack_files(job.sources, *text))
-        | "read chunks" >> beam.FlatMap(read_pack, *text)
+        | "files" >> beam.Create(_among_empty_packs(packs, settings.chunk_bytes))
+        | "read chunks" >> beam.FlatMap(_read, *text)
         | "spread" >> beam.Reshuffle()
         | "encode" >> beam.FlatMap(_encode, settings, len(outputs.paths))
         | "by output" >> beam.GroupByKey()

@@ -12,14 +12,16 @@ import pytest
 from albert_tf.data.beam import (
     COUNTS,
     Counts,
+    _among_empty_packs,
     _encode,
     _finish,
+    _read,
     _write_group,
     create_pretraining_data,
 )
-from albert_tf.data.chunks import pack_files, read_pack
+from albert_tf.data.chunks import pack_files
 from albert_tf.data.outputs import Outputs
-from albert_tf.data.sources import find_sources
+from albert_tf.data.sources import Source, find_sources
 from tests.conftest import TOY_TEXT
 from tests.data.conftest import all_records, contents, write
 
@@ -38,10 +40,10 @@ def by_hand(settings):
     outputs = Outputs.parse(settings.output_file)
     text = settings.chunk_bytes, settings.input_format
     packs = pack_files(find_sources(settings.input_file.split(",")), *text)
-    assert len(packs) > 1
+    packs = _among_empty_packs(packs, settings.chunk_bytes)
     groups = collections.defaultdict(list)
     for pack in reversed(packs):
-        for chunk in read_pack(pack, *text):
+        for chunk in _read(pack, *text):
             for key, value in _encode(chunk, settings, len(outputs.paths)):
                 groups[key].insert(0, value)
     written = [_write_group(group, outputs, settings.random_seed)[1] for group in groups.items()]
@@ -58,6 +60,20 @@ def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make, cor
     found, local = contents(tmp_path / "beam"), contents(tmp_path / "local")
     assert found.keys() == local.keys()
     assert all(found[entry["name"]] == local[entry["name"]] for entry in made["files"])
+
+
+@pytest.mark.parametrize(
+    ("files", "chunks", "elements"),
+    [(1, 1, 1), (1, 17, 17), (3, 17, 51), (5000, 1, 5000), (2, 3000, 4096), (0, 0, 0)],
+)
+def test_files_are_spread_over_as_many_elements_as_there_are_chunks(files, chunks, elements):
+    packs = [(Source(number, "text", 700 * chunks),) for number in range(files)]
+    found = _among_empty_packs(packs, 700)
+    assert [pack for pack in found if pack] == packs
+    assert len(found) == elements
+    half = elements // 2
+    filled = [sum(map(bool, part)) for part in (found[:half], found[half:])]
+    assert abs(filled[0] - filled[1]) <= 1
 
 
 def test_outputs_without_records_are_written_too(tmp_path):
