@@ -16,6 +16,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
 
+from albert_tf.model.tensorflow_internals import is_inside_xla
+
 # Targets of kernels.
 CPU = "cpu"
 XLA = "xla"
@@ -148,8 +150,3 @@ def target() -> str:
         return TPU if _is_for_tpu.get() or tf.config.list_physical_devices("TPU") else XLA
     devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
     return "" if devices else CPU
-
-
-def is_inside_xla() -> bool:
-    """Returns whether XLA compiles the function that is being traced, or one around it."""
-    return tf.__internal__.get_enclosing_xla_context() is not None

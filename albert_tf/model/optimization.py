@@ -102,8 +102,7 @@ class AdamW(Optimizer):
             rate=tf.where(is_applied, tf.convert_to_tensor(self.learning_rate), 0.0),
             epsilon=self.epsilon,
             decay_rate=self.decay_rate(variable),
-            adapts=self.layer_adaptation
-            and (self.adapts_excluded or self._use_weight_decay(variable)),
+            adapts=self.layer_adaptation and (self.adapts_excluded or self.is_decayed(variable)),
         )
         weight = tf.convert_to_tensor(variable)
         m, v = slots.values()

@@ -5,29 +5,20 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.files import JsonObject
+from albert_tf.model.keras_optimizer import KerasOptimizer, KerasOptions
 from albert_tf.model.optimizer_names import OPTIMIZERS
+from albert_tf.model.tensorflow_internals import call_for_all_replicas
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 WEIGHT_DECAY = 0.01  # Google's
-
-
-class KerasOptions(TypedDict, total=False):
-    """Further arguments of `tf_keras.optimizers.Optimizer`."""
-
-    clipnorm: float | None
-    clipvalue: float | None
-    global_clipnorm: float | None
-    use_ema: bool
-    ema_momentum: float
-    ema_overwrite_frequency: int | None
 
 
 class OptimizerOptions(KerasOptions, total=False):
@@ -38,7 +29,7 @@ class OptimizerOptions(KerasOptions, total=False):
     jit_compile: bool
 
 
-class Optimizer(tf_keras.optimizers.Optimizer):
+class Optimizer(KerasOptimizer):
     """Base class of the optimizers: a Keras optimizer with what the training loop needs.
 
     A new optimizer is a row in `optimizer_names.OPTIMIZERS` and a subclass with the decorator
@@ -65,7 +56,6 @@ class Optimizer(tf_keras.optimizers.Optimizer):
     """
 
     slots: tuple[str, ...]  # as in `OptimizerSpec`; `named` sets them
-    _built = False
 
     def __init__(
         self,
@@ -76,14 +66,10 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         jit_compile: bool = False,
         **kwargs: Unpack[KerasOptions],
     ) -> None:
-        super().__init__(
-            name=name or type(self).__name__,
-            weight_decay=weight_decay,
-            jit_compile=jit_compile,
-            **kwargs,
-        )
-        self._learning_rate = self._build_learning_rate(learning_rate)
+        name = name or type(self).__name__
+        super().__init__(learning_rate, weight_decay, name, jit_compile, **kwargs)
         self.exclude = exclude
+        self._slot_variables: list[dict[str, tf.Variable]] = []  # by the numbers of variables
 
     @abc.abstractmethod
     def updated(
@@ -109,19 +95,18 @@ class Optimizer(tf_keras.optimizers.Optimizer):
 
     def decay_rate(self, variable: tf.Variable) -> float:
         """Returns the weight decay of a variable, 0 if it is excluded."""
-        return self.weight_decay if self._use_weight_decay(variable) else 0.0
+        return self.weight_decay if self.is_decayed(variable) else 0.0
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the slots of `var_list`. Further calls have no effect."""
         super().build(var_list)
-        if self._built:
+        if self._slot_variables:
             return
-        self._slot_variables: list[dict[str, tf.Variable]] = [{} for _ in var_list]
+        self._slot_variables = [{} for _ in var_list]
         for slot in self.slots:
             for variable, slots in zip(var_list, self._slot_variables, strict=True):
                 shape = self.slot_shape(slot, variable)
                 slots[slot] = self.add_variable_from_reference(variable, slot, shape)
-        self._built = True
 
     def slot_variables(self, var_list: Sequence[tf.Variable]) -> dict[str, tf.Variable]:
         """Returns the slots under their names in checkpoints, such as `<variable>/adam_m`."""
@@ -133,18 +118,12 @@ class Optimizer(tf_keras.optimizers.Optimizer):
         }
 
     def _slots_of(self, variable: tf.Variable) -> dict[str, tf.Variable]:
-        return self._slot_variables[self._index_dict[self._var_key(variable)]]
+        return self._slot_variables[self.number_of(variable)]
 
-    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
-        """Does nothing: the decay is part of the update.
-
-        Keras would additionally subtract learning_rate · `weight_decay` · w from all variables.
-        """
-
-    def _use_weight_decay(self, variable: tf.Variable) -> bool:
+    def is_decayed(self, variable: tf.Variable) -> bool:
         """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
         is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
-        return not is_matched and super()._use_weight_decay(variable)
+        return not is_matched and self.is_included_in_decay(variable)
 
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
         """Updates one variable. Keras calls this from `apply_gradients`."""
@@ -165,13 +144,8 @@ class Optimizer(tf_keras.optimizers.Optimizer):
             grads_and_vars: pairs of a finite gradient, summed over all replicas, and a variable
                 that was passed to `build`.
         """
-        self._compute_current_learning_rate()
-        tf.__internal__.distribute.interim.maybe_merge_call(
-            self._update_on_all_replicas,
-            self._distribution_strategy,
-            list(grads_and_vars),
-            is_applied,
-        )
+        self.update_learning_rate()
+        call_for_all_replicas(self._update_on_all_replicas, list(grads_and_vars), is_applied)
 
     def _update_on_all_replicas(
         self,
@@ -201,7 +175,7 @@ class Optimizer(tf_keras.optimizers.Optimizer):
 
     def get_config(self) -> JsonObject:
         """Returns the constructor's arguments, with schedules serialized."""
-        learning_rate = self._serialize_hyperparameter(self._learning_rate)
+        learning_rate = self.learning_rate_config()
         return super().get_config() | {"learning_rate": learning_rate, "exclude": self.exclude}
 
 

@@ -23,6 +23,7 @@ import tf_keras
 
 from albert_tf.model import dispatch, ops
 from albert_tf.model.dispatch import Gradient
+from albert_tf.model.tensorflow_internals import is_inside_xla
 
 Block = tf_keras.layers.Layer
 # A block as a function of `x`, its weights and the other arguments.
@@ -123,7 +124,7 @@ def _call(block: Block, variables: list[tf.Variable], is_recomputed: bool) -> Ca
     # XLA needs the values of some inputs when it compiles, such as the permutation of a transpose.
     # If the gradient of a function receives one from the function itself, XLA takes all inputs of
     # that function for such values, and compiles the training step again whenever a weight changes.
-    if tf.inside_function() and not dispatch.is_plain() and not dispatch.is_inside_xla():
+    if tf.inside_function() and not dispatch.is_plain() and not is_inside_xla():
         call: Call = tf.function(compute, autograph=False)
     else:
         call = compute

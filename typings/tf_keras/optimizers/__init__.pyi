@@ -28,8 +28,7 @@ class Optimizer:
         self, model_variable: tf.Variable, variable_name: str, shape: Sequence[int] | None = None
     ) -> tf.Variable: ...
     def get_config(self) -> dict[str, Any]: ...
-    # What `albert_tf.model.optimizer` overrides and calls, although it is private.
-    _distribution_strategy: tf.distribute.Strategy | None
+    # What `albert_tf.model.keras_optimizer` overrides and calls, although it is private.
     _index_dict: dict[str, int]
     def _build_learning_rate(
         self, learning_rate: float | schedules.LearningRateSchedule
