@@ -21,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 import pytest
+from absl import logging as absl_logging
 from hypothesis import HealthCheck, Phase, settings
 
 import albert_tf  # noqa: F401 - before TensorFlow, for oneDNN
@@ -135,7 +136,10 @@ def _process():
 def _seeded():
     """The same random numbers in every test, regardless of earlier tests."""
     seed_everything(SEED)
+    logger = absl_logging.get_absl_logger()
+    level = logger.level
     yield
+    logger.setLevel(level)  # programs choose a verbosity for the whole process
     if "tf_keras" in sys.modules:  # programs choose a precision for the whole process
         sys.modules["tf_keras"].mixed_precision.set_global_policy("float32")
 
