@@ -70,7 +70,7 @@ def write_models(config_file: str, folder: str) -> dict[str, str]:
     set_random_seed(5)
     model = classifier.build_model()
     albert_tf.save_pretrained(model, run, tokenizer, LABELS)
-    exported = classifier.make_export(model, MAX_SEQ_LENGTH, RunFolder(run))
+    exported = classifier.exporter().make_export(model, MAX_SEQ_LENGTH, RunFolder(run))
     saved_model.export(exports, model.variables, exported, {})
     arguments = [f"--input={run}", f"--output={hugging_face}", "--output_format=huggingface"]
     command = [sys.executable, "-m", "albert_tf", "convert", *arguments]

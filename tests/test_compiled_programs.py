@@ -121,7 +121,7 @@ def test_fine_tuning_evaluation_and_prediction_compile(compiler, name):
 
     def predict(batch):
         outputs = step.model(batch, training=False)
-        return task.predictions(outputs), task.loss(outputs, batch)
+        return task.task.predictions(outputs), task.loss(outputs, batch)
 
     prediction = lower(predict, step.model.variables, PLATFORM, batch)
     for program in (lower_step(step, batch, PLATFORM), prediction):

@@ -26,7 +26,7 @@ from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.race.questions import parse_question
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.splits import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.model.tokenization.characters import find_words
@@ -381,9 +381,9 @@ def train_and_export(kind, folder, vocabulary):
     )
     spec = registry.get(kind.task)
     new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
-    read = registry.resolve(spec.reader)(new, None)
+    read = spec.reader(new, None)
     tokenizer = FullTokenizer(spm_model_file=vocabulary)
-    task = registry.resolve(spec.task).make(new, CONFIG, tokenizer, None, read)
+    task = spec.task_class.make(new, CONFIG, tokenizer, None, read)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)
     examples = task.read("dev")

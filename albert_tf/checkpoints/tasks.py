@@ -29,6 +29,7 @@ _head_settings: dict[str, tuple[str, ...]] = {
     FILL_MASK: (),
     EMBEDDINGS: (),
 }
+NAMES = tuple(_head_settings)  # of this package
 
 
 def add(name: str, head_settings: tuple[str, ...]) -> None:

@@ -77,8 +77,7 @@ def fine_tune(name: str, description: str | None) -> None:
         name: name of the task in `albert_tf.finetuning.registry`, whose settings are the flags.
         description: the docstring of the script, for `--help`.
     """
-    settings_class = registry.resolve(registry.get(name).settings)
-    start(settings_class, functools.partial(run_task, name), description)
+    start(registry.get(name).settings_class, functools.partial(run_task, name), description)
 
 
 def _take_verb() -> str:

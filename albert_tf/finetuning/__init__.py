@@ -46,10 +46,10 @@ def run_task(
     settings = settings.completed()
     source = open_source(settings)
     if spec.reader is not None and data is None:
-        data = registry.resolve(spec.reader)(settings, source.trained)
+        data = spec.reader(settings, source.trained)
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
-    make_task = registry.resolve(spec.task).make
+    make_task = spec.task_class.make
     if data is not None:
         make_task = functools.partial(make_task, data=data)
     return fine_tune(settings, source, make_task, name, hooks)

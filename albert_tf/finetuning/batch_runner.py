@@ -19,6 +19,7 @@ from albert_tf.finetuning.batching import Features, Padding, evaluation_batches
 from albert_tf.finetuning.dataset import batch_signature
 from albert_tf.training import progress
 
+Outputs = Mapping[str, NDArray[Any]]
 Step = Callable[[Any], Mapping[str, Any]]  # batch → outputs
 
 

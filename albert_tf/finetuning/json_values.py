@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from albert_tf import files
 
-def as_json(value: Any) -> Any:
+
+def as_json(value: object) -> files.Json:
     """Returns a value that may contain NumPy arrays and numbers as one that JSON can express.
 
     A float has the fewest digits that round to the same float of its type.

@@ -5,177 +5,30 @@
     )
 
 `from_pretrained`, `load_predictor`, `albert predict` and its web page get everything that they know
-about a task from its row. A run records the name of the row with its checkpoints. Rows of this
-package refer to classes and functions by "module:name", which are imported on first use.
+about a task from its row. A run records the name of the row with its checkpoints.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from albert_tf.checkpoints import tasks
-from albert_tf.checkpoints.tasks import (
-    ANSWERABLE_SPANS,
-    CLASSIFICATION,
-    EMBEDDINGS,
-    FILL_MASK,
-    MULTI_LABEL,
-    MULTIPLE_CHOICE,
-    REGRESSION,
-    SPANS,
-    TOKEN_CLASSIFICATION,
-)
-from albert_tf.finetuning.rows import Row
-from albert_tf.finetuning.texts import parse_pair
-from albert_tf.settings import SettingsGroup
+from albert_tf.finetuning.own_tasks import OWN_TASKS
+from albert_tf.finetuning.task_spec import TaskSpec
 
-DEFAULT = EMBEDDINGS  # of a model that was not fine-tuned
-SHARED_HEAD = "output_weights"  # variable of the heads of most tasks
+__all__ = ["DEFAULT", "TaskSpec", "add", "get", "import_tasks", "names", "register", "rows"]
 
-_NAME = re.compile("[a-z][a-z0-9_]*")
+DEFAULT = tasks.EMBEDDINGS  # of a model that was not fine-tuned
+
+_own = {spec.name: spec for spec in OWN_TASKS}
+_users: dict[str, TaskSpec] = {}
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskSpec:
-    """A row of the registry.
-
-    Classes and functions are given as objects, or as "module:name"; see `resolve`.
-
-    Attributes:
-        name: name of the task in `from_pretrained`, `load_predictor` and `--task`, and in
-            `run.json`; lowercase letters, digits and underscores.
-        settings: the class of the fine-tuning program's settings, a subclass of
-            `FineTuningSettings`.
-        task: the class of the task, a subclass of `FineTuningTask`, or of `TextTask` if models are
-            used for the task without being fine-tuned for it.
-        head: the class of the model, called with the config and with `num_labels` if it has such
-            an argument.
-        reader: the function that reads the data, called with the settings and the folder of the
-            trained model (or None) before TensorFlow is imported; its result is the argument `data`
-            of the task's `make`. None if the task's `read` reads them.
-        parse: the function that returns the example to predict in a row of a file or a request, or
-            raises BadRowError; by default, it returns a pair of texts, (text, text or "").
-        is_fine_tuned: whether models are fine-tuned for the task.
-        head_variable: name of a variable of the head in checkpoints, which tells whether a
-            checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
-        num_outputs: number of outputs of the head if all models have the same, which tells tasks
-            apart whose heads have variables of the same names; None if labels decide it.
-        head_arguments: further arguments of `head`, the same for all models of the task.
-        head_settings: names of settings that are also arguments of `head`, with the values that
-            the model was trained with.
-
-    Raises:
-        ValueError: the name has other characters.
-    """
-
-    name: str
-    settings: str | type[SettingsGroup]
-    task: str | type[Any]
-    head: str | type[Any]
-    reader: str | Callable[[Any, Any], Any] | None = None
-    parse: str | Callable[[Row], Any] = parse_pair
-    is_fine_tuned: bool = True
-    head_variable: str = SHARED_HEAD
-    num_outputs: int | None = None
-    head_arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    head_settings: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ValueError(
-                f"TaskSpec.name={self.name!r}: expected lowercase letters, digits and underscores"
-            )
-
-
-def resolve(reference: Any) -> Any:
-    """Returns the object that "module:name" refers to, after importing it; others unchanged."""
-    if not isinstance(reference, str):
-        return reference
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-_ANY_SETTINGS = "albert_tf.finetuning.settings:FineTuningSettings"
-_CLASSIFIER = TaskSpec(
-    CLASSIFICATION,
-    "albert_tf.finetuning.classification:Settings",
-    "albert_tf.finetuning.classification.task:Classifier",
-    "albert_tf.model.heads:AlbertForClassification",
-    "albert_tf.finetuning.classification.reading:read_data",
-    head_settings=tasks.head_settings(CLASSIFICATION),
-)
-_SPANS = TaskSpec(
-    SPANS,
-    "albert_tf.finetuning.squad:Settings",
-    "albert_tf.finetuning.squad.task:QuestionAnswering",
-    "albert_tf.model.heads:AlbertForSpans",
-    "albert_tf.finetuning.squad.reading:read_data",
-    "albert_tf.finetuning.squad.reading:parse_question",
-    head_variable="cls/squad/output_weights",
-)
-_BUILT_IN = (
-    _CLASSIFIER,
-    dataclasses.replace(
-        _CLASSIFIER,
-        name=REGRESSION,
-        num_outputs=1,
-        head_arguments={"num_labels": 1, "is_regression": True},
-    ),
-    dataclasses.replace(
-        _CLASSIFIER,
-        name=MULTI_LABEL,
-        head_arguments={"is_multi_label": True},
-    ),
-    TaskSpec(
-        TOKEN_CLASSIFICATION,
-        "albert_tf.finetuning.token_classification:Settings",
-        "albert_tf.finetuning.token_classification.task:TokenClassifier",
-        "albert_tf.model.heads:AlbertForTokenClassification",
-        "albert_tf.finetuning.token_classification.reading:read_data",
-        "albert_tf.finetuning.token_classification.sentences:parse_words",
-    ),
-    TaskSpec(
-        MULTIPLE_CHOICE,
-        "albert_tf.finetuning.race:Settings",
-        "albert_tf.finetuning.race.task:MultipleChoice",
-        "albert_tf.model.heads:AlbertForMultipleChoice",
-        "albert_tf.finetuning.race.reading:read_data",
-        "albert_tf.finetuning.race.questions:parse_choice",
-        num_outputs=1,
-    ),
-    _SPANS,
-    dataclasses.replace(
-        _SPANS,
-        name=ANSWERABLE_SPANS,
-        head="albert_tf.model.heads:AlbertForAnswerableSpans",
-        head_variable="start_logits/dense/kernel",
-        head_settings=tasks.head_settings(ANSWERABLE_SPANS),
-    ),
-    TaskSpec(
-        FILL_MASK,
-        _ANY_SETTINGS,
-        "albert_tf.inference.fill_mask:FillMask",
-        "albert_tf.model.modeling:AlbertForPretraining",
-        parse="albert_tf.inference.inputs:parse_masked",
-        is_fine_tuned=False,
-        head_variable="cls/predictions/output_bias",
-    ),
-    TaskSpec(
-        EMBEDDINGS,
-        _ANY_SETTINGS,
-        "albert_tf.inference.embeddings:Embeddings",
-        "albert_tf.model.modeling:AlbertEncoder",
-        is_fine_tuned=False,
-        head_variable="",
-    ),
-)
-_rows = {spec.name: spec for spec in _BUILT_IN}
+def add(spec: TaskSpec) -> None:
+    """Adds a task of this package, whose name is one of `checkpoints.tasks.NAMES`."""
+    _own[spec.name] = spec
 
 
 def register(spec: TaskSpec) -> None:
@@ -184,20 +37,20 @@ def register(spec: TaskSpec) -> None:
     Raises:
         ValueError: a task of this package has the same name.
     """
-    if spec.name in tasks.ALIASES or any(spec.name == own.name for own in _BUILT_IN):
+    if spec.name in tasks.ALIASES or spec.name in tasks.NAMES:
         raise ValueError(f"{spec.name!r} is a task of albert_tf: give yours another name")
-    _rows[spec.name] = spec
+    _users[spec.name] = spec
     tasks.add(spec.name, spec.head_settings)
 
 
 def names() -> tuple[str, ...]:
     """Returns the names of all tasks, those of this package first."""
-    return tuple(_rows)
+    return tuple(spec.name for spec in rows())
 
 
 def rows() -> tuple[TaskSpec, ...]:
     """Returns the rows of all tasks, in the order of `names`."""
-    return tuple(_rows.values())
+    return (*_own.values(), *_users.values())
 
 
 def get(name: str) -> TaskSpec:
@@ -206,7 +59,11 @@ def get(name: str) -> TaskSpec:
     Raises:
         ValueError: there is no such task. The message lists all tasks.
     """
-    return _rows[tasks.canonical(name)]
+    known = tasks.canonical(name)
+    spec = _own.get(known) or _users.get(known)
+    if spec is None:  # `inference`, which has the tasks without fine-tuning, is not imported
+        raise ValueError(f"task={name!r}: no model is fine-tuned for it")
+    return spec
 
 
 def import_tasks(module: str) -> None:

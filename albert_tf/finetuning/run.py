@@ -7,9 +7,10 @@ rates, or `num_runs` above 1, make a sweep: a loop over runs, each in a subfolde
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -20,19 +21,21 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning import registry
+from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.plan import training_steps
+from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.result import FineTuningResult, Result
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.splits import DEV, TRAIN, AnySplit, make_splits
 from albert_tf.finetuning.sweep import run_all
-from albert_tf.finetuning.task import FineTuningTask, Split
-from albert_tf.finetuning.text_task import Outputs
+from albert_tf.finetuning.task import AnyTask
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices, replicas
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
-MakeTask = Callable[[Any, AlbertConfig, Tokenizer, RunFolder | None], FineTuningTask]
+MakeTask = Callable[[Any, AlbertConfig, Tokenizer, RunFolder | None], AnyTask]
 
 
 def fine_tune(
@@ -72,15 +75,16 @@ def fine_tune(
             )
         task = make_task(planned[0], source.config, tokenizer, source.trained)
         data = {split: task.read(split) for split in settings.splits}
-        known = describe_data(settings, tokenizer, task, data.get("train"), name)
+        known = describe_data(settings, tokenizer, task, data.get(TRAIN), name)
+
+        # Features are made once for all runs, and only if the first one is admitted.
+        splits = functools.cache(functools.partial(make_splits, task, data))
 
         def run_one(each: FineTuningSettings) -> tuple[Result, str]:
             with Run.open(each, opened) as run:
                 run.admit(known)
                 _warn_of_vocabulary(run, tokenizer)
-                # Features are made once for all runs, and only if the first one is admitted.
-                task.use(task.splits or _make_splits(task, data), opened.strategy)
-                return _do_phases(run, task, hooks)
+                return _do_phases(run, PreparedTask(task, splits(), opened.strategy), hooks)
 
         if len(planned) == 1:
             best, text = run_one(planned[0])
@@ -89,7 +93,7 @@ def fine_tune(
         if settings.export_dir and opened.is_chief:
             with Run.open(best.settings, opened) as run:
                 _export(run, task, settings.export_dir)
-    has_files = opened.is_chief and not data.keys().isdisjoint(("train", "dev"))
+    has_files = opened.is_chief and not data.keys().isdisjoint((TRAIN, DEV))
     text = text.removesuffix("\n")
     return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
@@ -97,7 +101,7 @@ def fine_tune(
 def describe_data(
     settings: FineTuningSettings,
     tokenizer: Tokenizer,
-    task: FineTuningTask,
+    task: AnyTask,
     train: Any,
     name: str = "",
 ) -> RunRecord:
@@ -136,7 +140,7 @@ def describe_data(
     return RunRecord(settings=of_text.settings, files=known, task=details)
 
 
-def _source_of(task: FineTuningTask) -> str | None:
+def _source_of(task: AnyTask) -> str | None:
     """Returns the file of a task's class; None in this package, and without a file."""
     if type(task).__module__.startswith(f"{registry.__package__}."):
         return None
@@ -146,17 +150,7 @@ def _source_of(task: FineTuningTask) -> str | None:
         return None
 
 
-def _make_splits(task: FineTuningTask, data: Mapping[str, Any]) -> dict[str, Split]:
-    """Returns splits with their features; splits of the same examples (as in SQuAD) share them."""
-    splits: dict[str, Split] = {}
-    for name, examples in data.items():
-        existing = [split.features for split in splits.values() if split.data is examples]
-        features = existing[0] if existing else task.make_features(examples, name)
-        splits[name] = Split(name, examples, features)
-    return splits
-
-
-def _warn_of_vocabulary(run: Run, tokenizer: Tokenizer) -> None:
+def _warn_of_vocabulary(run: Run[FineTuningSettings], tokenizer: Tokenizer) -> None:
     """Warns if the vocabulary's size differs from that of a model with unknown vocabulary."""
     entries, vocab_size = tokenizer.vocab_size, run.config.vocab_size
     if run.trained is None or entries == vocab_size:
@@ -172,31 +166,33 @@ def _warn_of_vocabulary(run: Run, tokenizer: Tokenizer) -> None:
         )
 
 
-def _do_phases(run: Run, task: FineTuningTask, hooks: Sequence[Hook]) -> tuple[Result, str]:
+def _do_phases(
+    run: Run[FineTuningSettings], task: PreparedTask, hooks: Sequence[Hook]
+) -> tuple[Result, str]:
     """Trains, evaluates and predicts, depending on the splits that exist.
 
     Returns:
         The metrics of the best checkpoint, and the text to print.
     """
-    if "train" in task.splits:
+    if TRAIN in task.splits:
         _give_advice(run, task)
         run.train(task, hooks, run.settings.early_stopping_patience)
     if not run.is_chief:
         logging.info("Training finished. Only the first worker evaluates and predicts.")
         return Result(run.settings), ""
     result, text = Result(run.settings), ""
-    if "dev" in task.splits:
+    if DEV in task.splits:
         result, text = _evaluate(run, task)
     for name, split in task.splits.items():
-        if name not in ("train", "dev"):
+        if name not in (TRAIN, DEV):
             step, outputs = _predict_with_best(run, task, split)
             run.begin()
-            text += task.write_predictions(run.folder, split, outputs, step)
+            text += task.files.write_predictions(run.folder, split, outputs, step)
     run.begin()
     return result, text
 
 
-def _give_advice(run: Run, task: FineTuningTask) -> None:
+def _give_advice(run: Run[FineTuningSettings], task: PreparedTask) -> None:
     """Warns about missing weights, no warm-up and too few checkpoints of a new run."""
     settings = run.settings
     if run.folder.is_trained:
@@ -217,7 +213,7 @@ def _give_advice(run: Run, task: FineTuningTask) -> None:
         )
 
 
-def _evaluate(run: Run, task: FineTuningTask) -> tuple[Result, str]:
+def _evaluate(run: Run[FineTuningSettings], task: PreparedTask) -> tuple[Result, str]:
     """Evaluates all checkpoints, and writes the predictions of the best for the dev split.
 
     Returns:
@@ -225,17 +221,19 @@ def _evaluate(run: Run, task: FineTuningTask) -> tuple[Result, str]:
         text to print.
     """
     evaluations = run.evaluate(task)
-    dev = task.splits["dev"]
-    task.write_dev_predictions(run.folder, dev, lambda: _predict_with_best(run, task, dev)[1])
-    text = task.describe_evaluations(run.folder, evaluations)
-    best = task.best_of(evaluations)
+    dev = task.splits[DEV]
+    task.files.write_dev_predictions(run.folder, dev, lambda: _predict_with_best(run, task, dev)[1])
+    text = task.files.describe_evaluations(run.folder, evaluations)
+    best = task.files.best_of(evaluations)
     if best is None:
         remark = f"no {task.selection_metric}"
         return Result(run.settings, evaluations[-1].step, remark=remark), text
     return Result(run.settings, best.step, best.metrics), text
 
 
-def _predict_with_best(run: Run, task: FineTuningTask, split: Split) -> tuple[int, Outputs]:
+def _predict_with_best(
+    run: Run[FineTuningSettings], task: PreparedTask, split: AnySplit
+) -> tuple[int, Outputs]:
     """Returns the step of the best checkpoint, and the model's outputs for a split.
 
     The outputs for the examples of the dev split are those of the evaluation, unless an earlier
@@ -251,7 +249,7 @@ def _predict_with_best(run: Run, task: FineTuningTask, split: Split) -> tuple[in
     return step, task.compute_outputs(model, split)
 
 
-def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
+def _export(run: Run[FineTuningSettings], task: AnyTask, export_dir: str) -> None:
     """Exports the best checkpoint as a SavedModel, with its config, vocabulary and record.
 
     The model is exported in float32, even after mixed-precision training, because the serving
@@ -267,5 +265,5 @@ def _export(run: Run, task: FineTuningTask, export_dir: str) -> None:
         model_files = saved_model.model_files(
             run.folder.file(CONFIG_FILE), settings.vocabulary_file, run.folder.record
         )
-        exported = task.make_export(model, settings.max_seq_length, run.folder)
+        exported = task.exporter().make_export(model, settings.max_seq_length, run.folder)
         saved_model.export(export_dir, model.variables, exported, model_files)

@@ -255,9 +255,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             ValueError: there is no learning rate or a duplicate one, or several runs and no dev
                 set.
         """
-        rates = self.learning_rate
-        if not isinstance(rates, tuple):
-            rates = (rates,)
+        rates = self.learning_rates
         if not rates or len(set(rates)) < len(rates):
             raise ValueError(
                 f"--learning_rate={','.join(f'{rate:g}' for rate in rates)}: expected one or more "
@@ -278,6 +276,18 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             for rate in rates
             for seed in range(self.seed, self.seed + self.num_runs)
         ]
+
+    @property
+    def learning_rates(self) -> tuple[float, ...]:
+        """The learning rates of all runs."""
+        rates = self.learning_rate
+        return rates if isinstance(rates, tuple) else (rates,)
+
+    @property
+    def single_learning_rate(self) -> float:
+        """The learning rate of a single run; see `runs`."""
+        (rate,) = self.learning_rates
+        return rate
 
     @property
     def splits(self) -> list[str]:

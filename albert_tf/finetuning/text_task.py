@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import tensorflow as tf
-from numpy.typing import NDArray
+import tf_keras
 
-from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.token_sequences import TokenSequences
+from albert_tf import files
+from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.splits import FeaturesType
 from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.model.tokenization import Tokenizer, split_pairs
+from albert_tf.model.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Outputs = Mapping[str, NDArray[Any]]
-Result = dict[str, Any]
+Result = files.JsonObject
+ExampleType = TypeVar("ExampleType")  # what the predictor is asked
+ResultsType = TypeVar("ResultsType")  # what it answers to a list of examples
+AnyTextTask: TypeAlias = "TextTask[Any, Any, Any]"
 
 
-class TextTask(abc.ABC):
+class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
     """The interface between a task and the predictor.
-
-    By default, an example is a text or a pair of texts, as (text, text or "").
 
     Attributes:
         tokenizer: the tokenizer of the model.
@@ -58,7 +60,7 @@ class TextTask(abc.ABC):
         Raises:
             ValueError: what is recorded of the task is damaged, or does not fit the model.
         """
-        return cls(trained)  # type: ignore[call-arg]
+        return cls(trained)  # type: ignore[call-arg] # subclasses take it
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded, given the padding that the settings ask for."""
@@ -66,44 +68,30 @@ class TextTask(abc.ABC):
 
     # From input to features.
 
-    def parse_call(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]],
-        pairs: str | Sequence[str] | None = None,
-    ) -> tuple[list[Any], bool]:
+    @abc.abstractmethod
+    def parse_call(self, *inputs: Any, **named_inputs: Any) -> tuple[list[ExampleType], bool]:
         """Returns the examples in the arguments of a call, and whether it is for a single one.
 
-        Args:
-            texts: a text, a list of texts, or a list of pairs of texts.
-            pairs: the second text of the pair, or one for each of `texts`.
-
         Raises:
-            ValueError: an input is not a string.
+            ValueError: an input is not of the expected type.
         """
-        return list(zip(*split_pairs(texts, pairs), strict=True)), isinstance(texts, str)
 
-    def features_of(self, examples: Sequence[Any]) -> Features | None:
-        """Returns the features of one or more examples; None if they have none.
-
-        By default, these are token sequences. Those that are truncated are counted.
-        """
-        firsts, seconds = (list(side) for side in zip(*examples, strict=True))
-        limit = self.max_seq_length
-        rows = self.tokenizer.sequences(firsts, seconds, limit + 1)  # shows what is too long
-        too_long = [number for number, (ids, _) in enumerate(rows) if len(ids) > limit]
-        self.num_truncated += len(too_long)
-        for number in too_long:
-            (rows[number],) = self.tokenizer.sequences(firsts[number], seconds[number], limit)
-        return TokenSequences.pack(rows, {})
+    @abc.abstractmethod
+    def features_of(self, examples: Sequence[ExampleType]) -> FeaturesType | None:
+        """Returns the features of one or more examples; None if they have none."""
 
     # From features to results.
 
     @abc.abstractmethod
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
         """Returns the `outputs` of a model for a batch, name → [B, …]."""
 
     @abc.abstractmethod
-    def results(self, examples: Sequence[Any], features: Features, outputs: Outputs) -> Any:
+    def results(
+        self, examples: Sequence[ExampleType], features: FeaturesType, outputs: Outputs
+    ) -> ResultsType:
         """Returns the result of each of N examples.
 
         Args:
@@ -112,17 +100,16 @@ class TextTask(abc.ABC):
             outputs: name → [N, …], or one row for each of the features if these are more.
         """
 
-    def unanswered(self, examples: Sequence[Any]) -> Any:
-        """Returns the results of examples without features; [] if there are no examples."""
-        return []
+    @abc.abstractmethod
+    def unanswered(self, examples: Sequence[ExampleType]) -> ResultsType:
+        """Returns the results of examples without features, or of none."""
 
-    def as_objects(self, results: Any) -> Sequence[Result]:
-        """Returns results as JSON objects; they are such objects by default."""
-        objects: Sequence[Result] = results
-        return objects
+    @abc.abstractmethod
+    def as_objects(self, results: ResultsType) -> Sequence[Result]:
+        """Returns results as JSON objects."""
 
     @staticmethod
-    def show(row: Mapping[str, Any], result: Result) -> Any:
+    def show(row: files.JsonObject, result: Result) -> files.Json:
         """Returns what the web page shows of a result, as one of Gradio's components takes it.
 
         This is label → number, or a number. With `marks_spans`, it is a text and its spans; see
@@ -131,7 +118,7 @@ class TextTask(abc.ABC):
         return result.get("probabilities", result.get("score"))
 
 
-def mark(text: str, spans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def mark(text: str, spans: Sequence[Result]) -> files.JsonObject:
     """Returns a text with its spans, as `gradio.HighlightedText` expects them.
 
     Args:

@@ -24,9 +24,13 @@ from typing import Any
 from albert_tf.finetuning import registry
 from albert_tf.inference.inputs import read_inputs
 from albert_tf.inference.model_task import find_task, open_model
+from albert_tf.inference.own_tasks import OWN_TASKS
 from albert_tf.inference.settings import Settings
 
 __all__ = ["Settings", "run"]
+
+for _spec in OWN_TASKS:
+    registry.add(_spec)
 
 
 def run(settings: Settings) -> Iterator[dict[str, Any]]:

@@ -6,21 +6,24 @@ Shapes: B batch size, N texts, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.checkpoints.embeddings_export import pool
-from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.text_task import Outputs, Result, TextTask
+from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
+from albert_tf.finetuning.text_task import Result, TextTask
+from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.poolings import MEAN_LAST_4
 
 
-class Embeddings(TextTask):
+class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]]):
     """Computes embeddings of texts or text pairs.
 
         embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
@@ -41,7 +44,23 @@ class Embeddings(TextTask):
         self._hidden_size = trained.config.hidden_size
         self._pooling = trained.pooling
 
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    def parse_call(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        pairs: str | Sequence[str] | None = None,
+    ) -> tuple[list[tuple[str, str]], bool]:
+        """Returns the pairs of texts in a call, and whether it is for a single one."""
+        return parse_pairs(texts, pairs)
+
+    def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences:
+        """Returns the token sequences of one or more pairs, and counts those that are truncated."""
+        features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
+        self.num_truncated += num_truncated
+        return features
+
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
         """Returns the embeddings, float32 [B, H]."""
         has_layers = self._pooling == MEAN_LAST_4
         outputs = model(dict(batch), training=False, output_hidden_states=has_layers)
@@ -49,12 +68,12 @@ class Embeddings(TextTask):
         return {"embedding": pool(outputs, batch["input_mask"], poolings)[self._pooling]}
 
     def results(
-        self, examples: Sequence[Any], features: Features, outputs: Outputs
+        self, examples: Sequence[tuple[str, str]], features: TokenSequences, outputs: Outputs
     ) -> NDArray[np.float32]:
         """Returns the embeddings, float32 [N, H]."""
         return outputs["embedding"]
 
-    def unanswered(self, examples: Sequence[Any]) -> NDArray[np.float32]:
+    def unanswered(self, examples: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Returns an array of no embeddings, float32 [0, H]."""
         return np.zeros((0, self._hidden_size), np.float32)
 
@@ -63,7 +82,7 @@ class Embeddings(TextTask):
         return [{"embedding": as_json(row)} for row in results]
 
     @staticmethod
-    def show(row: Mapping[str, Any], result: Result) -> dict[str, float]:
+    def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the similarities of the nearest texts, for the web page."""
         return {near["text"]: near["similarity"] for near in result["nearest"]}
 

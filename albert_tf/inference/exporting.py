@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from albert_tf.checkpoints import embeddings_export, saved_model, tasks
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
@@ -67,6 +65,6 @@ def export_saved_model(
             options = PredictorSettings(max_seq_length=max_seq_length)
             predictor = Predictor(source, name, options)
             model = predictor.model
-            fine_tuned: Any = predictor.task  # a FineTuningTask
-            exported = fine_tuned.make_export(model, predictor.max_seq_length, source.run)
+            exporter = registry.get(name).task_class.of_trained(predictor.trained).exporter()
+            exported = exporter.make_export(model, predictor.max_seq_length, source.run)
         return saved_model.export(export_dir, model.variables, exported, model_files)

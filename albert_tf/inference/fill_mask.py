@@ -10,18 +10,20 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from numpy.typing import NDArray
 
-from albert_tf.finetuning.batching import Features
+from albert_tf import files
+from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.text_task import Outputs, Result, TextTask
+from albert_tf.finetuning.text_task import Result, TextTask
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs
 
 
-class FillMask(TextTask):
+class FillMask(TextTask[str, TokenSequences, list[Result]]):
     """Predicts the words that are masked by "[MASK]" in a text.
 
         fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
@@ -44,9 +46,7 @@ class FillMask(TextTask):
         self._top_k = trained.top_k
         self._is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
 
-    def parse_call(  # type: ignore[override]
-        self, texts: str | Sequence[str]
-    ) -> tuple[list[str], bool]:
+    def parse_call(self, texts: str | Sequence[str]) -> tuple[list[str], bool]:
         """Returns the texts in the argument of a call, and whether it is a single one.
 
         Args:
@@ -71,7 +71,9 @@ class FillMask(TextTask):
             {"masked_lm_positions": np.array(positions, np.int32)},
         )
 
-    def compute(self, model: Any, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
         """Returns the token ids and probabilities of the best words, [B, P, K] each."""
         logits = model(batch, training=False)["masked_lm_logits"]  # [B, P, V or more]
         count = len(self._is_word)  # V; the embedding table may be larger
@@ -80,7 +82,7 @@ class FillMask(TextTask):
         return {"ids": best.indices, "scores": best.values}
 
     def results(
-        self, examples: Sequence[str], features: Features, outputs: Outputs
+        self, examples: Sequence[str], features: TokenSequences, outputs: Outputs
     ) -> list[Result]:
         """Returns the words that fill the masks of each text."""
         found = []
@@ -90,8 +92,16 @@ class FillMask(TextTask):
             found.append(self._result(text, ids, scores))
         return found
 
+    def unanswered(self, examples: Sequence[str]) -> list[Result]:
+        """Returns [], the results of no examples."""
+        return []
+
+    def as_objects(self, results: list[Result]) -> list[Result]:
+        """Returns results as they are: JSON objects."""
+        return results
+
     @staticmethod
-    def show(row: Mapping[str, Any], result: Result) -> dict[str, float]:
+    def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the words for each mask with their probabilities, for the web page."""
         return {
             f"{number}. {word['token']}": word["score"]

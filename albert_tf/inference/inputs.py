@@ -42,7 +42,7 @@ def read_inputs(settings: Settings, task: str) -> list[Block]:
         ValueError, OSError: a file cannot be read or has bad rows.
     """
     compares_pairs = settings.similarity and not settings.is_search
-    parse = parse_two if compares_pairs else registry.resolve(registry.get(task).parse)
+    parse = parse_two if compares_pairs else registry.get(task).parse
     if settings.input_file is not None:
         return read_blocks(settings.input_file, settings.format, parse)
     try:

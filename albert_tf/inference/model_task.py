@@ -11,7 +11,8 @@ from typing import Any
 
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.finetuning.head_variables import SHARED_HEAD
+from albert_tf.finetuning.task_spec import TaskSpec
 from albert_tf.inference.settings import Settings
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
@@ -85,7 +86,7 @@ def _task_of_head(source: ModelSource) -> str:
         ValueError: several tasks have such a head.
     """
     fitting = [s for s in registry.rows() if s.is_fine_tuned and _has_head(source, s)]
-    own_heads = [spec for spec in fitting if spec.head_variable != registry.SHARED_HEAD]
+    own_heads = [spec for spec in fitting if spec.head_variable != SHARED_HEAD]
     if own_heads or not fitting:
         return own_heads[0].name if own_heads else registry.DEFAULT
     of_size = [s.name for s in fitting if s.num_outputs == count_outputs(source, s)]

@@ -28,7 +28,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.text_task import Result, TextTask
+from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.inference.model_task import all_settings, count_outputs, find_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
@@ -123,7 +123,8 @@ class Predictor:
         options: the arguments of `load_predictor`.
 
     Attributes:
-        task: the task.
+        trained: the model, and how it is used.
+        task: what is asked of it.
         options: the `options` argument.
         engine: "tensorflow" or "openvino".
         model: the model.
@@ -133,7 +134,6 @@ class Predictor:
 
     def __init__(self, source: ModelSource, name: str, options: PredictorSettings) -> None:
         spec = registry.get(name)
-        task = registry.resolve(spec.task)
         is_pooled = name == tasks.EMBEDDINGS and options.pooling == POOLED
         if is_pooled and "pooler" not in source.parts:
             raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
@@ -145,7 +145,7 @@ class Predictor:
         with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", source.checkpoint, name, self.engine)
-        of = registry.resolve(spec.settings)
+        of = spec.settings_class
         names = ("max_seq_length", "pad_to_multiple", "predict_batch_size")
         recorded = source.run.record.values_for(of, names)
         config = self.model.config
@@ -157,7 +157,7 @@ class Predictor:
             values = all_settings(source, of) | {"max_seq_length": self.max_seq_length}
             values.pop("tflite_quantization", None)  # of an export of the run
             settings = of(**values)
-        trained = TrainedModel(
+        self.trained = TrainedModel(
             task=name,
             settings=settings,
             source=source,
@@ -166,7 +166,7 @@ class Predictor:
             top_k=options.top_k,
             pooling=options.pooling,
         )
-        self.task: TextTask = task.of_trained(trained)
+        self.task = spec.make_text_task(self.trained)
         multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         self._padding = self.task.padding(Padding(self.max_seq_length, multiple))
         self._batch_size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)

@@ -8,6 +8,7 @@ vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from albert_tf.checkpoints import run_record
@@ -25,9 +26,9 @@ def make_model(
 ) -> Any:
     """Returns a model with random weights for a task; see `albert_tf.from_pretrained`."""
     spec = registry.get(task)
-    head = registry.resolve(spec.head)
-    parameters = inspect.signature(head.__init__).parameters
-    of_training = source.run.record.values_for(registry.resolve(spec.settings), spec.head_settings)
+    head: Callable[..., Any] = spec.head_class
+    parameters = inspect.signature(spec.head_class.__init__).parameters
+    of_training = source.run.record.values_for(spec.settings_class, spec.head_settings)
     arguments = {**spec.head_arguments, **of_training, **head_arguments}
     if run_record.OBJECTIVE in parameters:
         arguments = {run_record.OBJECTIVE: source.objective, **arguments}

@@ -21,7 +21,7 @@ from albert_tf.checkpoints.weight_names import (
     variable_name,
 )
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.finetuning.task_spec import TaskSpec
 from albert_tf.inference.pretrained import NUM_LABELS
 from albert_tf.model.tokenization import Tokenizer, list_files
 
@@ -107,11 +107,11 @@ def _find_spec(model: Any) -> TaskSpec:
     fitting = [
         spec
         for spec in registry.rows()
-        if type(model) is registry.resolve(spec.head)
+        if type(model) is spec.head_class
         and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
     ]
     if not fitting:
-        heads = sorted({registry.resolve(spec.head).__name__ for spec in registry.rows()})
+        heads = sorted({spec.head_class.__name__ for spec in registry.rows()})
         raise ValueError(
             f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
         )

@@ -7,6 +7,7 @@ import importlib.util
 import os
 
 from albert_tf import files, tensorflow_packages
+from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.data.settings import (
     InputSettings,
@@ -45,7 +46,7 @@ class ModelFolderSettings(VocabularyFileSettings):
     )
     task: str | None = setting(
         None,
-        f"Task to predict: {', '.join(registry.names())}, or one that task_module registers; if "
+        f"Task to predict: {', '.join(tasks.NAMES)}, or one that task_module registers; if "
         "not given, the one the model was fine-tuned for, or else embeddings.",
     )
     task_module: str | None = setting(

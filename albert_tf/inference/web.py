@@ -27,7 +27,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
     import gradio as gr
 
     predictor = Predictor(source, task, settings)
-    parse = registry.resolve(registry.get(task).parse)
+    parse = registry.get(task).parse
     demos = predictor.task.demos
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
 

@@ -18,7 +18,7 @@ in the beam.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -486,7 +486,7 @@ def _forbid(logits: tf.Tensor, p_mask: tf.Tensor) -> tf.Tensor:
 
 
 def span_losses(
-    outputs: dict[str, tf.Tensor], start_positions: tf.Tensor, end_positions: tf.Tensor
+    outputs: Mapping[str, tf.Tensor], start_positions: tf.Tensor, end_positions: tf.Tensor
 ) -> tf.Tensor:
     """Returns the mean cross-entropy of start and end, float32 [B], for `AlbertForSpans`."""
     start = classification_losses(outputs["start_logits"], start_positions)  # [B]
@@ -494,7 +494,7 @@ def span_losses(
 
 
 def answerable_span_losses(
-    outputs: dict[str, tf.Tensor],
+    outputs: Mapping[str, tf.Tensor],
     start_positions: tf.Tensor,
     end_positions: tf.Tensor,
     is_impossible: tf.Tensor,

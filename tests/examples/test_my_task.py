@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import albert_tf
+from albert_tf.checkpoints import tasks
 from albert_tf.cli.flags import parse
 from albert_tf.finetuning import registry, run_task
 from tests.conftest import ROOT
@@ -72,7 +73,7 @@ def test_a_model_is_evaluated_by_the_file_that_trained_it_alone(
     run, trained, tmp_path, threshold, monkeypatch
 ):
     """The threshold of the answers is in the file, and so may be the loss."""
-    monkeypatch.setattr(registry, "_rows", dict(registry._rows))
+    monkeypatch.setattr(registry, "_users", dict(registry._users))
     out, file = shutil.copytree(trained, tmp_path / "out"), tmp_path / "copied_task.py"
     shutil.rmtree(out / "export")
     text = FILE.read_text(encoding="utf-8")
@@ -110,7 +111,8 @@ def test_all_doors_give_the_answers_of_the_program(data_dir, trained, predict):
 
 
 def test_a_recorded_task_must_be_registered(trained, predict, monkeypatch):
-    monkeypatch.setattr(registry, "_rows", {spec.name: spec for spec in registry._BUILT_IN})
+    monkeypatch.setattr(registry, "_users", {})
+    monkeypatch.setattr(tasks, "_head_settings", dict.fromkeys(tasks.NAMES, ()))
     problem = ": task='multi_label': expected one of .*--task_module"
     with pytest.raises(ValueError, match=problem):
         predict(f"--model_dir={trained}", "--text=It rains.")

@@ -6,35 +6,49 @@ import sys
 
 import pytest
 
+from albert_tf.checkpoints import tasks
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.finetuning.own_tasks import OWN_TASKS
 from albert_tf.finetuning.settings import FineTuningSettings
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
 from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.task_spec import TaskSpec
 from albert_tf.finetuning.text_task import TextTask
+from albert_tf.inference.own_tasks import OWN_TASKS as WITHOUT_FINE_TUNING
+from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import fields_of
 
-SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, len)
+SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, AlbertForClassification)
 
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers or imports is gone after it."""
-    monkeypatch.setattr(registry, "_rows", dict(registry._rows))
+    monkeypatch.setattr(registry, "_users", dict(registry._users))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
 
-@pytest.mark.parametrize("spec", registry._BUILT_IN, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [*OWN_TASKS, *WITHOUT_FINE_TUNING], ids=lambda spec: spec.name)
 def test_every_row_refers_to_what_exists(spec):
-    settings_class, head = registry.resolve(spec.settings), registry.resolve(spec.head)
-    assert issubclass(settings_class, FineTuningSettings)
-    assert issubclass(registry.resolve(spec.task), TextTask)
-    assert issubclass(registry.resolve(spec.task), FineTuningTask) == spec.is_fine_tuned
-    assert set(spec.head_settings) <= {field.name for field in fields_of(settings_class)}
-    arguments = set(inspect.signature(head.__init__).parameters)
+    assert issubclass(spec.settings_class, FineTuningSettings)
+    assert set(spec.head_settings) <= {field.name for field in fields_of(spec.settings_class)}
+    arguments = set(inspect.signature(spec.head_class.__init__).parameters)
     assert {*spec.head_settings, *spec.head_arguments} <= arguments
+    assert issubclass(spec.task(), FineTuningTask if spec.is_fine_tuned else TextTask)
+
+
+def test_the_rows_have_the_names_and_the_order_of_the_table_of_names():
+    assert registry.names()[: len(tasks.NAMES)] == tasks.NAMES  # those of users follow
+    for spec in registry.rows():
+        assert spec.head_settings == tasks.head_settings(spec.name)
+
+
+def test_no_model_is_fine_tuned_for_words_in_masks_and_embeddings():
+    for name in ("fill_mask", "embeddings", "pretraining"):
+        with pytest.raises(ValueError, match=": no model is fine-tuned for it"):
+            _ = registry.get(name).task_class
 
 
 def test_a_task_is_found_by_its_name_and_may_be_replaced_unless_it_is_one_of_the_package():

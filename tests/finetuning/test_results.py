@@ -13,8 +13,8 @@ from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.task import MultipleChoice
+from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.task import QuestionAnswering
-from albert_tf.finetuning.task import Split
 
 METRIC = "eval_accuracy"
 SETTINGS = race.Settings(data_dir="data", output_dir="out")
@@ -43,7 +43,7 @@ def test_race_has_a_block_for_each_checkpoint(folder, tmp_path, precision):
         Evaluation(3, metrics, "b", "dev", precision=precision),
         Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev", precision=precision),
     ]
-    text = MultipleChoice(SETTINGS, None, None).write_evaluations(folder, found)
+    text = MultipleChoice(SETTINGS, None, None).result_files().write_evaluations(folder, found)
     same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
     assert text == (
         f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n{copies(tmp_path, 0)}{LINE}"
@@ -60,8 +60,8 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
         Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
     ]
-    task = QuestionAnswering(SETTINGS, None, None, {}, version_2=False)
-    text = task.write_evaluations(folder, evaluations)
+    result_files = QuestionAnswering(SETTINGS, None, None, {}, version_2=False).result_files()
+    text = result_files.write_evaluations(folder, evaluations)
     third = 1 / 3
     assert text == (
         f"exact_match = 0.0\nf1 = {third}\nglobal_step = 0\n{copies(tmp_path, 0)}"
@@ -71,7 +71,7 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
     )
     in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
-    task.write_evaluations(folder, in_bfloat16)
+    result_files.write_evaluations(folder, in_bfloat16)
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
@@ -80,8 +80,8 @@ def test_classification_has_a_trial_file(folder, tmp_path):
         Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
         Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
     ]
-    task = Classifier(SETTINGS, None, None, (TASKS["rte"], {}))
-    task.write_evaluations(folder, found)
+    result_files = Classifier(SETTINGS, None, None, (TASKS["rte"], {})).result_files()
+    result_files.write_evaluations(folder, found)
     assert (tmp_path / "eval_results.txt").read_text() == (
         f"eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n{LINE}"
         "eval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
@@ -89,7 +89,7 @@ def test_classification_has_a_trial_file(folder, tmp_path):
     )
     assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
     undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
-    task.write_evaluations(folder, [undefined])
+    result_files.write_evaluations(folder, [undefined])
     assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
 
 
@@ -101,7 +101,8 @@ def test_test_results_include_the_best_dev_value(folder, tmp_path):
     task, data = Fixed(SETTINGS, None, None), Examples("test.jsonl", [None], has_labels=True)
 
     def write():
-        return task.write_test_results(folder, Split("test", data, None), {}, step=10)
+        split = Split("test", data, None)
+        return task.result_files().write_test_results(folder, split, {}, step=10)
 
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
     assert write() == header

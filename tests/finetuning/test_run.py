@@ -12,6 +12,8 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import open_source
 from albert_tf.finetuning import run as engine
 from albert_tf.finetuning.batch_runner import BatchRunner
+from albert_tf.finetuning.exporter import Exporter
+from albert_tf.finetuning.result_files import ResultFiles
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences
@@ -91,11 +93,21 @@ class WordTask(FineTuningTask):
     def measure(self, split, outputs, batch_size):
         return {"accuracy": float(np.mean((outputs["scores"] > 0) == np.array(split.data, int)))}
 
+    def result_files(self):
+        return WordFiles(self)
+
+    def exporter(self):
+        return WordExporter(self)
+
+
+class WordFiles(ResultFiles):
     def write_predictions(self, folder, split, outputs, step):
         return f"{len(outputs['scores'])} texts by step {step}\n"
 
+
+class WordExporter(Exporter):
     def make_export(self, model, max_seq_length, folder):
-        self.exports.append(model)
+        self.task.exports.append(model)
         return super().make_export(model, max_seq_length, folder)
 
 

@@ -91,7 +91,7 @@ def answer(saved, tmp_path):
 
 def test_answers_are_parts_of_their_contexts(answer):
     pairs = list(zip(QUESTIONS, CONTEXTS, strict=True))
-    answer.task.null_threshold = 1e9
+    answer.task.threshold = 1e9
     found = answer(pairs)
     for pair, result in zip(pairs, found, strict=True):
         assert result["answer"] == result["answers"][0]["answer"]
@@ -107,14 +107,14 @@ def test_answers_are_parts_of_their_contexts(answer):
 
 
 def test_above_the_threshold_there_is_no_answer(answer):
-    answer.task.null_threshold = -1e9
+    answer.task.threshold = -1e9
     result = answer(QUESTIONS[0], CONTEXTS[0])
     assert (result["answer"], result["begin"], result["end"]) == ("", -1, -1)
     assert result["answers"][0]["answer"]
 
 
 def test_unusual_contexts_have_an_answer_or_none(answer):
-    answer.task.null_threshold = None
+    answer.task.threshold = None
     lost = "\u0301"  # a lone accent, which normalization removes
     together = answer.predict([("what", lost), ("what", "\U0001f600"), ("where", LONG)])
     for result in (together[0], answer("what", lost)):

@@ -9,25 +9,19 @@ Shapes: B batch size, N features, S sequence length.
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from albert_tf import files
 from albert_tf.checkpoints import finding, tasks
-from albert_tf.checkpoints.evaluations import Evaluation, heading
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.signatures import Export, Signature, token_inputs, token_signatures
-from albert_tf.checkpoints.store import evaluation_of_best
-from albert_tf.checkpoints.weight_names import GLOBAL_STEP
-from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.result_files import RESULTS_FILE, SEPARATOR, format_copies
+from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.answers import (
     Answers,
@@ -35,20 +29,20 @@ from albert_tf.finetuning.squad.answers import (
     candidates_v1,
     candidates_v2,
     decode,
-    write_answers,
 )
-from albert_tf.finetuning.squad.evaluation import THRESHOLD, evaluate
+from albert_tf.finetuning.squad.evaluation import evaluate
+from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.metrics import format_exactly
 from albert_tf.finetuning.squad.reading import (
     SquadData,
-    SquadExample,
     shuffled,
 )
+from albert_tf.finetuning.squad.result_files import SquadFiles
+from albert_tf.finetuning.squad.text_task import SquadTextTask
+from albert_tf.finetuning.squad.threshold import null_threshold
 from albert_tf.finetuning.squad.version import choose_version
-from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
-from albert_tf.finetuning.task import FineTuningTask, Split
-from albert_tf.finetuning.text_task import Outputs, mark
+from albert_tf.finetuning.squad.windows import make_features
+from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import (
@@ -60,6 +54,8 @@ from albert_tf.model.heads import (
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 
+SquadSplit = Split[SquadData, SquadFeatures]
+
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
 # The outputs to collect, and their padding values for batches of shorter sequences.
 OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
@@ -68,10 +64,8 @@ OUTPUTS_V2 = dict.fromkeys(
     0.0,
 )
 
-THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
 
-
-class QuestionAnswering(FineTuningTask):
+class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
     """Question answering as a fine-tuning task.
 
         answer = albert_tf.load_predictor("squad_model/")
@@ -89,11 +83,6 @@ class QuestionAnswering(FineTuningTask):
         tokenizer: the tokenizer.
         data: split → questions.
         version_2: whether questions may be unanswerable: the head of SQuAD 2.0 rather than 1.1.
-
-    Attributes:
-        null_threshold: the null odds above which a trained model does not answer a question; None
-            in SQuAD 1.1.
-        top_k: maximum number of answers in a result.
     """
 
     selection_metric = "f1"
@@ -102,10 +91,6 @@ class QuestionAnswering(FineTuningTask):
         *("null_score_diff_threshold", "official_threshold", "mixed_segmentation"),
     )
     percentages = ("exact", "exact_match", "f1", "average")
-    null_threshold: float | None = None
-    top_k: int
-    demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
-    marks_spans = True
 
     def __init__(
         self,
@@ -142,10 +127,7 @@ class QuestionAnswering(FineTuningTask):
     def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
         """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
         version_2 = trained.task == tasks.ANSWERABLE_SPANS
-        task = cls(trained.settings, trained.config, trained.tokenizer, {}, version_2)
-        task.null_threshold = task.threshold(trained.run)
-        task.top_k = trained.top_k
-        return task
+        return cls(trained.settings, trained.config, trained.tokenizer, {}, version_2)
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
         """Returns the features of a split.
@@ -157,9 +139,9 @@ class QuestionAnswering(FineTuningTask):
         """
         settings = self.settings
         is_training = split == "train"
-        examples: Sequence[Any] = shuffled(data.examples) if is_training else data.examples
+        examples = shuffled(data.examples) if is_training else data.examples
         features = make_features(
-            examples, self.tokenizer, self.settings.windows, is_training, settings.num_workers
+            examples, self.tokenizer, settings.windows, is_training, settings.num_workers
         )
         logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
         is_full = features.query_lengths == settings.max_query_length
@@ -175,9 +157,9 @@ class QuestionAnswering(FineTuningTask):
         """Returns the SHA-256 of the file of questions."""
         return data.checksum
 
-    def count_examples(self) -> int:
+    def count_examples(self, split: SquadSplit) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""
-        return len(self.splits["train"].data.examples)
+        return len(split.data.examples)
 
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded: to at least as many positions as the beam size.
@@ -204,7 +186,9 @@ class QuestionAnswering(FineTuningTask):
             self.config, settings.start_n_top, settings.end_n_top, settings.dropout_prob
         )
 
-    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def losses(
+        self, outputs: Mapping[str, tf.Tensor], batch: Batch
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the losses, and whether start, end and (in SQuAD 2.0) answerability are correct.
 
         Args:
@@ -230,16 +214,15 @@ class QuestionAnswering(FineTuningTask):
             hits[f"{name}_accuracy"] = best == position
         return losses, hits
 
-    def answer(self, split: Split, outputs: Outputs) -> Answers:
+    def answer(self, split: SquadSplit, outputs: Outputs) -> Answers:
         """Returns the answers to the questions of a split, decoded from the model's outputs."""
         settings = self.settings
-        features = cast(SquadFeatures, split.features)
         if not self.version_2:
-            outputs = _without_padding(outputs, features.lengths)
+            outputs = _without_padding(outputs, split.features.lengths)
         candidates = self.candidates(outputs, settings.n_best_size)
         return decode(
             split.data.examples,
-            features,
+            split.features,
             candidates,
             settings.n_best_size,
             settings.max_answer_length,
@@ -251,185 +234,31 @@ class QuestionAnswering(FineTuningTask):
             return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
         return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
 
-    def _evaluate(
+    def evaluate_answers(
         self, data: SquadData, answers: Answers
     ) -> tuple[dict[str, float], dict[str, str]]:
+        """Returns the metrics of answers, and the predictions that they are computed from."""
         settings = self.settings
         return evaluate(
             data, answers, settings.official_threshold, settings.null_score_diff_threshold
         )
 
-    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+    def measure(self, split: SquadSplit, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns exact match and F1; see `evaluate`."""
-        return self._evaluate(split.data, self.answer(split, outputs))[0]
+        return self.evaluate_answers(split.data, self.answer(split, outputs))[0]
 
-    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Writes `eval_results.txt` like Google's SQuAD programs, and returns its text.
+    def result_files(self) -> SquadFiles:
+        """Returns what writes the files of Google's programs."""
+        return SquadFiles(self)
 
-        The file has a block for each checkpoint: the metrics, the files that were copied if it is
-        the best checkpoint so far, the best value up to this checkpoint, and a line of "=". At the
-        end are the metrics and the step of the best checkpoint.
-        """
-        text = ""
-        best = None
-        for number, evaluation in enumerate(evaluations, 1):
-            text += format_exactly(evaluation.metrics | {GLOBAL_STEP: evaluation.step})
-            if self.best_of(evaluations[:number]) is evaluation:
-                best = evaluation
-                text += format_copies(folder, evaluation)
-            value = -1 if best is None else best.metrics[self.selection_metric]
-            text += f"best {self.selection_metric} = {value}\n" + SEPARATOR
-        if best is not None:
-            text += format_exactly(best.metrics) + f"best perf happened at step: {best.step}"
-        files.write_file(folder.file(RESULTS_FILE), heading(evaluations) + text)
-        return text
+    def text_task(self, trained: TrainedModel) -> SquadTextTask:
+        """Returns what answers questions."""
+        threshold = null_threshold(self.settings, self.version_2, trained.run)
+        return SquadTextTask(self, threshold, trained.top_k)
 
-    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
-        """Returns the metrics of the best checkpoint as text."""
-        best = self.best_of(evaluations)
-        return format_exactly(best.metrics) if best else ""
-
-    def write_predictions(
-        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
-    ) -> str:
-        """Writes the prediction files."""
-        answers = self.answer(split, outputs)
-        if split.data.has_answers:
-            predictions = self._evaluate(split.data, answers)[1]
-        else:
-            predictions = answers.predictions(self.threshold(folder))
-        write_answers(folder.path, answers, predictions)
-        return ""
-
-    def threshold(self, folder: RunFolder) -> float | None:
-        """Returns the null odds above which a question counts as unanswerable.
-
-        This is the threshold of the settings, or else the one found when the best checkpoint was
-        evaluated; None in SQuAD 1.1. It is used where gold answers are unknown.
-        """
-        threshold = self.settings.null_score_diff_threshold
-        if threshold is not None or not self.version_2:
-            return threshold
-        exported = finding.read_json_if_there(folder.path, THRESHOLD_FILE)
-        if THRESHOLD in exported:
-            return float(exported[THRESHOLD])
-        best = evaluation_of_best(folder)
-        evaluated = None if best is None else best.metrics.get(THRESHOLD)
-        if evaluated is None:
-            logging.warning("The threshold of the null odds is unknown; using 0")
-        return evaluated or 0.0
-
-    # Prediction from texts.
-
-    def parse_call(
-        self,
-        questions: str | Sequence[str] | Sequence[Sequence[str]],
-        contexts: str | Sequence[str] | None = None,
-    ) -> tuple[list[tuple[str, str]], bool]:
-        """Returns the pairs (question, context) of a call, and whether it is for a single one.
-
-        Args:
-            questions: a question, a list of questions, or a list of pairs (question, context).
-            contexts: the context, or one for each of `questions`.
-
-        Raises:
-            ValueError: an input is not a string, or there is no context.
-        """
-        pairs, is_single = super().parse_call(questions, contexts)
-        if contexts is None and not all(context for _, context in pairs):
-            raise ValueError("expected a context for each question, got none")
-        return pairs, is_single
-
-    def features_of(self, examples: Sequence[tuple[str, str]]) -> SquadFeatures | None:
-        """Returns the features of questions; None if normalization removes all their contexts."""
-        questions = _as_questions(examples)
-        try:
-            return make_features(
-                questions, self.tokenizer, self.settings.windows, False, shows_progress=False
-            )
-        except NoFeaturesError:
-            return None
-
-    def results(
-        self, examples: Sequence[tuple[str, str]], features: Features, outputs: Outputs
-    ) -> list[dict[str, Any]]:
-        """Returns the answer to each question."""
-        data = SquadData("questions", "", _as_questions(examples), False, False, False)
-        answers = self.answer(Split("test", data, features), outputs)
-        found = []
-        for name, text in answers.predictions(self.null_threshold).items():
-            possible = [
-                _answer(entry["text"], entry["probability"], begin)
-                for entry, begin in zip(answers.nbest[name], answers.begins[name], strict=True)
-                if begin >= 0
-            ]
-            is_answered = possible and text == answers.best[name]
-            best = possible[0] if is_answered else _answer("", 0.0, -1)
-            if answers.null_odds is not None:
-                best = best | {"null_odds": answers.null_odds[name]}
-            found.append(best | {"answers": possible[: self.top_k]})
-        return found
-
-    def unanswered(self, examples: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Returns the results of questions without an answer."""
-        return [_answer("", 0.0, -1) | {"answers": []} for _ in examples]
-
-    @staticmethod
-    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the context with the answer in it, for the web page."""
-        return mark(row["context"], [{"type": "answer", **result}])
-
-    # Export.
-
-    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs of the exported model, under the names of Google's program.
-
-        As in that program, the outputs of SQuAD 1.1 are logits, although they are named "log_prob".
-        """
-        if self.version_2:
-            return {name: outputs[name] for name in self.outputs}
-        return {
-            "start_log_prob": outputs["start_logits"],
-            "end_log_prob": outputs["end_logits"],
-        }
-
-    def make_export(self, model: Any, max_seq_length: int, folder: RunFolder) -> Export:
-        """Returns a SavedModel for tensors and a TFLite file, in the folders of Google's program.
-
-        In SQuAD 1.1, the TFLite file returns `start_logits` and `end_logits`. In SQuAD 2.0, which
-        Google's program does not export, both models return `OUTPUTS_V2` and have `p_mask` as an
-        additional input.
-        """
-        inputs = token_inputs(max_seq_length, *(("p_mask",) if self.version_2 else ()))
-        contents = {}
-        if self.version_2:
-            threshold = json.dumps({THRESHOLD: self.threshold(folder)}) + "\n"
-            contents[THRESHOLD_FILE] = threshold.encode()
-
-        def logits(batch: Batch) -> dict[str, tf.Tensor]:
-            outputs = model(batch, training=False)
-            return {name: outputs[name] for name in self.outputs}
-
-        return Export(
-            token_signatures(inputs, functools.partial(self.serve, model), takes_examples=False),
-            contents,
-            Signature(inputs, logits),
-            self.settings.tflite_quantization,
-            finding.SPAN_EXPORTS,
-        )
-
-
-def _as_questions(pairs: Sequence[tuple[str, str]]) -> tuple[SquadExample, ...]:
-    """Returns pairs (question, context) as questions whose ids are their numbers."""
-    return tuple(
-        SquadExample(str(number), question, context)
-        for number, (question, context) in enumerate(pairs)
-    )
-
-
-def _answer(text: str, score: float, begin: int) -> dict[str, Any]:
-    end = begin + len(text) if begin >= 0 else -1
-    return {"answer": text, "score": score, "begin": begin, "end": end}
+    def exporter(self) -> SquadExporter:
+        """Returns what is exported, in the folders of Google's program."""
+        return SquadExporter(self)
 
 
 def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:

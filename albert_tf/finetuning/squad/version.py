@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from albert_tf.checkpoints import containers, tasks
-from albert_tf.finetuning import registry
+from albert_tf.checkpoints import containers
+from albert_tf.finetuning.head_variables import ANSWERABLE_SPANS_HEAD, SPANS_HEAD
 from albert_tf.finetuning.squad.reading import SquadData
-
-HEAD_V1, HEAD_V2 = (
-    registry.get(name).head_variable for name in (tasks.SPANS, tasks.ANSWERABLE_SPANS)
-)
 
 
 def choose_version(
@@ -29,8 +25,8 @@ def choose_version(
     version_2 = wanted
     if version_2 is None and checkpoint is not None:
         names = containers.open_weights(checkpoint).shapes
-        if HEAD_V1 in names or HEAD_V2 in names:
-            version_2 = HEAD_V2 in names
+        if SPANS_HEAD in names or ANSWERABLE_SPANS_HEAD in names:
+            version_2 = ANSWERABLE_SPANS_HEAD in names
     if version_2 is None:
         versions = [data.version_2 for data in (train, test) if data is not None]
         if not versions:

@@ -8,26 +8,24 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.task import FineTuningTask, Split
-from albert_tf.finetuning.text_task import Outputs, mark
+from albert_tf.finetuning.splits import Split
+from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_classification import RAW, Settings
-from albert_tf.finetuning.token_classification.conll import write_predictions
+from albert_tf.finetuning.token_classification.exporter import TokenExporter
 from albert_tf.finetuning.token_classification.metrics import span_metrics
+from albert_tf.finetuning.token_classification.result_files import TokenFiles
 from albert_tf.finetuning.token_classification.sentences import Sentence
-from albert_tf.finetuning.token_classification.spans import find_spans
 from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
-from albert_tf.finetuning.token_classification.units import cut, join_tokens
+from albert_tf.finetuning.token_classification.text_task import TokenTextTask
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
@@ -35,13 +33,13 @@ from albert_tf.model.heads import AlbertForTokenClassification, classification_l
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 
-DEV_PREDICTIONS = "dev_predictions.tsv"
-TEST_PREDICTIONS = "test_predictions.tsv"
+TokenSplit = Split[Examples[Sentence], Windows]
+
 SELECTION_METRIC = "f1"
 OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
 
 
-class TokenClassifier(FineTuningTask):
+class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
     """Token classification as a fine-tuning task.
 
         tag = albert_tf.load_predictor("ner_model/")
@@ -66,11 +64,6 @@ class TokenClassifier(FineTuningTask):
     selection_metric = SELECTION_METRIC
     measured_with = ("tag_scheme",)
     outputs = OUTPUTS
-    demos = (
-        {"text": "Anna lives in Rome and sells bread."},
-        {"text": "王小明住在北京。"},
-    )
-    marks_spans = True
 
     def __init__(
         self,
@@ -85,7 +78,7 @@ class TokenClassifier(FineTuningTask):
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
-        """Returns the task with the recorded labels, which also collects their probabilities.
+        """Returns the task with the recorded labels.
 
         Raises:
             ValueError: the labels were not recorded, or are those of another head.
@@ -96,23 +89,22 @@ class TokenClassifier(FineTuningTask):
                 f"{trained.run.path} has no {run_record.FILE} or config.json with labels of tokens"
             )
         trained.check_labels(tags.labels)
-        task = cls(trained.settings, trained.config, trained.tokenizer, (tags, {}))
-        task.outputs = {**cls.outputs, "scores": 0.0}
-        return task
+        return cls(trained.settings, trained.config, trained.tokenizer, (tags, {}))
 
     # Data.
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
-        windows = self._windows(data)
+        windows = self.windows(data)
         ids = windows.sequences.input_ids[: windows.lengths[0]].tolist()
         tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
         logging.info("%s, line %d: %s", data.path, data.examples[0].line, tokens)
         logging.info("%s: %d sentences, %d windows", data.path, len(data), len(windows))
         return windows
 
-    def _windows(self, data: Examples[Sentence]) -> Windows:
-        return make_features(data, self.labels, self.tokenizer, self.max_seq_length)
+    def windows(self, data: Examples[Sentence]) -> Windows:
+        """Returns the windows of sentences."""
+        return make_features(data, self.labels, self.tokenizer, self.settings.max_seq_length)
 
     # Training.
 
@@ -126,7 +118,7 @@ class TokenClassifier(FineTuningTask):
         """Returns 1 for the first piece of each token and 0 for the others, float32 [B, S]."""
         return tf.cast(batch["label_ids"] != NO_LABEL, tf.float32)
 
-    def losses(self, outputs: Any, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def losses(self, outputs: tf.Tensor, batch: Batch) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Returns the cross-entropies, [B, S], and whether labels are correct, bool [B, S].
 
         Args:
@@ -139,114 +131,34 @@ class TokenClassifier(FineTuningTask):
 
     # Evaluation and prediction.
 
-    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+    def predictions(self, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns `predictions`, label ids of pieces, and `scores`, their probabilities: [B, S]."""
         scores = tf.reduce_max(tf.nn.softmax(outputs), axis=-1)
         return {"predictions": tf.argmax(outputs, -1, tf.int32), "scores": scores}
 
-    def predicted_labels(self, split: Split, outputs: Outputs) -> list[tuple[str, ...]]:
+    def predicted_labels(self, split: TokenSplit, outputs: Outputs) -> list[tuple[str, ...]]:
         """Returns the predicted labels of each sentence."""
-        windows = cast(Windows, split.features)
-        ids = iter(windows.at_tokens(outputs["predictions"]))
+        ids = iter(split.features.at_tokens(outputs["predictions"]))
         names = self.tags.labels
         return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
 
-    def parse_call(  # type: ignore[override]
-        self, texts: str | Sequence[str | Sequence[str]]
-    ) -> tuple[list[Any], bool]:
-        """Returns the texts in the argument of a call, and whether it is a single one.
-
-        Args:
-            texts: a text, or a list of texts or of lists of tokens.
-        """
-        return [texts] if isinstance(texts, str) else list(texts), isinstance(texts, str)
-
-    def features_of(self, examples: Sequence[str | Sequence[str]]) -> Windows:
-        """Returns the windows of texts."""
-        return self._windows(self._sentences(examples))
-
-    def _words(self, text: str | Sequence[str]) -> list[tuple[str, int]]:
-        """Returns the tokens of a text with their character offsets, -1 if they are given."""
-        if isinstance(text, str):
-            return cut(text, self.tags.units)
-        return [(word, -1) for word in text]
-
-    def _sentences(self, texts: Sequence[str | Sequence[str]]) -> Examples[Sentence]:
-        """Returns texts as sentences without labels."""
-        sentences = []
-        for number, text in enumerate(texts, 1):
-            tokens = tuple(word for word, _ in self._words(text))
-            sentences.append(Sentence(number, tokens, (None,) * len(tokens)))
-        return Examples("texts", sentences)
-
-    def results(
-        self, examples: Sequence[Any], features: Features, outputs: Outputs
-    ) -> list[dict[str, Any]]:
-        """Returns the tokens of each text with their labels, and the spans that these mark."""
-        windows = cast(Windows, features)
-        labels = self.predicted_labels(Split("test", self._sentences(examples), windows), outputs)
-        scores = iter(as_json(windows.at_tokens(outputs["scores"])))
-        return [
-            {
-                "tokens": [word for word, _ in self._words(text)],
-                "labels": list(names),
-                "scores": [next(scores) for _ in names],
-                "spans": self._spans(text, names),
-            }
-            for text, names in zip(examples, labels, strict=True)
-        ]
-
-    def _spans(self, text: str | Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
-        """Returns the spans that the labels of a text's tokens mark."""
-        words = self._words(text)
-        spans = []
-        for kind, first, end in find_spans(labels, self.tags.is_raw):
-            if isinstance(text, str):
-                begin = words[first][1]
-                stop = words[end - 1][1] + len(words[end - 1][0])
-                place = {"text": text[begin:stop], "begin": begin, "end": stop}
-            else:
-                place = {"text": join_tokens(text[first:end], self.tags.units)}
-            spans.append({"type": kind, **place})
-        return spans
-
-    @staticmethod
-    def show(row: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the text with its spans, for the web page."""
-        return mark(row["text"], result["spans"])
-
-    def measure(self, split: Split, outputs: Outputs, batch_size: int) -> dict[str, float]:
+    def measure(self, split: TokenSplit, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of `span_metrics`."""
-        gold = [sentence.labels for sentence in split.data.examples]
+        gold = [[str(label) for label in sentence.labels] for sentence in split.data.examples]
         return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.is_raw)
-
-    def write_dev_predictions(
-        self, folder: RunFolder, split: Split, predict: Callable[[], Outputs]
-    ) -> None:
-        """Writes `dev_predictions.tsv`; see `write_predictions`."""
-        labels = self.predicted_labels(split, predict())
-        write_predictions(folder.file(DEV_PREDICTIONS), split.data, labels)
-
-    def write_predictions(
-        self, folder: RunFolder, split: Split, outputs: Outputs, step: int
-    ) -> str:
-        """Writes `test_predictions.tsv` and, if labels are known, `predict_results.txt`.
-
-        Returns:
-            The text of `predict_results.txt`, or "" without labels.
-        """
-        path = folder.file(TEST_PREDICTIONS)
-        write_predictions(path, split.data, self.predicted_labels(split, outputs))
-        logging.info("Predictions of %d sentences: %s", len(split.data), path)
-        return self.write_test_results(folder, split, outputs, step)
-
-    # The folder of a run, and its export.
 
     def details(self) -> dict[str, Any]:
         """Returns whether tokens are words or characters."""
         return {"token_units": self.tags.units}
 
-    def served_outputs(self, outputs: Any) -> dict[str, tf.Tensor]:
-        """Returns `probabilities`, float32 [B, S, K], and `predictions`, int32 [B, S]."""
-        predictions = self.predictions(outputs)["predictions"]
-        return {"probabilities": tf.nn.softmax(outputs), "predictions": predictions}
+    def result_files(self) -> TokenFiles:
+        """Returns what writes files in the columns of CoNLL."""
+        return TokenFiles(self)
+
+    def text_task(self, trained: TrainedModel) -> TokenTextTask:
+        """Returns what tags texts and lists of tokens."""
+        return TokenTextTask(self)
+
+    def exporter(self) -> TokenExporter:
+        """Returns what is exported for tokens."""
+        return TokenExporter(self)

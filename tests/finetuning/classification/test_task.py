@@ -15,7 +15,8 @@ from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.splits import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of
 
@@ -57,9 +58,8 @@ def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first
     [("rte", [1, 0, 1]), ("sts-b", [-1.0, 3.0, 0.5])],
 )
 def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(task, predictions):
-    served = make_classifier(task).served_outputs(
-        tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]])
-    )
+    logits = tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]])
+    served = make_classifier(task).exporter().served_outputs(logits)
     np.testing.assert_array_equal(served["predictions"], predictions)
 
 
@@ -111,8 +111,7 @@ def test_a_checkpoint_is_evaluated_again_if_head_labels_features_or_batches_chan
         classifier.labels = labels
         data = make_set(("0", "a", "b", "entailment"))
         split = Split("dev", data, classifier.make_features(data, "dev"))
-        classifier.use({"dev": split}, tf.distribute.get_strategy())
-        return classifier.measured_on()
+        return PreparedTask(classifier, {"dev": split}, tf.distribute.get_strategy()).measured_on()
 
     others = {
         measured_on("qnli"),
@@ -140,7 +139,8 @@ def test_the_loss_is_a_mean_and_the_training_metric_a_sum(
     tiny_config, task, logits, labels, losses, sums
 ):
     batch = {"input_ids": tf.zeros((5, 7), tf.int32), "label_ids": tf.constant(labels)}
-    loss, found = make_classifier(task, tiny_config).loss(tf.constant(logits), batch)
+    prepared = PreparedTask(make_classifier(task, tiny_config), {}, tf.distribute.get_strategy())
+    loss, found = prepared.loss(tf.constant(logits), batch)
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
     assert {name: tuple(map(float, pair)) for name, pair in found.items()} == sums
 
@@ -178,9 +178,8 @@ def test_predictions_are_written_in_googles_format(
 ):
     split = Split("test", make_set(("7", "a"), ("9", "c")), None)
     outputs = {"probabilities": np.array(probabilities, np.float32)}
-    assert (
-        make_classifier(task).write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
-    )
+    result_files = make_classifier(task).result_files()
+    assert result_files.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
     first, second = predictions.split()
     submission = f"index\tprediction\n7\t{first}\n9\t{second}\n"
     names = ("test_results.tsv", "submit_results.tsv", TASKS[task].leaderboard_file)
@@ -204,7 +203,8 @@ def test_predictions_are_written_in_googles_format(
 def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):
     split = Split("test", make_set(*((guid, "p", "q") for guid in guids)), None)
     outputs = {"probabilities": probabilities}
-    make_classifier(task).write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
+    result_files = make_classifier(task).result_files()
+    result_files.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
     lines = (tmp_path / f"{task}_predict.json").read_text().splitlines()
     more = {"label_desc": ""} if task == "tnews" else {}
     expected = [{"id": number, "label": label, **more} for number, label in labels]

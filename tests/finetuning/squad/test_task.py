@@ -1,6 +1,8 @@
 """Question answering as a task: the head's version, answers, metrics and thresholds."""
 
+import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -11,14 +13,16 @@ from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
 from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
 from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.reading import SquadData, SquadExample, read_squad
 from albert_tf.finetuning.squad.task import QuestionAnswering
+from albert_tf.finetuning.squad.threshold import null_threshold
 from albert_tf.finetuning.squad.version import choose_version
-from albert_tf.finetuning.task import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
@@ -51,6 +55,10 @@ def make_task(config, version_2, tokenizer=None, **settings):
     )
 
 
+def prepare(task, splits=types.MappingProxyType({})):
+    return PreparedTask(task, splits, tf.distribute.get_strategy())
+
+
 def test_accuracies_count_correct_positions(tiny_config):
     batch = {
         "input_ids": tf.zeros((4, 7), tf.int32),
@@ -60,7 +68,7 @@ def test_accuracies_count_correct_positions(tiny_config):
     }
     starts, ends = tf.one_hot([3, 0, 4, 6], 7), tf.one_hot([3, 1, 5, 5], 7)
     outputs = {"start_logits": starts, "end_logits": ends}
-    _, sums = make_task(tiny_config, version_2=False).loss(outputs, batch)
+    _, sums = prepare(make_task(tiny_config, version_2=False)).loss(outputs, batch)
     expected = {"start_accuracy": (3, 4), "end_accuracy": (2, 4)}
     assert {name: tuple(map(float, pair)) for name, pair in sums.items()} == expected
     outputs = {
@@ -68,7 +76,7 @@ def test_accuracies_count_correct_positions(tiny_config):
         "end_log_probs": ends,
         "cls_logits": tf.constant([-1.0, 2.0, 0.5, 0.5]),
     }
-    _, sums = make_task(tiny_config, version_2=True).loss(outputs, batch)
+    _, sums = prepare(make_task(tiny_config, version_2=True)).loss(outputs, batch)
     expected["answerable_accuracy"] = (2, 4)
     assert {name: tuple(map(float, pair)) for name, pair in sums.items()} == expected
 
@@ -123,19 +131,19 @@ def test_an_explicit_threshold_is_used():
 
 
 def test_without_answers_the_threshold_is_that_of_the_settings_the_export_or_the_best_checkpoint(
-    tiny_config, tmp_path
+    tmp_path,
 ):
-    folder, task = RunFolder(str(tmp_path)), make_task(tiny_config, version_2=True)
-    assert make_task(tiny_config, version_2=False).threshold(folder) is None
-    assert task.threshold(folder) == 0.0  # unknown
+    folder, settings = RunFolder(str(tmp_path)), Settings(output_dir="out")
+    assert null_threshold(settings, False, folder) is None
+    assert null_threshold(settings, True, folder) == 0.0  # unknown
     save_checkpoint(folder.best, {"global_step": np.int64(10)})
     metrics = {"null_score_diff_threshold": 0.5}
     folder.add_evaluation(Evaluation(10, metrics, containers.digest(folder.best), "dev"))
-    assert task.threshold(folder) == 0.5
+    assert null_threshold(settings, True, folder) == 0.5
     (tmp_path / "null_odds_threshold.json").write_text('{"null_score_diff_threshold": 0.75}')
-    assert task.threshold(folder) == 0.75
-    set_by_user = make_task(tiny_config, version_2=True, null_score_diff_threshold=0.25)
-    assert set_by_user.threshold(folder) == 0.25
+    assert null_threshold(settings, True, folder) == 0.75
+    set_by_user = dataclasses.replace(settings, null_score_diff_threshold=0.25)
+    assert null_threshold(set_by_user, True, folder) == 0.25
 
 
 def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
@@ -191,7 +199,7 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
     ours, predictions = evaluate(data, answers)
     assert ours["f1"] >= metrics["f1"]
     assert ours["f1"] == pytest.approx(ours.get("best_f1", ours["f1"]))
-    task.write_predictions(RunFolder(str(tmp_path)), split, outputs, step=1)
+    task.result_files().write_predictions(RunFolder(str(tmp_path)), split, outputs, step=1)
     assert predictions == json.loads((tmp_path / "predictions.json").read_text())
 
 
@@ -207,8 +215,7 @@ def test_a_checkpoint_is_evaluated_again_if_relevant_settings_changed(tiny_confi
     def measured_on(version_2=True, **settings):
         task = make_task(tiny_config, version_2, **settings)
         split = Split("dev", make_data(), task.make_features(make_data(), "dev"))
-        task.use({"dev": split}, tf.distribute.get_strategy())
-        return task.measured_on()
+        return prepare(task, {"dev": split}).measured_on()
 
     others = {
         measured_on(version_2=False),

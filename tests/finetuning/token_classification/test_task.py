@@ -9,7 +9,8 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.task import Split
+from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.token_classification import Settings, task
 from albert_tf.finetuning.token_classification.conll import write_predictions
 from albert_tf.finetuning.token_classification.reading import read_data
@@ -129,13 +130,14 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batch
     batch = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant(labels)}
     probabilities = tf.nn.softmax(logits).numpy()[labels >= 0]
     expected = -np.log(probabilities[np.arange(8), labels[labels >= 0]])
-    loss, sums = classifier.loss(logits, batch)
+    prepared = PreparedTask(classifier, {}, tf.distribute.get_strategy())
+    loss, sums = prepared.loss(logits, batch)
     np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
     hits = (logits.numpy().argmax(-1) == labels).sum()
     assert [float(value) for value in sums["accuracy"]] == [hits, 8.0]
-    weights = classifier.loss_weights(batch)
+    weights = prepared.loss_weights(batch)
     parts = [
-        classifier.loss(logits[rows], {name: x[rows] for name, x in batch.items()}, weights)[0]
+        prepared.loss(logits[rows], {name: x[rows] for name, x in batch.items()}, weights)[0]
         for rows in (slice(0, 1), slice(1, 3))
     ]
     np.testing.assert_allclose(sum(parts), loss, rtol=1e-6)
