@@ -96,6 +96,8 @@ def test_rows_of_other_tasks_are_tokens_questions_or_choices(parse, row, parsed)
         (parse_words, {"tokens": "a"}, "'tokens': expected a list"),
         (parse_words, {"tokens": [5]}, "a token is 5, expected text"),
         (parse_question, {"question": "q", "context": " "}, "the context is empty"),
+        (parse_text, ["a", "b"], "expected 1 or fewer columns, got 2"),
+        (parse_pair, ["a", "b", "c"], "expected 2 or fewer columns, got 3"),
         (parse_question, ["q", "c", "d"], "2 or fewer columns, got 3"),
         (parse_choice, {"passage": "p", "options": ["a"]}, "a list of two or more"),
         (parse_choice, ["p", "q"], "a JSON object"),
