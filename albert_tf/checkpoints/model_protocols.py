@@ -57,6 +57,15 @@ class WithSentenceHead(Protocol):
         """Abbreviation of the objective."""
 
 
+@runtime_checkable
+class WithLabels(Protocol):
+    """A model with an output for each of some labels."""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels."""
+
+
 def config_of(model: object) -> AlbertConfig | None:
     """Returns the config of a model; None if it has none, or that of another library."""
     config = model.config if isinstance(model, WithConfig) else None

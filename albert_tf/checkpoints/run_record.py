@@ -44,17 +44,8 @@ SELECTION_METRIC = "selection_metric"
 # Names in the comparison of two records.
 TASK = "task"
 LABELS = "label list"
-OF_TEXT = frozenset({VOCABULARY, LOWER_CASE})  # what tokenization depends on
-ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
-# What the weights of step 0 depend on. Everything else may change before the first step, such as
-# the batch size, after it ran out of memory.
-_AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
 _DIGEST_LENGTH = 16
-_HEADINGS = ("before", "now")  # of a table of changes
-_TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
-
-Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
 
 @dataclasses.dataclass(frozen=True)

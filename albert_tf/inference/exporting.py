@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from albert_tf.checkpoints import embeddings_export, saved_model, tasks
+from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
@@ -59,8 +60,9 @@ def export_saved_model(
             )
             length = max_seq_length or model.config.max_position_embeddings
             poolings = embeddings_export.poolings_of(source.parts)
-            encoder = getattr(model, "encoder", model)
-            exported = embeddings_export.embeddings_export(encoder, tokenizer, length, poolings)
+            exported = embeddings_export.embeddings_export(
+                encoder_of(model), tokenizer, length, poolings
+            )
         else:
             options = PredictorSettings(max_seq_length=max_seq_length)
             predictor = Predictor(source, name, options)

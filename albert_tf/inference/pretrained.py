@@ -13,6 +13,7 @@ from typing import Any
 
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, load_weights
+from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import count_outputs, find_task
@@ -51,7 +52,8 @@ def load_trained(source: ModelSource, task: str) -> tuple[Any, Tokenizer]:
     """
     tokenizer = source.tokenizer
     model = make_model(source, task)
-    if "pooler" not in source.parts and not getattr(model, "uses_pooler", False):
+    uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
+    if "pooler" not in source.parts and not uses_pooler:
         leave_out_pooler(model)
     load_weights(model, source.checkpoint)
     return model, tokenizer

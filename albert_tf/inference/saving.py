@@ -11,6 +11,7 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints.model_protocols import WithLabels, WithSentenceHead, encoder_of
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.weight_names import (
@@ -22,7 +23,6 @@ from albert_tf.checkpoints.weight_names import (
 )
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.task_spec import TaskSpec
-from albert_tf.inference.pretrained import NUM_LABELS
 from albert_tf.model.tokenization import Tokenizer, list_files
 
 
@@ -121,11 +121,11 @@ def _find_spec(model: Any) -> TaskSpec:
 
 def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of the outputs; () for a task without labels."""
-    count = getattr(model, NUM_LABELS, None)
-    if count is None or spec.num_outputs is not None:
+    if not isinstance(model, WithLabels) or spec.num_outputs is not None:
         if labels is not None:
             raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
         return ()
+    count = model.num_labels
     named = tuple(labels or map(str, range(count)))
     if len(set(named)) != count:
         raise ValueError(
@@ -140,7 +140,7 @@ def _name_variables(model: Any) -> dict[str, Any]:
     Raises:
         ValueError: two have the same name, or loading would ignore one of a replaced layer.
     """
-    for variable in getattr(model, "encoder", model).variables:
+    for variable in encoder_of(model).variables:
         name = variable_name(variable)
         if not (is_encoder(name) or name.startswith(ADAPTERS)):
             raise ValueError(
@@ -153,7 +153,7 @@ def _name_variables(model: Any) -> dict[str, Any]:
 def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     """Returns what is known of a model's training: its objective or task, and its labels."""
     settings = {name: getattr(model, name) for name in spec.head_settings}
-    if hasattr(model, run_record.OBJECTIVE):
+    if isinstance(model, WithSentenceHead):
         settings[run_record.OBJECTIVE] = model.sentence_objective
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)

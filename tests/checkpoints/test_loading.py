@@ -102,6 +102,16 @@ def test_the_step_defaults_to_0(tmp_path):
     assert loading.read_step(str(tmp_path / "model.safetensors")) == 0
 
 
+@pytest.mark.parametrize(("count", "more"), [(16, None), (17, None), (18, 2)])
+def test_a_report_lists_17_names_or_16_and_the_number_of_the_others(tmp_path, count, more):
+    names = [f"x{number:02}" for number in range(count)]
+    report = inspect_checkpoint(write(tmp_path, random_arrays(dict.fromkeys(names, (1,)))))
+    listed = [line for line in str(report).splitlines() if line.startswith(("  unused", "  …"))]
+    shown = names if more is None else names[:16]
+    others = [] if more is None else [f"  … and {more} more"]
+    assert listed == [f"  unused     {name}" for name in shown] + others
+
+
 def test_an_incomplete_encoder_is_refused_and_loaded_with_allow_partial(tmp_path):
     weights = random_weights(SHARED)
     del weights["bert/pooler/dense/bias"]

@@ -103,7 +103,11 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
             wrong.values_for(pretraining.Settings, {name})
 
 
-def test_a_wide_table_has_a_line_for_each_text():
+def test_a_table_may_be_100_letters_wide_and_a_wider_one_has_a_line_for_each_text():
+    for width, count in ((42, 2), (43, 3)):
+        table = record_comparison.table(["before", "now"], {"data": ["1" * 48, "2" * width]})
+        assert len(table.splitlines()) == count
+        assert (max(map(len, table.splitlines())) == 100) == (width == 42)
     rows = {"data": ["a", "a", "-"], "rate": ["0.1", "0.25", "0.1"]}
     assert record_comparison.table(["worker 0", "worker 1", "worker 2"], rows).splitlines() == [
         "        worker 0  worker 1  worker 2",

@@ -158,6 +158,14 @@ def test_checkpoints_are_saved_copied_listed_and_removed(tmp_path, scheme, name)
     assert names_in(place) == files_of("model.ckpt-20.damaged", "model.ckpt-3", run_folder.BEST)
 
 
+def test_a_checkpoint_has_the_name_of_its_step():
+    for name in ("model.ckpt-20", "model.ckpt-best", "albert"):
+        store.check_name(name, 20)
+    for step in (19, 21):
+        with pytest.raises(ValueError, match=f"ckpt-20 has the global_step {step}: it was renamed"):
+            store.check_name("model.ckpt-20", step)
+
+
 @pytest.mark.parametrize("edit", [cut, flip, empty, None])
 @pytest.mark.parametrize("suffix", [DATA_SUFFIX, ".index"])
 def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path, caplog, edit, suffix):
