@@ -16,7 +16,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from albert_tf.finetuning.batching import Features, Padding, evaluation_batches
-from albert_tf.finetuning.dataset import batch_signature
 from albert_tf.training import progress
 
 Outputs = Mapping[str, NDArray[Any]]
@@ -26,10 +25,11 @@ Step = Callable[[Any], Mapping[str, Any]]  # batch → outputs
 class BatchRunner:
     """Computes the outputs of a model for all examples. Weights may change between calls.
 
+    Several threads may call `run` at the same time: what a call needs is passed to it.
+
     Args:
         model: the model, called with (batch, training=False).
-        features: the features of N examples.
-        batch_size: B.
+        signature: name → TensorSpec of a batch.
         padding: how batches are padded.
         outputs: name of each output → padding value for outputs whose width differs between
             batches, as with questions that have different numbers of options.
@@ -37,16 +37,12 @@ class BatchRunner:
         shows_progress: whether to show a progress bar, if standard error is a terminal.
         compile_step: compiles the function that computes a batch, given its TensorSpecs;
             `tf.function` by default.
-
-    Attributes:
-        features: the features; may be replaced by others of the same kind between calls.
     """
 
     def __init__(
         self,
         model: Any,
-        features: Features,
-        batch_size: int,
+        signature: Mapping[str, tf.TensorSpec],
         padding: Padding,
         outputs: Mapping[str, float],
         predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
@@ -54,13 +50,10 @@ class BatchRunner:
         compile_step: Callable[..., Step] | None = None,
     ) -> None:
         self.model = model
-        self.features = features
         self.fill = dict(outputs)
         self._predictions = predictions or (lambda outputs: outputs)
-        self.batch_size = batch_size
         self.padding = padding
         self.shows_progress = shows_progress
-        signature = batch_signature(features)
         if compile_step is None:
             self._step: Step = tf.function(self._one_batch, input_signature=[signature])
         else:
@@ -70,12 +63,17 @@ class BatchRunner:
         outputs = self._predictions(self.model(batch, training=False))
         return {name: outputs[name] for name in self.fill}
 
-    def run(self) -> dict[str, NDArray[Any]]:
-        """Returns name → outputs [N, …], in the order of the examples."""
-        count = len(self.features)
+    def run(self, features: Features, batch_size: int) -> dict[str, NDArray[Any]]:
+        """Returns name → outputs [N, …], in the order of the examples.
+
+        Args:
+            features: the features of N examples, whose batches have the signature.
+            batch_size: B.
+        """
+        count = len(features)
         rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
-        batches = evaluation_batches(self.features, self.batch_size, self.padding)
-        total = -(-count // self.batch_size)
+        batches = evaluation_batches(features, batch_size, self.padding)
+        total = -(-count // batch_size)
         if self.shows_progress:
             batches = progress.with_progress(batches, "predicting", total)
         for numbers, batch in batches:

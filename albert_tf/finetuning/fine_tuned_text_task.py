@@ -109,5 +109,5 @@ class TextPairTask(FineTunedTextTask[tuple[str, str], TokenSequences]):
     def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences:
         """Returns the token sequences of one or more pairs, and counts those that are truncated."""
         features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
-        self.num_truncated += num_truncated
+        self.count_truncated(num_truncated)
         return features

@@ -45,11 +45,10 @@ class SplitOutputs:
         """Returns the outputs of a model, name → [N, …], in the order of the examples."""
         if model is not self._model:
             self._model, self._runners = model, {}
-        signature = tuple(sorted(batch_signature(features).items()))
-        if signature not in self._runners:
-            self._runners[signature] = BatchRunner(
-                model, features, batch_size, self._padding, self._outputs, self._predictions
+        signature = batch_signature(features)
+        key = tuple(sorted(signature.items()))
+        if key not in self._runners:
+            self._runners[key] = BatchRunner(
+                model, signature, self._padding, self._outputs, self._predictions
             )
-        runner = self._runners[signature]
-        runner.features, runner.batch_size = features, batch_size
-        return runner.run()
+        return self._runners[key].run(features, batch_size)

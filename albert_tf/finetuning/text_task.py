@@ -6,6 +6,7 @@ Shapes: B batch size, N examples.
 from __future__ import annotations
 
 import abc
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
@@ -27,9 +28,14 @@ ExampleType = TypeVar("ExampleType")  # what the predictor is asked
 ResultsType = TypeVar("ResultsType")  # what it answers to a list of examples
 AnyTextTask: TypeAlias = "TextTask[Any, Any, Any]"
 
+_counting = threading.Lock()
+
 
 class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
     """The interface between a task and the predictor.
+
+    A predictor may be called from several threads at the same time: no method keeps what belongs to
+    one call in an attribute.
 
     Attributes:
         tokenizer: the tokenizer of the model.
@@ -79,6 +85,11 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
     @abc.abstractmethod
     def features_of(self, examples: Sequence[ExampleType]) -> FeaturesType | None:
         """Returns the features of one or more examples; None if they have none."""
+
+    def count_truncated(self, number: int) -> None:
+        """Adds to `num_truncated`, also if several threads do so at the same time."""
+        with _counting:
+            self.num_truncated += number
 
     # From features to results.
 

@@ -115,7 +115,7 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
         if not places:
             raise ValueError(f"no {MASK} in {text[:50]!r}: put it in place of a word to predict")
         room = self.max_seq_length - 2
-        self.num_truncated += len(ids) > room
+        self.count_truncated(int(len(ids) > room))
         # If the text is too long, keep a window with the masks in the middle.
         begin = max(min((places[0] + places[-1] + 1 - room) // 2, len(ids) - room), 0)
         if places[0] < begin or places[-1] >= begin + room:

@@ -5,6 +5,7 @@ The package openvino is an extra: pip install 'albert-tf2[openvino]'.
 
 from __future__ import annotations
 
+import collections
 import functools
 import hashlib
 import logging as python_logging
@@ -51,7 +52,8 @@ def compile_with_openvino(
         precision: precision of the computation: "float32", "bfloat16" or "float16".
 
     Returns:
-        A function from a batch, name → array, to outputs, name → array.
+        A function from a batch, name → array, to outputs, name → array. Several threads may call it
+        at the same time.
 
     Raises:
         ConversionError: OpenVINO does not support an operation of `step`.
@@ -66,13 +68,20 @@ def compile_with_openvino(
             "engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
             f"{reason.lstrip('- ')}"
         ) from error
-    request = compiled.create_infer_request()
+    free: collections.deque[openvino.InferRequest] = collections.deque()  # one for each thread
     inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
     outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
 
     def run(batch: Mapping[str, Array]) -> dict[str, Array]:
-        results = request.infer({name: batch[name] for name in inputs})
-        return {name: results[port] for name, port in outputs.items()}
+        try:
+            request = free.pop()
+        except IndexError:  # all are in use by other threads
+            request = compiled.create_infer_request()
+        try:
+            results = request.infer({name: batch[name] for name in inputs})
+            return {name: results[port] for name, port in outputs.items()}
+        finally:
+            free.append(request)
 
     return run
 

@@ -16,8 +16,9 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 import tf_keras
@@ -28,6 +29,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.dataset import batch_signature
 from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.inference.model_task import all_settings, count_outputs, find_task
@@ -39,6 +41,9 @@ from albert_tf.model.poolings import MEAN, POOLED
 # If the folder does not record them.
 BATCH_SIZE = 32
 PAD_TO_MULTIPLE = 8
+
+# The precision in which a model is built is a global variable of Keras: one is built at a time.
+_building = threading.RLock()
 
 
 def choose_engine(engine: str) -> str:
@@ -115,7 +120,8 @@ class Predictor:
     """Applies a model to texts, as its task says.
 
     Calling it with texts returns the result of each of them, in input order; for a single text, its
-    result alone. Programs pass the examples in rows of files to `predict`.
+    result alone. Programs pass the examples in rows of files to `predict`. Several threads may call
+    a predictor at the same time.
 
     Args:
         source: the model.
@@ -142,7 +148,10 @@ class Predictor:
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
         self._load = functools.partial(load_trained, source, name)
         is_tensorflow = self.engine == TENSORFLOW  # other engines cast float32 models themselves
-        with contextlib.nullcontext() if is_tensorflow else saved_model.float32_models():
+        with (
+            _building,
+            contextlib.nullcontext() if is_tensorflow else saved_model.float32_models(),
+        ):
             self.model, self.tokenizer = self._load()
         logging.info("%s: %s, computed by %s", source.checkpoint, name, self.engine)
         of = spec.settings_class
@@ -170,6 +179,7 @@ class Predictor:
         multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
         self._padding = self.task.padding(Padding(self.max_seq_length, multiple))
         self._batch_size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)
+        self._making_runner = threading.Lock()
         self._runner: BatchRunner | None = None
 
     @property
@@ -205,17 +215,21 @@ class Predictor:
         features = self.task.features_of(examples) if examples else None
         if features is None:
             return self.task.unanswered(examples)
-        if self._runner is None:
-            self._runner = self._make_runner(features)
-        self._runner.features = features
-        return self.task.results(examples, features, self._runner.run())
+        runner = self._runner_for(features)
+        return self.task.results(examples, features, runner.run(features, self._batch_size))
+
+    def _runner_for(self, features: Features) -> BatchRunner:
+        """Returns the runner, which the first call makes while those of other threads wait."""
+        with self._making_runner:
+            if self._runner is None:
+                self._runner = self._make_runner(features)
+            return self._runner
 
     def _make_runner(self, features: Features) -> BatchRunner:
         make = functools.partial(
             BatchRunner,
             lambda batch, training: self.task.compute(self.model, batch),
-            features,
-            self._batch_size,
+            batch_signature(features),
             outputs=self.task.outputs,
             shows_progress=False,
         )
@@ -230,5 +244,17 @@ class Predictor:
                 raise
             logging.warning("%s. Computing with tensorflow instead", error)
         self.engine = TENSORFLOW
-        self.model, _ = self._load()  # in the precision of the global policy
+        with _building:
+            self.model, _ = self._load()  # in the precision of the global policy
         return make(self._padding)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses to be pickled: what a predictor has compiled belongs to its process.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a predictor cannot be pickled: its compiled model belongs to this process. Call "
+            "albert_tf.load_predictor with the same folder in each process"
+        )

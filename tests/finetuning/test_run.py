@@ -197,9 +197,9 @@ def test_all_checkpoints_and_splits_are_computed_once_with_one_model_and_one_tra
 ):
     sizes, run = [], BatchRunner.run
 
-    def noted(runner):
-        sizes.append(len(runner.features))
-        return run(runner)
+    def noted(runner, features, batch_size):
+        sizes.append(len(features))
+        return run(runner, features, batch_size)
 
     monkeypatch.setattr(BatchRunner, "run", noted)
     first = fine_tune(train_step=5, do_predict=True)
