@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.machinery
 import json
+import pathlib
 import shutil
 import sys
 import types
@@ -270,3 +271,26 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
 def test_invalid_options_are_refused(pretrained_dir, options, said):
     with pytest.raises(ValueError, match=said):
         albert_tf.load_predictor(str(pretrained_dir), **options)
+
+
+# What is no text → the error.
+NO_TEXTS = [
+    ({"text": "The river"}, "texts are a dict: expected a str"),
+    ({"The river"}, "texts are a set: expected a str"),
+    (None, "texts are a NoneType: expected a str"),
+    (5, "texts are a int: expected a str"),
+    (b"The river", "texts are a bytes: expected a str"),
+    (pathlib.Path("river"), r"texts are a \w+Path: expected a str"),
+    (["The river", None], r"texts\[1\] is None: expected a str"),
+    ([pathlib.Path("river")], r"texts\[0\] is \w+Path\('river'\): expected a str"),
+    ([{"text": "The river"}], r"texts\[0\] is .*: expected a str"),
+    (["The river", "a \ud83d"], r"texts\[1\] has '\\ud83d' at character 2, half of a surro"),
+]
+
+
+@pytest.mark.parametrize("kind", ["classification", "token_classification", "embeddings"])
+def test_what_is_no_text_is_refused_by_all_tasks(saved, kind):
+    predict = albert_tf.load_predictor(saved(kind))
+    for inputs, message in NO_TEXTS:
+        with pytest.raises(ValueError, match=message):
+            predict(inputs)

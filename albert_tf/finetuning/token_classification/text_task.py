@@ -19,6 +19,7 @@ from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import find_spans
 from albert_tf.finetuning.token_classification.units import cut, join_tokens
 from albert_tf.finetuning.token_classification.windows import Windows
+from albert_tf.model.tokenization import check_text, split_pairs
 
 if TYPE_CHECKING:
     from albert_tf.finetuning.token_classification.task import TokenClassifier
@@ -49,8 +50,19 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
 
         Args:
             texts: a text, or a list of texts or of lists of tokens.
+
+        Raises:
+            ValueError: an input is not a string, or not a list of strings.
         """
-        return [texts] if isinstance(texts, str) else list(texts), isinstance(texts, str)
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Sequence):
+            return list(split_pairs(texts)[0]), isinstance(texts, str)
+        for number, text in enumerate(texts):
+            words = [text] if isinstance(text, str) else text
+            if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+                raise ValueError(f"texts[{number}] is {text!r:.60}: expected a str, or its tokens")
+            for word in words:
+                check_text(word, f"texts[{number}]")
+        return list(texts), False
 
     def features_of(self, examples: Sequence[Text]) -> Windows:
         """Returns the windows of texts."""

@@ -47,7 +47,7 @@ from albert_tf.model.tokenization.special_tokens import (
     SPECIAL_TOKENS,
     UNKNOWN_TOKEN,
 )
-from albert_tf.model.tokenization.tokenizer import Tokenizer, split_pairs
+from albert_tf.model.tokenization.tokenizer import Tokenizer, check_text, split_pairs
 from albert_tf.model.tokenization.wordpiece_encoder import BasicTokenizer, WordpieceTokenizer
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "HuggingFaceTokenizer",
     "Tokenizer",
     "WordpieceTokenizer",
+    "check_text",
     "checksum_of",
     "encode_pieces",
     "is_tokenizer_file",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -286,7 +286,8 @@ def split_pairs(
     """Returns the first and the second texts of a tokenizer's arguments; "" if there is no second.
 
     Raises:
-        ValueError: an input is not a text, or `text_pair` and `texts` differ in length.
+        ValueError: an input is not a text or cannot be written in UTF-8, or `text_pair` and `texts`
+            differ in length.
     """
     if type(texts).__module__.startswith("tensorflow."):
         raise ValueError(
@@ -301,6 +302,11 @@ def split_pairs(
             "a tuple of texts is ambiguous: pass [(a, b)] for one pair, or a list of texts for a "
             "batch"
         )
+    elif isinstance(texts, (Mapping, Set, bytes)) or not isinstance(texts, Iterable):
+        raise ValueError(
+            f"texts are a {type(texts).__name__}: expected a str, a list of them, or a list of "
+            "pairs of them"
+        )
     rows = [(text, "") if isinstance(text, str) else text for text in texts]
     if text_pair is not None:
         if isinstance(text_pair, str) or len(text_pair) != len(rows):
@@ -312,7 +318,25 @@ def split_pairs(
         is_pair = isinstance(row, Sequence) and len(row) == 2
         if not (is_pair and all(isinstance(text, str) for text in row)):
             raise ValueError(f"texts[{number}] is {row!r:.60}: expected a str, or a pair of them")
+        check_text(row[0], f"texts[{number}]")
+        check_text(row[1], f"texts[{number}]")
     return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def check_text(text: str, name: str) -> None:
+    """Raises ValueError if a text has a half of a surrogate pair, which is no character.
+
+    Args:
+        text: the text.
+        name: what it is called in the message.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} has {text[error.start]!r} at character {error.start}, half of a surrogate "
+            "pair: decode the text from UTF-8 or UTF-16 before"
+        ) from None
 
 
 def _check_choices(**arguments: object) -> None:
