@@ -9,6 +9,7 @@ from absl import logging
 
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
+from albert_tf.inference import web_access
 from albert_tf.inference.model_task import find_task, possible_tasks
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.program import search, use_devices
@@ -71,6 +72,7 @@ def serve(settings: Settings, source: ModelSource) -> None:
         page = make_page(settings, source)
         options: Any = {"server_port": settings.web_port, "share": False, "run_history": False}
         options |= {"server_name": "127.0.0.1", "quiet": True, "footer_links": []}
+        options["app_kwargs"] = {"middleware": web_access.middleware()}
         try:
             page.launch(**options, ssr_mode=False, prevent_thread_lock=True)
         except OSError:

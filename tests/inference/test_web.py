@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
+import functools
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
 
 import pytest
 
+import albert_tf
 from albert_tf import inference
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.inference.model_task import find_task
+from tests.conftest import ROOT
 from tests.inference.conftest import TEXTS
 
 gr = pytest.importorskip("gradio", reason="needs the extra web")
@@ -76,3 +89,57 @@ def test_a_page_has_a_form_for_each_task(saved):
 
     assert tabs(model_dir=saved("fill_mask")) == ["embeddings", "fill_mask"]
     assert tabs(model_dir=saved("classification")) == ["classification", "embeddings"]
+
+
+def request(port, method, path, body=None, host=None, content_type="application/json"):
+    """The status and the text of a response of the server on a port."""
+    headers = {"Host": host or f"127.0.0.1:{port}", "Content-Type": content_type}
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as server:
+        server.request(method, path, body, headers)
+        response = server.getresponse()
+        return response.status, response.read().decode()
+
+
+def ask(port, text):
+    """The JSON that the form of a classifier shows for a text."""
+    path = "/gradio_api/call/answer"
+    _, body = request(port, "POST", path, json.dumps({"data": [text, ""]}))
+    _, events = request(port, "GET", f"{path}/{json.loads(body)['event_id']}")
+    (data,) = re.findall(r"event: complete\ndata: (.*)", events)
+    return json.loads(data)[1]
+
+
+@pytest.fixture
+def served(saved):
+    """The port of `albert predict --web` for a classifier."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "-m", "albert_tf", "predict", "--web", f"--web_port={port}"]
+    command += [f"--model_dir={saved('classification')}", "--task=classification"]
+    with subprocess.Popen([*command, "--precision=float32"], cwd=ROOT) as program:
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                request(port, "GET", "/")
+                break
+            time.sleep(0.1)
+        yield port
+        program.send_signal(signal.SIGINT)
+
+
+def test_a_page_answers_this_machine_alone_and_takes_no_files(saved, served):
+    """200 questions at the same time get an answer each; no other host name, and no uploads."""
+    hosts = ("127.0.0.1", "localhost", "example.com", "127.0.0.1.example.com")
+    found = [request(served, "GET", "/", host=f"{host}:{served}")[0] for host in hosts]
+    assert found == [200, 200, 400, 400]
+    form = '--x\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\na\r\n--x--\r\n'
+    kind = "multipart/form-data; boundary=x"
+    for path in ("/gradio_api/upload", "/gradio_api/upload/"):
+        assert request(served, "POST", path, form, content_type=kind)[0] == 403
+    asked = [TEXTS[number % len(TEXTS)] for number in range(200)]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(functools.partial(ask, served), asked))
+    classify = albert_tf.load_predictor(saved("classification"))
+    expected = {text: classify(text)["probabilities"] for text in TEXTS}
+    for text, answer in zip(asked, answers, strict=True):
+        assert answer["probabilities"] == pytest.approx(expected[text], abs=1e-4)
