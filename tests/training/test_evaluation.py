@@ -258,6 +258,9 @@ def test_initial_weights_are_not_evaluated_unless_in_the_official_order(tmp_path
     assert steps_of(evaluator.evaluate_all()) == [10]
     assert evaluator.task.seen == [0.5]
     assert best_step(tmp_path) == 10
+    official = make_evaluator(tmp_path, data="others")
+    TrainingEvaluation(official).evaluate(prefix, 0)
+    assert official.task.seen == [0.875]
 
 
 def test_an_external_checkpoint_is_evaluated_but_not_copied(tmp_path):
