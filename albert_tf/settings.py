@@ -12,11 +12,10 @@ The library takes instances of it, and `cli.flags` defines command line flags fr
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -243,27 +242,3 @@ def _value_types(hint: object) -> tuple[type, bool, bool]:
     tuples = {hint for hint in hints if typing.get_origin(hint) is tuple}
     (kind,) = {typing.get_args(hint)[0] for hint in tuples} | (hints - tuples)
     return kind, bool(tuples), hints != tuples
-
-
-def closest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
-    """Returns the most similar of some names; None if none is similar.
-
-    >>> closest("albert_bas_v2", ("albert_base_v2", "albert_large_v2"))
-    'albert_base_v2'
-
-    Args:
-        name: the misspelled name.
-        names: the existing names.
-        likeness: minimum similarity, from 0 to 1, which is equality.
-    """
-    return next(iter(difflib.get_close_matches(name, list(names), 1, likeness)), None)
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Returns a question with the most similar of some names; "" if none is similar.
-
-    >>> did_you_mean("run-rase", ("run-race", "run-squad"))
-    "Did you mean 'run-race'?"
-    """
-    suggestion = closest(name, names)
-    return f"Did you mean {suggestion!r}?" if suggestion else ""

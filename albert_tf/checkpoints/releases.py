@@ -19,7 +19,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.data import records
-from albert_tf.settings import closest
+from albert_tf.spelling import closest
 
 _TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases.json")
 _HUB = "https://tfhub.dev/"

@@ -16,7 +16,7 @@ from types import ModuleType
 from albert_tf.cli.console import start
 from albert_tf.cli.help import HELP, VERSION
 from albert_tf.finetuning import registry, run_task
-from albert_tf.settings import did_you_mean
+from albert_tf.spelling import did_you_mean
 from albert_tf.version import __version__
 
 

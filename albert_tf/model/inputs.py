@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from albert_tf.settings import closest
+from albert_tf.spelling import closest
 
 # Hugging Face's names of the inputs → Google's, which are used here.
 _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}

@@ -28,6 +28,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from typing import Protocol
 
 SOP = "sop"
 NSP = "nsp"
@@ -39,15 +40,27 @@ Segment = tuple[int, int]  # offsets of its first token and of the one after its
 Pair = tuple[Segment, Segment, int]  # first and second segment, and label
 
 
-# Makes and labels the segment pair of an instance from
-#
-# * a: a segment of the document, of one or more sentences;
-# * b: the segment that follows it; None after a sentence that is the last one of its document or
-#   that is as long as an instance. If it is not part of the pair, its sentences are used again, for
-#   the next pairs;
-# * rng: random generator, the only source of randomness;
-# * random_segment: draws a segment from another document.
-PairRule = Callable[[Segment, Segment | None, random.Random, Callable[[], Segment]], Pair]
+class PairRule(Protocol):
+    """Function that makes and labels the segment pair of an instance."""
+
+    def __call__(
+        self,
+        a: Segment,
+        b: Segment | None,
+        rng: random.Random,
+        random_segment: Callable[[], Segment],
+        /,
+    ) -> Pair:
+        """Returns the pair.
+
+        Args:
+            a: a segment of the document, of one or more sentences.
+            b: the segment that follows it; None after a sentence that is the last one of its
+                document or that is as long as an instance. If it is not part of the pair, its
+                sentences are used again, for the next pairs.
+            rng: random generator, the only source of randomness.
+            random_segment: draws a segment from another document.
+        """
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,13 @@ from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import heads
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.losses import (
+    answerable_span_losses,
+    classification_losses,
+    multi_label_losses,
+    regression_losses,
+    span_losses,
+)
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -46,14 +53,14 @@ def assert_gradients_match(model, tape, loss, golden):
         (
             "classification",
             lambda config: heads.AlbertForClassification(config, 3),
-            heads.classification_losses,
+            classification_losses,
         ),
         (
             "regression",
             lambda config: heads.AlbertForClassification(config, 1, is_regression=True),
-            lambda logits, labels: heads.regression_losses(logits[:, 0], labels),
+            lambda logits, labels: regression_losses(logits[:, 0], labels),
         ),
-        ("multiple_choice", heads.AlbertForMultipleChoice, heads.classification_losses),
+        ("multiple_choice", heads.AlbertForMultipleChoice, classification_losses),
     ],
 )
 def test_classifiers_match_the_official_program(shared, name, make, losses_of):
@@ -161,7 +168,7 @@ def test_regression_returns_the_unbounded_score(tiny_config, inputs):
     scores = model(inputs)
     assert scores.shape == (5, 1)
     assert np.all(scores > 5)  # not clipped to the range of STS-B, 0 to 5
-    losses = heads.regression_losses(tf.constant([1.0, 3.0]), tf.constant([1.5, 0.0]))
+    losses = regression_losses(tf.constant([1.0, 3.0]), tf.constant([1.5, 0.0]))
     np.testing.assert_allclose(losses, [0.25, 9.0])
     with pytest.raises(ValueError, match="num_labels=3: expected 1 for"):
         heads.AlbertForClassification(tiny_config, 3, is_regression=True)
@@ -171,7 +178,7 @@ def test_multi_label_losses_are_those_of_pytorch(tiny_config):
     # Computed with torch.nn.BCEWithLogitsLoss(reduction="none") of PyTorch 2.13, mean over labels.
     logits = tf.constant([[1.5, -0.25, 3.0], [-2.0, 0.0, 40.0]])
     labels = tf.constant([[1, 0, 0], [0, 1, 0]])
-    losses = heads.multi_label_losses(logits, labels)
+    losses = multi_label_losses(logits, labels)
     np.testing.assert_allclose(losses, [1.275313377380371, 13.60669231414795], rtol=1e-6)
     with pytest.raises(ValueError, match="is_regression or is_multi_label"):
         heads.AlbertForClassification(tiny_config, 1, is_regression=True, is_multi_label=True)
@@ -186,7 +193,7 @@ def test_missing_options_get_no_probability_and_no_gradient(tiny_config, choices
     for batch in (three, lacking):
         with tf.GradientTape() as tape:
             logits = model(batch)
-            loss = tf.reduce_mean(heads.classification_losses(logits, labels))
+            loss = tf.reduce_mean(classification_losses(logits, labels))
         gradients = tape.gradient(loss, model.trainable_variables)
         probabilities = tf.nn.softmax(logits)
         results.append((probabilities[:, :3], *map(tf.convert_to_tensor, gradients)))
@@ -209,7 +216,7 @@ def test_spans_match_the_official_program(shared):
     model, batch, golden = load_golden(shared, "span_v1", heads.AlbertForSpans)
     with tf.GradientTape() as tape:
         outputs = model(as_tensors(batch))
-        losses = heads.span_losses(outputs, batch["start_positions"], batch["end_positions"])
+        losses = span_losses(outputs, batch["start_positions"], batch["end_positions"])
         loss = tf.reduce_mean(losses)
     for name in ("start_logits", "end_logits"):
         np.testing.assert_allclose(outputs[name], golden[name], rtol=1e-5, atol=1e-6)
@@ -223,7 +230,7 @@ def test_answerable_spans_match_the_official_program_in_training(shared):
     )
     with tf.GradientTape() as tape:
         outputs = model(as_tensors(batch), training=True)
-        losses = heads.answerable_span_losses(outputs, *(batch[name] for name in LABELS))
+        losses = answerable_span_losses(outputs, *(batch[name] for name in LABELS))
         loss = tf.reduce_mean(losses)
     for name in ("start_log_probs", "end_log_probs", "cls_logits"):
         np.testing.assert_allclose(outputs[name], golden[f"train_{name}"], rtol=1e-5, atol=1e-6)

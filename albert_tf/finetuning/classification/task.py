@@ -31,12 +31,8 @@ from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.heads import (
-    AlbertForClassification,
-    classification_losses,
-    multi_label_losses,
-    regression_losses,
-)
+from albert_tf.model.heads import AlbertForClassification
+from albert_tf.model.losses import classification_losses, multi_label_losses, regression_losses
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 

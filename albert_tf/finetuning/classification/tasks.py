@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from albert_tf import files
 from albert_tf.finetuning.rows import Column
-from albert_tf.settings import did_you_mean
+from albert_tf.spelling import did_you_mean
 
 ACCURACY = "eval_accuracy"
 BINARY = ("0", "1")

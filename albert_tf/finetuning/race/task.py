@@ -26,7 +26,8 @@ from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
 from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.model.heads import AlbertForMultipleChoice, classification_losses
+from albert_tf.model.heads import AlbertForMultipleChoice
+from albert_tf.model.losses import classification_losses
 from albert_tf.model.ops import MASKED_SCORE
 from albert_tf.training.task import Batch
 

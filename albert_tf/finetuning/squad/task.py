@@ -45,12 +45,8 @@ from albert_tf.finetuning.squad.windows import make_features
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.heads import (
-    AlbertForAnswerableSpans,
-    AlbertForSpans,
-    answerable_span_losses,
-    span_losses,
-)
+from albert_tf.model.heads import AlbertForAnswerableSpans, AlbertForSpans
+from albert_tf.model.losses import answerable_span_losses, span_losses
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 

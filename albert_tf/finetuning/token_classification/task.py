@@ -29,7 +29,8 @@ from albert_tf.finetuning.token_classification.text_task import TokenTextTask
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.heads import AlbertForTokenClassification, classification_losses
+from albert_tf.model.heads import AlbertForTokenClassification
+from albert_tf.model.losses import classification_losses
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 

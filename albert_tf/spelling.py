@@ -1,0 +1,30 @@
+"""Finds the name that somebody meant and misspelled."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Returns the most similar of some names; None if none is similar.
+
+    >>> closest("albert_bas_v2", ("albert_base_v2", "albert_large_v2"))
+    'albert_base_v2'
+
+    Args:
+        name: the misspelled name.
+        names: the existing names.
+        likeness: minimum similarity, from 0 to 1, which is equality.
+    """
+    return next(iter(difflib.get_close_matches(name, list(names), 1, likeness)), None)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns a question with the most similar of some names; "" if none is similar.
+
+    >>> did_you_mean("run-rase", ("run-race", "run-squad"))
+    "Did you mean 'run-race'?"
+    """
+    suggestion = closest(name, names)
+    return f"Did you mean {suggestion!r}?" if suggestion else ""
