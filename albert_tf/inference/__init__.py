@@ -19,10 +19,11 @@ from 1. --web serves a demo page at http://127.0.0.1:8000.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from albert_tf import files
 from albert_tf.finetuning import registry
-from albert_tf.inference.inputs import read_inputs
+from albert_tf.finetuning.texts import parse_pair
+from albert_tf.inference.inputs import parse_two, read_inputs
 from albert_tf.inference.model_task import find_task, open_model
 from albert_tf.inference.own_tasks import OWN_TASKS
 from albert_tf.inference.settings import Settings
@@ -33,7 +34,7 @@ for _spec in OWN_TASKS:
     registry.add(_spec)
 
 
-def run(settings: Settings) -> Iterator[dict[str, Any]]:
+def run(settings: Settings) -> Iterator[files.JsonObject]:
     """Yields a JSON object for each input, in input order, or serves the web page until Ctrl-C.
 
     >>> settings = Settings(model_dir="lcqmc_model", text="你多大了", text_b="你几岁")
@@ -56,8 +57,14 @@ def run(settings: Settings) -> Iterator[dict[str, Any]]:
 
         web.serve(settings, source)
         return iter(())
+    if settings.needs_embeddings:
+        compares = settings.similarity and not settings.is_search
+        pairs = read_inputs(settings, parse_two if compares else parse_pair)
+        from albert_tf.inference import embedding_program  # imports TensorFlow
+
+        return embedding_program.run(settings, source, pairs)
     task = find_task(source, settings.wanted_task)
-    blocks = read_inputs(settings, task)
+    examples = read_inputs(settings, registry.get(task).parse)
     from albert_tf.inference import program  # imports TensorFlow
 
-    return program.run(settings, source, task, blocks)
+    return program.run(settings, source, task, examples)

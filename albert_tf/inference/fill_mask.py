@@ -6,7 +6,6 @@ Shapes: B batch size, P masks, V vocabulary size, K results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -126,7 +125,7 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
         kept = [self.tokenizer.cls_id, *ids[begin : begin + room], self.tokenizer.sep_id]
         return kept, [place - begin + 1 for place in places]
 
-    def _result(self, text: str, ids: NDArray[Any], scores: NDArray[Any]) -> Result:
+    def _result(self, text: str, ids: NDArray[np.int32], scores: NDArray[np.float32]) -> Result:
         masks: list[list[Result]] = [
             [
                 {"token": self._word(token_id), "score": as_json(score)}

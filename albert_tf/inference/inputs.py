@@ -5,17 +5,18 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from albert_tf import files
-from albert_tf.finetuning import registry, rows
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import NAMES_OF_INPUTS, named_rows
 from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, Row
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
 
-Block = list[tuple[int, Any]]  # (line, input) pairs
+ExampleType = TypeVar("ExampleType")
+Block: TypeAlias = list[tuple[int, ExampleType]]  # (line, input) pairs
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 
 
@@ -35,14 +36,18 @@ def parse_two(row: Row) -> tuple[str, str]:
     return pair
 
 
-def read_inputs(settings: Settings, task: str) -> list[Block]:
-    """Returns blocks of inputs of a task; those given by flags are a block, each with line 0.
+def read_inputs(
+    settings: Settings, parse: Callable[[Row], ExampleType]
+) -> list[Block[ExampleType]]:
+    """Returns blocks of inputs; those given by flags are a block, each with line 0.
+
+    Args:
+        settings: the settings.
+        parse: converts a row to an input; raises `BadRowError`.
 
     Raises:
         ValueError, OSError: a file cannot be read or has bad rows.
     """
-    compares_pairs = settings.similarity and not settings.is_search
-    parse = parse_two if compares_pairs else registry.get(task).parse
     if settings.input_file is not None:
         return read_blocks(settings.input_file, settings.format, parse)
     try:
@@ -61,15 +66,17 @@ def _rows_of(settings: Settings) -> list[Row]:
     found: list[Row] = []
     pairs: Sequence[tuple[str | None, str | None]] = settings.pairs or [(None, None)]
     for text, text_b in pairs:
-        row: dict[str, Any] = {"text": text, "text_b": text_b, **others}
-        row = {name: value for name, value in row.items() if value is not None}
+        given = {"text": text, "text_b": text_b, **others}
+        row = {name: value for name, value in given.items() if value is not None}
         if "options" in row:
             row["passage"] = row.pop("context", "")
         found.append(row)
     return found
 
 
-def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block]:
+def read_blocks(
+    path: str, form: str, parse: Callable[[Row], ExampleType]
+) -> list[Block[ExampleType]]:
     """Returns all rows of a file in blocks of (line, input).
 
     Args:
@@ -89,7 +96,7 @@ def read_blocks(path: str, form: str, parse: Callable[[Row], Any]) -> list[Block
     numbered = rows.parse_lines(io.StringIO(text, newline="\n"), form, path)
     if form in (TABS, COMMAS):
         numbered = named_rows(numbered, NAMES_OF_INPUTS)
-    found: Block = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))
+    found: Block[ExampleType] = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))
     if not found:
         raise ValueError(f"{path}: contains no input")
     return [found[start : start + ROWS_AT_ONCE] for start in range(0, len(found), ROWS_AT_ONCE)]

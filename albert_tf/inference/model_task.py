@@ -7,8 +7,7 @@ TensorFlow checkpoint for that imports TensorFlow, which a recorded or given tas
 
 from __future__ import annotations
 
-from typing import Any
-
+from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.head_variables import SHARED_HEAD
@@ -113,7 +112,7 @@ def count_outputs(source: ModelSource, spec: TaskSpec) -> int:
     return int(source.recognized.entries[name].shape[0]) if name else 0
 
 
-def all_settings(source: ModelSource, of: type[SettingsGroup]) -> dict[str, Any]:
+def all_settings(source: ModelSource, of: type[SettingsGroup]) -> files.JsonObject:
     """Returns name → value for a program that uses a trained model, without its data.
 
     These are the recorded settings of data, model and predictions. Paths are not recorded; those

@@ -217,8 +217,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        needs_embeddings = self.similarity or self.embeddings_file
-        if needs_embeddings and self.task not in (None, EMBEDDINGS):
+        if self.needs_embeddings and self.task not in (None, EMBEDDINGS):
             raise ValueError(
                 f"--task={self.task}: --similarity and --embeddings_file are for embeddings only"
             )
@@ -254,6 +253,11 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
             )
 
     @property
+    def needs_embeddings(self) -> bool:
+        """Whether embeddings are compared, searched or written to a file."""
+        return self.similarity or bool(self.embeddings_file)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The texts given by `text`."""
         return _listed(self.text)
@@ -271,7 +275,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
     @property
     def wanted_task(self) -> str | None:
         """The name of the requested task; None if the model determines it."""
-        if self.similarity or self.embeddings_file:
+        if self.needs_embeddings:
             return EMBEDDINGS
         return self.task and self.task.lower()
 

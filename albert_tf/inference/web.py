@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import logging
 
+from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
+from albert_tf.finetuning.text_task import Result
 from albert_tf.inference import web_access
+from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_task, possible_tasks
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.program import search, use_devices
+from albert_tf.inference.program import use_devices
 from albert_tf.inference.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,14 +35,14 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
     demos = predictor.task.demos
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
 
-    def answer(*values: str) -> tuple[Any, dict[str, Any]]:
-        row: Any = dict(zip(demos[0], values, strict=True))
+    def answer(*values: str) -> tuple[files.Json, Result]:
+        row: files.JsonObject = dict(zip(demos[0], values, strict=True))
         row |= {key: row[key].splitlines() for key in LINES if key in row}
         try:
             if "texts" in row:  # to compare with one text
                 texts = [(line, (text, "")) for line, text in enumerate(row["texts"], 1)]
                 found = search(predictor, row["text"], [texts], settings.top_k)
-                result: dict[str, Any] = {"nearest": found}
+                result: Result = {"nearest": found}
             else:
                 (result,) = predictor.predict([parse(row)])
         except ValueError as error:
@@ -70,11 +73,18 @@ def serve(settings: Settings, source: ModelSource) -> None:
     """Serves the page on 127.0.0.1 until Ctrl-C."""
     with use_devices(settings, source):
         page = make_page(settings, source)
-        options: Any = {"server_port": settings.web_port, "share": False, "run_history": False}
-        options |= {"server_name": "127.0.0.1", "quiet": True, "footer_links": []}
-        options["app_kwargs"] = {"middleware": web_access.middleware()}
         try:
-            page.launch(**options, ssr_mode=False, prevent_thread_lock=True)
+            page.launch(
+                server_name="127.0.0.1",
+                server_port=settings.web_port,
+                share=False,
+                quiet=True,
+                footer_links=[],
+                app_kwargs={"middleware": web_access.middleware()},
+                run_history=False,
+                ssr_mode=False,
+                prevent_thread_lock=True,
+            )
         except OSError:
             raise OSError(f"--web_port={settings.web_port}: in use. Pass another one") from None
         logging.info("Serving at %s; press Ctrl-C to stop", page.local_url)
