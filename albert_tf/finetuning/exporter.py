@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, Tensors, token_inputs, token_signatures
-from albert_tf.model.modeling import AlbertModel
 
 
 class ExportedTask(Protocol):
@@ -43,7 +43,7 @@ class Exporter:
         """Converts the model's outputs to the outputs of the exported model, name → tensor."""
         return dict(self.task.predictions(outputs))
 
-    def serve(self, model: AlbertModel, batch: Tensors) -> Tensors:
+    def serve(self, model: tf_keras.layers.Layer, batch: Tensors) -> Tensors:
         """Returns `served_outputs` of a model for a batch of tokens."""
         return self.served_outputs(model(batch, training=False))
 
@@ -53,7 +53,9 @@ class Exporter:
         lines = "".join(f"{label}\n" for label in self.task.labels)
         return {finding.LABELS_FILE: lines.encode()} if lines else {}
 
-    def make_export(self, model: AlbertModel, max_seq_length: int, folder: RunFolder) -> Export:
+    def make_export(
+        self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder
+    ) -> Export:
         """Returns what is exported: by default, `served_outputs` for inputs of any length.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.head_variables import SHARED_HEAD
@@ -14,13 +14,13 @@ from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.texts import parse_pair
 
 if TYPE_CHECKING:
-    import tf_keras
-
     from albert_tf.finetuning.task import AnyTask
     from albert_tf.finetuning.text_task import AnyTextTask
     from albert_tf.finetuning.trained_model import TrainedModel
+    from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 
 Class = TypeVar("Class")
+ModelClass: TypeAlias = "type[AlbertModel] | type[AlbertEncoder]"
 # Returns the data of the splits, given the settings and the folder of the trained model, if any.
 Reader = Callable[[Any, RunFolder | None], object]
 
@@ -64,7 +64,7 @@ class TaskSpec:
     name: str
     settings: type[FineTuningSettings] | Callable[[], type[FineTuningSettings]]
     task: type[AnyTask] | type[AnyTextTask] | Callable[[], type[AnyTask] | type[AnyTextTask]]
-    head: type[tf_keras.layers.Layer] | Callable[[], type[tf_keras.layers.Layer]]
+    head: ModelClass | Callable[[], ModelClass]
     reader: Reader | None = None
     parse: Callable[[Row], object] = parse_pair
     is_fine_tuned: bool = True
@@ -85,7 +85,7 @@ class TaskSpec:
         return _loaded(self.settings)
 
     @property
-    def head_class(self) -> type[tf_keras.layers.Layer]:
+    def head_class(self) -> ModelClass:
         """The class of the model."""
         return _loaded(self.head)
 

@@ -18,7 +18,7 @@ import functools
 import importlib.util
 import threading
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
 
 import tensorflow as tf
 import tf_keras
@@ -38,12 +38,24 @@ from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
 from albert_tf.model.poolings import MEAN, POOLED
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 # If the folder does not record them.
 BATCH_SIZE = 32
 PAD_TO_MULTIPLE = 8
 
 # The precision in which a model is built is a global variable of Keras: one is built at a time.
 _building = threading.RLock()
+
+
+class ModelFiles(TypedDict, total=False):
+    """Arguments of `from_pretrained` that say where the parts of a model are."""
+
+    config_file: str | None
+    vocab_file: str | None
+    spm_model_file: str | None
+    do_lower_case: bool | None
 
 
 def choose_engine(engine: str) -> str:
@@ -64,7 +76,7 @@ def load_predictor(
     top_k: int = TOP_K,
     pooling: str = MEAN,
     engine: str = AUTO,
-    **model_files: Any,
+    **model_files: Unpack[ModelFiles],
 ) -> Predictor:
     """Returns a predictor for the model in a folder: a callable that takes text.
 
@@ -192,7 +204,7 @@ class Predictor:
         """Number of texts so far that were too long, and of which only a part was read."""
         return self.task.num_truncated
 
-    def __call__(self, *inputs: Any, **named_inputs: Any) -> Any:
+    def __call__(self, *inputs: object, **named_inputs: object) -> Any:
         """Returns the result of each input, in their order; for a single one, its result alone.
 
         Args:
@@ -207,11 +219,11 @@ class Predictor:
         results = self._results(examples)
         return results[0] if is_single else results
 
-    def predict(self, examples: Sequence[Any]) -> Sequence[Result]:
+    def predict(self, examples: Sequence[object]) -> Sequence[Result]:
         """Returns the results of examples as JSON objects, in their order."""
         return self.task.as_objects(self._results(examples))
 
-    def _results(self, examples: Sequence[Any]) -> Any:
+    def _results(self, examples: Sequence[object]) -> Any:
         features = self.task.features_of(examples) if examples else None
         if features is None:
             return self.task.unanswered(examples)

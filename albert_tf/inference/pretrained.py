@@ -1,4 +1,4 @@
-"""Models and their tokenizers in folders: `from_pretrained` and `save_pretrained`.
+"""Loads models and their tokenizers from folders: `from_pretrained`.
 
 Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
 package's programs contain the same three things with different names: a config, weights and a
@@ -17,20 +17,21 @@ from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import count_outputs, find_task
+from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 from albert_tf.model.tokenization import Tokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
 
 
 def make_model(
-    source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: Any
-) -> Any:
+    source: ModelSource, task: str, num_labels: int | None = None, **head_arguments: object
+) -> AlbertModel | AlbertEncoder:
     """Returns a model with random weights for a task; see `albert_tf.from_pretrained`."""
     spec = registry.get(task)
-    head: Callable[..., Any] = spec.head_class
+    head: Callable[..., AlbertModel | AlbertEncoder] = spec.head_class
     parameters = inspect.signature(spec.head_class.__init__).parameters
     of_training = source.run.record.values_for(spec.settings_class, spec.head_settings)
-    arguments = {**spec.head_arguments, **of_training, **head_arguments}
+    arguments: dict[str, object] = {**spec.head_arguments, **of_training, **head_arguments}
     if run_record.OBJECTIVE in parameters:
         arguments = {run_record.OBJECTIVE: source.objective, **arguments}
     if NUM_LABELS not in parameters and num_labels is not None:
@@ -43,7 +44,7 @@ def make_model(
     return head(source.config, **arguments)
 
 
-def load_trained(source: ModelSource, task: str) -> tuple[Any, Tokenizer]:
+def load_trained(source: ModelSource, task: str) -> tuple[AlbertModel | AlbertEncoder, Tokenizer]:
     """Returns a model with all weights that a task needs, and its tokenizer.
 
     Raises:
@@ -68,8 +69,8 @@ def from_pretrained(
     vocab_file: str | None = None,
     spm_model_file: str | None = None,
     do_lower_case: bool | None = None,
-    **head_arguments: Any,
-) -> tuple[Any, Tokenizer]:
+    **head_arguments: object,
+) -> tuple[Any, Tokenizer]:  # users know which model they ask for
     """Returns a model with the weights from a folder, and its tokenizer.
 
     >>> encoder, tokenizer = albert_tf.from_pretrained("albert_tiny/")

@@ -5,13 +5,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+import tensorflow as tf
+import tf_keras
 
 from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
-from albert_tf.checkpoints.model_protocols import WithLabels, WithSentenceHead, encoder_of
+from albert_tf.checkpoints.model_protocols import (
+    WithEncoder,
+    WithLabels,
+    WithSentenceHead,
+    WithVariables,
+)
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.weight_names import (
@@ -23,11 +30,21 @@ from albert_tf.checkpoints.weight_names import (
 )
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.task_spec import TaskSpec
+from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, list_files
 
 
+@runtime_checkable
+class Savable(WithVariables, Protocol):
+    """A model of ours, or one of a task of your own."""
+
+    @property
+    def config(self) -> AlbertConfig:
+        """The config of its encoder."""
+
+
 def save_pretrained(
-    model: Any,
+    model: tf_keras.layers.Layer,
     folder: str,
     tokenizer: Tokenizer | None = None,
     labels: Sequence[str] | None = None,
@@ -63,9 +80,9 @@ def save_pretrained(
             or a name that is not read again.
         OSError: the folder cannot be written to.
     """
-    spec = _find_spec(model)
-    tensors = _name_variables(model)
-    named = _check_labels(model, spec, labels)
+    savable, spec = _recognize(model)
+    tensors = _name_variables(savable)
+    named = _check_labels(savable, spec, labels)
     files.ensure_directory(folder, "folder")
     files.finish_replacing(folder)
     if numbered := RunFolder(folder).checkpoints():
@@ -73,7 +90,7 @@ def save_pretrained(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
             "model in another folder"
         )
-    record = _describe(model, spec, named)
+    record = _describe(savable, spec, named)
     if tokenizer is not None:
         known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
         settings = {**record.settings, **known.settings}
@@ -81,23 +98,24 @@ def save_pretrained(
     with files.replacing(folder, _kept_vocabulary(folder) if tokenizer is None else ()) as new:
         for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
             files.write_file(os.path.join(new, name), content)
-        model.config.to_json_file(os.path.join(new, CONFIG_FILE))
+        savable.config.to_json_file(os.path.join(new, CONFIG_FILE))
         store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
         RunFolder(new).write_record(record)
 
 
-def check_savable(model: Any, labels: Sequence[str] | None) -> None:
+def check_savable(model: tf_keras.layers.Layer, labels: Sequence[str] | None) -> None:
     """Checks that `save_pretrained` can save a model with these labels.
 
     Raises:
         ValueError: as in `save_pretrained`, but for what the folder contains.
     """
-    _check_labels(model, _find_spec(model), labels)
-    _name_variables(model)
+    known, spec = _recognize(model)
+    _check_labels(known, spec, labels)
+    _name_variables(known)
 
 
-def _find_spec(model: Any) -> TaskSpec:
-    """Returns the task of a model's class.
+def _recognize(model: tf_keras.layers.Layer) -> tuple[Savable, TaskSpec]:
+    """Returns a model, and the task of its class.
 
     Raises:
         ValueError: there is none, or the model has no weights yet.
@@ -110,16 +128,16 @@ def _find_spec(model: Any) -> TaskSpec:
         if type(model) is spec.head_class
         and all(getattr(model, name) == value for name, value in spec.head_arguments.items())
     ]
-    if not fitting:
+    if not fitting or not isinstance(model, Savable):
         heads = sorted({spec.head_class.__name__ for spec in registry.rows()})
         raise ValueError(
             f"cannot save a {type(model).__name__}: expected one of {', '.join(heads)}"
         )
     # Regression and classification with several labels have more arguments than classification.
-    return max(fitting, key=lambda spec: len(spec.head_arguments))
+    return model, max(fitting, key=lambda spec: len(spec.head_arguments))
 
 
-def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
+def _check_labels(model: Savable, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of the outputs; () for a task without labels."""
     if not isinstance(model, WithLabels) or spec.num_outputs is not None:
         if labels is not None:
@@ -134,13 +152,14 @@ def _check_labels(model: Any, spec: TaskSpec, labels: Sequence[str] | None) -> t
     return named
 
 
-def _name_variables(model: Any) -> dict[str, Any]:
+def _name_variables(model: Savable) -> dict[str, tf.Variable]:
     """Returns the variables of a model by their names in a checkpoint.
 
     Raises:
         ValueError: two have the same name, or loading would ignore one of a replaced layer.
     """
-    for variable in encoder_of(model).variables:
+    encoder = model.encoder if isinstance(model, WithEncoder) else model
+    for variable in encoder.variables:
         name = variable_name(variable)
         if not (is_encoder(name) or name.startswith(ADAPTERS)):
             raise ValueError(
@@ -150,7 +169,7 @@ def _name_variables(model: Any) -> dict[str, Any]:
     return by_name(model.variables)
 
 
-def _describe(model: Any, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
+def _describe(model: Savable, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     """Returns what is known of a model's training: its objective or task, and its labels."""
     settings = {name: getattr(model, name) for name in spec.head_settings}
     if isinstance(model, WithSentenceHead):

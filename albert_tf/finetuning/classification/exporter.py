@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import (
@@ -21,7 +22,6 @@ from albert_tf.checkpoints.signatures import (
 )
 from albert_tf.checkpoints.text_signature import text_signatures
 from albert_tf.finetuning.exporter import Exporter
-from albert_tf.model.modeling import AlbertModel
 
 if TYPE_CHECKING:
     from albert_tf.finetuning.classification.task import Classifier
@@ -51,7 +51,9 @@ class ClassifierExporter(Exporter):
             served["threshold"] = tf.constant(self.task.settings.threshold_to_export, tf.float32)
         return served
 
-    def make_export(self, model: AlbertModel, max_seq_length: int, folder: RunFolder) -> Export:
+    def make_export(
+        self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder
+    ) -> Export:
         """Returns an export like that of Google's program, with `labels.txt` and for raw strings.
 
         With `tflite_quantization`, there is a TFLite file as well.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import Export, Tensors, token_inputs, token_signatures
 from albert_tf.finetuning.exporter import Exporter
-from albert_tf.model.modeling import AlbertModel
 
 
 class RaceExporter(Exporter):
@@ -25,7 +25,9 @@ class RaceExporter(Exporter):
             "predictions": tf.argmax(outputs, axis=-1, output_type=tf.int32),
         }
 
-    def make_export(self, model: AlbertModel, max_seq_length: int, folder: RunFolder) -> Export:
+    def make_export(
+        self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder
+    ) -> Export:
         """Returns an export with inputs [B, C, S], for any number of options C.
 
         A missing option is a row of zeros. A serialized example contains the concatenated sequences

@@ -9,6 +9,8 @@ import functools
 import json
 from typing import TYPE_CHECKING
 
+import tf_keras
+
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.signatures import (
@@ -21,7 +23,6 @@ from albert_tf.checkpoints.signatures import (
 from albert_tf.finetuning.exporter import Exporter
 from albert_tf.finetuning.squad.evaluation import THRESHOLD
 from albert_tf.finetuning.squad.threshold import THRESHOLD_FILE, null_threshold
-from albert_tf.model.modeling import AlbertModel
 
 if TYPE_CHECKING:
     from albert_tf.finetuning.squad.task import QuestionAnswering
@@ -44,7 +45,9 @@ class SquadExporter(Exporter):
             "end_log_prob": outputs["end_logits"],
         }
 
-    def make_export(self, model: AlbertModel, max_seq_length: int, folder: RunFolder) -> Export:
+    def make_export(
+        self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder
+    ) -> Export:
         """Returns a SavedModel for tensors and a TFLite file, in the folders of Google's program.
 
         In SQuAD 1.1, the TFLite file returns `start_logits` and `end_logits`. In SQuAD 2.0, which
