@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import re
 from pathlib import Path
@@ -137,6 +138,33 @@ class Classifier(Kind):
 
     def ask(self, predictor):
         return predictor([(row["text_a"], row["text_b"]) for row in self.rows])
+
+
+class MultiLabelClassifier(Classifier):
+    """Any number of labels for each text: those that are more probable than not."""
+
+    task = "multi_label_classification"
+    settings: ClassVar = Classifier.settings | {"is_multi_label": True}
+
+    def write_data(self, folder):
+        for split in ("train", "dev", "test"):
+            rows = [row | {"label": LABELS[n % 4 :]} for n, row in enumerate(self.rows)]
+            write_lines(folder / f"{split}.jsonl", rows)
+        return {"data_dir": str(folder)}
+
+    def answers(self, task, split, outputs):
+        rows = outputs["probabilities"]
+        chosen = outputs.get("predictions", rows > 0.5)  # a SavedModel chooses them itself
+        labels = [" ".join(itertools.compress(LABELS, row)) for row in chosen]
+        return {"probabilities": rows, "labels": labels}
+
+    def evaluated(self, folder):
+        rows = read_columns(folder / "dev_predictions.tsv")[1:]
+        return super().evaluated(folder) | {"labels": [" ".join(json.loads(r[3])) for r in rows]}
+
+    def results(self, rows):
+        labels = [" ".join(row["labels"]) for row in rows]
+        return super().results([row | {"label": ""} for row in rows]) | {"labels": labels}
 
 
 class Tagger(Kind):
@@ -285,7 +313,7 @@ class Spans(Kind):
         return predictor.predict([(row["question"], row["context"]) for row in self.rows])
 
 
-KINDS = {kind.__name__: kind for kind in (Classifier, Tagger, Choice, Spans)}
+KINDS = {kind.__name__: kind for kind in (Classifier, MultiLabelClassifier, Tagger, Choice, Spans)}
 
 
 def write_lines(path, rows):
@@ -461,7 +489,8 @@ def predictor_with(engine):
 def served_texts(made, request):
     columns = {name: [row[name] for row in made.kind.rows] for name in ("text_a", "text_b")}
     outputs = made.signatures["texts"](**{name: tf.constant(x) for name, x in columns.items()})
-    labels = [label.decode() for label in outputs["labels"].numpy()]
+    rows = outputs["labels"].numpy()  # a label, or one for each output, b"" if it is not chosen
+    labels = [b" ".join(filter(None, np.atleast_1d(row))).decode() for row in rows]
     return {"probabilities": outputs["probabilities"], "labels": labels}
 
 
