@@ -102,9 +102,9 @@ def batches_of(trainer):
     return lambda step: task.batches(trainer.settings, step, slice(0, 6))
 
 
-def train(trainer, *hooks, batches=None):
+def train(trainer, *hooks, batches=None, evaluation=None):
     """Trains with the hooks of a user; returns step → line of metrics."""
     with Tracker(trainer.folder.path) as tracker:
         log = ReportLog(trainer.folder, tracker)
-        trainer.train(batches or batches_of(trainer), hooks, log)
+        trainer.train(batches or batches_of(trainer), hooks, log, evaluation)
     return {row["step"]: row for row in trainer.folder.metrics()}

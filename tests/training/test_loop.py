@@ -393,8 +393,8 @@ def test_a_short_run_logs_ten_times_and_before_each_checkpoint(tmp_path):
     assert list(train(trainer)) == [2, 4, 6, 8, 9, 10, 12, 14, 16, 18, 20, 22, 24, 25]
 
 
-def test_the_speed_leaves_out_compilation_and_saving(tmp_path, monkeypatch, now):
-    said, durations = [], iter((60, 0.5, 0.5, 30, 0.5, 0.5))
+def test_the_speed_leaves_out_compilation_saving_and_evaluation(tmp_path, monkeypatch, now):
+    said, durations = [], iter((60, 0.5, 0.5, 0.5, 30, 0.5))
     monkeypatch.setattr(logging, "info", lambda text, *args: said.append(text % args))
     take, save = TrainStep.__call__, store.save_checkpoint
 
@@ -406,14 +406,21 @@ def test_the_speed_leaves_out_compilation_and_saving(tmp_path, monkeypatch, now)
         now[0] += 7
         save(*arguments)
 
+    class Slow(Patience):
+        def evaluate(self, prefix, step):
+            now[0] += 9
+            return False
+
     monkeypatch.setattr(TrainStep, "__call__", take_slowly)
     monkeypatch.setattr(store, "save_checkpoint", save_slowly)
-    batches = [{"x": tf.ones(size), "input_mask": tf.ones(14)} for size in (6, 6, 6, 4, 6, 6)]
+    batches = [{"x": tf.ones(size), "input_mask": tf.ones(14)} for size in (6, 6, 6, 6, 4, 6)]
     trainer = make_trainer(tmp_path, OneWeightTask(6), log_steps=1)
-    lines = train(trainer, batches=lambda step: iter(batches)).values()
-    # Steps 1 and 4 are compiled, for another shape each.
-    assert [row.get("examples_per_second") for row in lines] == [None, 12, 12, None, 12, 12]
-    assert [row.get("tokens_per_second") for row in lines] == [None, 28, 28, None, 28, 28]
+    lines = train(
+        trainer, batches=lambda step: iter(batches), evaluation=Slow([], last=99)
+    ).values()
+    # Steps 1 and 5 are compiled, for another shape each; step 3 is saved and evaluated.
+    assert [row.get("examples_per_second") for row in lines] == [None, 12, 12, 12, None, 12]
+    assert [row.get("tokens_per_second") for row in lines] == [None, 28, 28, 28, None, 28]
     lines = [line for line in said if line.startswith("step ")]
     assert lines[0] == "step 1/6  loss 0.562  error 0.750  lr 1.0e-01  gnorm 1.5"
     assert lines[1].endswith("  28 tok/s  0:02 left")
