@@ -186,6 +186,17 @@ def test_only_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
             assert (tmp_path / half[0]).exists()
 
 
+def test_a_run_finishes_what_saving_its_model_has_left_to_do(folder, tmp_path):
+    hidden = tmp_path / ".replacing-0a1b2c3d"
+    hidden.mkdir()
+    for path, text in ((tmp_path, "old"), (hidden, "new")):
+        (path / "run.json").write_text(text)
+    (hidden / "complete").write_text("run.json\n")
+    with folder.locked():
+        assert (tmp_path / "run.json").read_text() == "new"
+        assert {path.name for path in tmp_path.iterdir()} == {"run.json", ".lock"}
+
+
 def test_folders_that_do_not_support_locking_are_not_locked(folder, monkeypatch, caplog):
     with RunFolder("gs://bucket/out").locked():
         pass
