@@ -232,8 +232,24 @@ def test_long_texts_are_reduced_to_a_window_around_the_masks(fill_mask):
         assert (len(ids), ids[place]) == (61, fill_mask.tokenizer.mask_id)
     with pytest.raises(ValueError, match="tokens apart"):
         fill_mask("[MASK]" + LONG + "[MASK]")
+    room = 61 - 2  # tokens between [CLS] and [SEP]
+    assert len(fill_mask("the" + "[MASK]" * room)["masks"]) == room
+    with pytest.raises(ValueError, match=f"are {room} tokens apart"):
+        fill_mask("the" + "[MASK]" * (room + 1))
     with pytest.raises(ValueError, match=r"no \[MASK\] in 'The river'"):
         fill_mask("The river")
+
+
+def test_special_tokens_are_no_words_even_if_they_are_the_most_probable(toy_tokenizer, tmp_path):
+    model = make_model("fill_mask", toy_tokenizer)
+    special = [toy_tokenizer.pad_id, toy_tokenizer.unk_id, toy_tokenizer.cls_id]
+    special += [toy_tokenizer.sep_id, toy_tokenizer.mask_id]
+    (bias,) = (x for x in model.variables if x.name == "cls/predictions/output_bias:0")
+    bias.assign(tf.tensor_scatter_nd_add(bias, np.array(special)[:, None], [50.0] * len(special)))
+    albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer)
+    fill_mask = albert_tf.load_predictor(str(tmp_path), "fill_mask", top_k=3)
+    words = {word["token"] for word in fill_mask("The [MASK].")["masks"][0]}
+    assert not words & {toy_tokenizer.pieces[number] for number in special}
 
 
 def test_tensorflow_computes_if_openvino_is_not_installed(pretrained_dir):

@@ -217,8 +217,14 @@ def test_the_fine_tuning_optimizer_warms_up_decays_and_clips():
     np.testing.assert_allclose([*rates[:3], rates[-1]], [0, 0.25, 0.45, 0.025], rtol=1e-5)
     moment = optimizer.slot_variables([weight])["kernel/adam_m"]  # of the clipped gradient
     np.testing.assert_allclose(moment, (1 - 0.9**20) * np.array([[0.6, 0.8]]), rtol=1e-5)
-    with pytest.raises(ValueError, match="warmup_proportion=10"):
-        fine_tuning_optimizer(0.5, 20, warmup_proportion=10)
+    for proportion, second in ((0, 0.5 * 19 / 20), (1, 0.5 / 20)):  # decays at once, warms up only
+        optimizer = fine_tuning_optimizer(0.5, 20, warmup_proportion=proportion)
+        for _ in range(2):
+            optimizer.apply_gradients([(tf.constant([[30.0, 40.0]]), weight)])
+        assert float(optimizer.learning_rate) == pytest.approx(second)
+    for proportion in (10, 1.001, -0.001):
+        with pytest.raises(ValueError, match=f"warmup_proportion={proportion}: expected"):
+            fine_tuning_optimizer(0.5, 20, warmup_proportion=proportion)
 
 
 def test_layer_adaptation_is_one_where_a_norm_is_zero():

@@ -239,6 +239,9 @@ def test_the_best_of_equal_evaluations_has_the_lowest_loss_or_is_the_first(
 
 def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
     assert evaluations.best_of(evaluations_of(float("nan"), -1.0), METRIC) is None
+    best = evaluations.best_of(evaluations_of(-1.0, -0.75, -0.875), METRIC)  # of a correlation
+    assert best is not None
+    assert best.metrics[METRIC] == -0.75
     save(tmp_path, 0, np.nan)
     evaluator = make_evaluator(tmp_path)
     evaluator.evaluate_all()

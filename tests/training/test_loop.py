@@ -216,6 +216,7 @@ def test_bad_steps_are_skipped_on_request_unless_there_are_no_others(tmp_path):
 )
 def test_many_bad_steps_without_a_good_one_end_a_run_that_skips_them(tmp_path, good, ends):
     """They are counted from one report to the next."""
+    assert MAX_SKIPPED_STEPS == 20
     steps = 2 * MAX_SKIPPED_STEPS
     changes = {"nan_policy": "skip", "save_checkpoints_steps": steps}
     bad = set(range(MAX_SKIPPED_STEPS)) - set(good)
