@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 WITHOUT_TENSORFLOW = (
     *("files", "settings", "version", "data.create", "cli.programs", "finetuning.registry"),
     *("model.config", "model.objectives"),
-    *("model.tokenization", "tensorflow_packages", "training.settings"),
+    *("model.tokenization", "tensorflow_packages", "training.settings", "inference"),
 )
 
 
