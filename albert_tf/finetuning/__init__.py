@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def run_task(
-    name: str, settings: Any, hooks: Sequence[Hook] = (), data: Any = None
+    name: str,
+    settings: FineTuningSettings,
+    hooks: Sequence[Hook] = (),
+    data: object = None,
 ) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a model for a task.
 

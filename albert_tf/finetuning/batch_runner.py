@@ -9,17 +9,17 @@ Shapes: B batch size, N examples, S sequence length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from albert_tf.finetuning.batching import Features, Padding, evaluation_batches
+from albert_tf.finetuning.batching import Array, Batch, Features, Padding, evaluation_batches
 from albert_tf.training import progress
+from albert_tf.training.task import ModelOutputs
 
-Outputs = Mapping[str, NDArray[Any]]
-Step = Callable[[Any], Mapping[str, Any]]  # batch → outputs
+Outputs: TypeAlias = Mapping[str, Array]
+Step: TypeAlias = Callable[[Batch], Mapping[str, tf.Tensor]]  # batch → outputs
 
 
 class BatchRunner:
@@ -41,11 +41,11 @@ class BatchRunner:
 
     def __init__(
         self,
-        model: Any,
+        model: Callable[..., ModelOutputs],
         signature: Mapping[str, tf.TensorSpec],
         padding: Padding,
         outputs: Mapping[str, float],
-        predictions: Callable[[Any], Mapping[str, tf.Tensor]] | None = None,
+        predictions: Callable[[ModelOutputs], Mapping[str, tf.Tensor]] | None = None,
         shows_progress: bool = True,
         compile_step: Callable[..., Step] | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class BatchRunner:
         outputs = self._predictions(self.model(batch, training=False))
         return {name: outputs[name] for name in self.fill}
 
-    def run(self, features: Features, batch_size: int) -> dict[str, NDArray[Any]]:
+    def run(self, features: Features, batch_size: int) -> dict[str, Array]:
         """Returns name → outputs [N, …], in the order of the examples.
 
         Args:
@@ -71,7 +71,7 @@ class BatchRunner:
             batch_size: B.
         """
         count = len(features)
-        rows: dict[str, list[Any]] = {name: [None] * count for name in self.fill}
+        rows = {name: [np.empty(0)] * count for name in self.fill}
         batches = evaluation_batches(features, batch_size, self.padding)
         total = -(-count // batch_size)
         if self.shows_progress:
@@ -83,7 +83,7 @@ class BatchRunner:
         return {name: _stack(rows[name], fill) for name, fill in self.fill.items()}
 
 
-def _stack(rows: Sequence[NDArray[Any]], fill: float) -> NDArray[Any]:
+def _stack(rows: Sequence[Array], fill: float) -> Array:
     """Stacks rows, after padding them at the end of their last axis to the same width."""
     if rows[0].ndim == 0:
         return np.array(rows)

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
 EXAMPLES_AT_ONCE = 256  # examples that `checksum` holds in memory
 
-Batch = dict[str, NDArray[Any]]
+Array: TypeAlias = NDArray[Any]  # of any dtype
+Batch: TypeAlias = dict[str, Array]
 
 
 class Features(Protocol):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.finetuning.batching import Features, Padding, TrainingOrder, training_batches
+from albert_tf.finetuning.batching import Batch, Features, Padding, TrainingOrder, training_batches
 from albert_tf.training.prefetching import prefetch
 
 
@@ -38,7 +37,7 @@ def training_dataset(
         rows: the rows of each batch that this process trains on; by default, all.
     """
 
-    def make() -> Iterator[dict[str, Any]]:
+    def make() -> Iterator[Batch]:
         for batch in training_batches(features, order, padding, start_step):
             yield {name: value[rows] for name, value in batch.items()}
 

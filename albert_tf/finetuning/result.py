@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+
+from albert_tf.finetuning.settings import FineTuningSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,10 +19,15 @@ class Result:
         remark: the reason if there is none.
     """
 
-    settings: Any
+    settings: FineTuningSettings
     step: int = 0
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     remark: str = ""
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the run."""
+        return self.settings.single_learning_rate
 
 
 @dataclasses.dataclass(frozen=True)

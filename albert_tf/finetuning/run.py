@@ -8,34 +8,30 @@ rates, or `num_runs` above 1, make a sweep: a loop over runs, each in a subfolde
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, run_record, saved_model
+from albert_tf.checkpoints import containers, loading, saved_model
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
-from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning import registry
+from albert_tf.finetuning import advice
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.plan import training_steps
 from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.result import FineTuningResult, Result
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DEV, TRAIN, AnySplit, make_splits
 from albert_tf.finetuning.sweep import run_all
 from albert_tf.finetuning.task import AnyTask
+from albert_tf.finetuning.task_record import describe_task
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices, replicas
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
 
-MakeTask = Callable[[Any, AlbertConfig, Tokenizer, RunFolder | None], AnyTask]
+MakeTask = Callable[[FineTuningSettings, AlbertConfig, Tokenizer, RunFolder | None], AnyTask]
 
 
 def fine_tune(
@@ -75,7 +71,7 @@ def fine_tune(
             )
         task = make_task(planned[0], source.config, tokenizer, source.trained)
         data = {split: task.read(split) for split in settings.splits}
-        known = describe_data(settings, tokenizer, task, data.get(TRAIN), name)
+        known = describe_task(settings, tokenizer, task, data.get(TRAIN), name)
 
         # Features are made once for all runs, and only if the first one is admitted.
         splits = functools.cache(functools.partial(make_splits, task, data))
@@ -83,7 +79,7 @@ def fine_tune(
         def run_one(each: FineTuningSettings) -> tuple[Result, str]:
             with Run.open(each, opened) as run:
                 run.admit(known)
-                _warn_of_vocabulary(run, tokenizer)
+                advice.warn_of_vocabulary(run, tokenizer)
                 return _do_phases(run, PreparedTask(task, splits(), opened.strategy), hooks)
 
         if len(planned) == 1:
@@ -98,74 +94,6 @@ def fine_tune(
     return FineTuningResult(best.settings.output_dir, best.step, best.metrics, text, has_files)
 
 
-def describe_data(
-    settings: FineTuningSettings,
-    tokenizer: Tokenizer,
-    task: AnyTask,
-    train: Any,
-    name: str = "",
-) -> RunRecord:
-    """Returns the record of the task, its vocabulary, training data and module.
-
-    The module is that of a task outside of this package: its loss and metrics are in there.
-
-    Args:
-        settings: the settings, shared by all runs.
-        tokenizer: the tokenizer, with the vocabulary.
-        task: the task that read the data.
-        train: the training examples, or None without training.
-        name: name of the task in the registry, unless the task itself has one.
-
-    Raises:
-        ValueError: no task of this name is registered.
-    """
-    name = task.name or name
-    if name:
-        registry.get(name)
-    of_text = run_record.of_tokenizer(tokenizer, settings.vocabulary_file)
-    known = dict(of_text.files)
-    if train is not None:
-        path = getattr(train, "path", "")
-        known[run_record.TRAINING_DATA] = FileRecord.of(task.checksum(train), path)
-    source = _source_of(task)
-    if source:
-        checksum = hashlib.sha256(files.read_bytes(source)).hexdigest()
-        known[run_record.TASK_MODULE] = FileRecord.of(checksum, source)
-    details = {
-        "name": name,
-        "labels": list(task.labels),
-        run_record.SELECTION_METRIC: task.selection_metric,
-        **task.details(),
-    }
-    return RunRecord(settings=of_text.settings, files=known, task=details)
-
-
-def _source_of(task: AnyTask) -> str | None:
-    """Returns the file of a task's class; None in this package, and without a file."""
-    if type(task).__module__.startswith(f"{registry.__package__}."):
-        return None
-    try:
-        return inspect.getsourcefile(type(task))
-    except (OSError, TypeError):  # typed into an interpreter
-        return None
-
-
-def _warn_of_vocabulary(run: Run[FineTuningSettings], tokenizer: Tokenizer) -> None:
-    """Warns if the vocabulary's size differs from that of a model with unknown vocabulary."""
-    entries, vocab_size = tokenizer.vocab_size, run.config.vocab_size
-    if run.trained is None or entries == vocab_size:
-        return
-    if run_record.VOCABULARY not in run.trained.record.files:
-        logging.warning(
-            "The vocabulary has %d entries, but the model has vocab_size=%d. A pre-trained model "
-            "is useless with a vocabulary other than the one it was trained with: use the "
-            "vocabulary that came with %s.",
-            entries,
-            vocab_size,
-            run.trained.path,
-        )
-
-
 def _do_phases(
     run: Run[FineTuningSettings], task: PreparedTask, hooks: Sequence[Hook]
 ) -> tuple[Result, str]:
@@ -175,7 +103,7 @@ def _do_phases(
         The metrics of the best checkpoint, and the text to print.
     """
     if TRAIN in task.splits:
-        _give_advice(run, task)
+        advice.give_advice(run, task)
         run.train(task, hooks, run.settings.early_stopping_patience)
     if not run.is_chief:
         logging.info("Training finished. Only the first worker evaluates and predicts.")
@@ -190,27 +118,6 @@ def _do_phases(
             text += task.files.write_predictions(run.folder, split, outputs, step)
     run.begin()
     return result, text
-
-
-def _give_advice(run: Run[FineTuningSettings], task: PreparedTask) -> None:
-    """Warns about missing weights, no warm-up and too few checkpoints of a new run."""
-    settings = run.settings
-    if run.folder.is_trained:
-        return
-    num_steps, num_warmup_steps = training_steps(settings, task.count_examples())
-    if not settings.init_checkpoint:
-        logging.warning("No --init_checkpoint: training starts from random weights")
-    if not num_warmup_steps and num_steps > 1:
-        logging.warning(
-            "No warm-up, with which fine-tuning may diverge. The published settings have one: try "
-            "--warmup_step=%d, or --num_train_epochs, or a recipe with --flagfile",
-            max(num_steps // 10, 1),
-        )
-    if settings.do_eval and settings.save_checkpoints_steps >= num_steps:
-        logging.info(
-            "Only the last checkpoint is evaluated: --save_checkpoints_steps=%d compares four",
-            max(num_steps // 4, 1),
-        )
 
 
 def _evaluate(run: Run[FineTuningSettings], task: PreparedTask) -> tuple[Result, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from albert_tf import files
 from albert_tf.checkpoints import releases
@@ -74,6 +74,13 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
     )
 
 
+@runtime_checkable
+class HasDataDir(Protocol):
+    """Settings of a program that reads a folder."""
+
+    data_dir: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     """Settings of a fine-tuning run."""
@@ -92,7 +99,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         "export_dir",
     )
     PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")
-    DEFAULT_PHASES: ClassVar[Mapping[str, Any]] = {"do_train": True, "do_eval": True}
+    DEFAULT_PHASES: ClassVar[Mapping[str, bool]] = {"do_train": True, "do_eval": True}
 
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
@@ -154,7 +161,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     )
 
     @classmethod
-    def with_derived_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_derived_values(cls, values: Mapping[str, object]) -> dict[str, object]:
         """Returns `values`, completed with the settings of the trained model if not training.
 
         Without a value for any of the `PHASES`, the run trains and evaluates, unless the program
@@ -169,7 +176,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         """
         if not cls.do_train and values.keys().isdisjoint(cls.PHASES):
             values = {**values, **cls.DEFAULT_PHASES}
-        output_dir = values.get("output_dir") or ""
+        output_dir = str(values.get("output_dir") or "")
         is_training = values.get("do_train", cls.do_train)
         record = RunFolder(output_dir).record if output_dir and not is_training else RunRecord()
         fields = fields_of(cls)
@@ -222,7 +229,8 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         The folder `albert_hub_module_handle` becomes the `init_checkpoint`.
         """
         if not self.asks_for_something:
-            return dataclasses.replace(self, **self.DEFAULT_PHASES).completed()
+            phases: dict[str, Any] = dict(self.DEFAULT_PHASES)
+            return dataclasses.replace(self, **phases).completed()
         return super().completed()
 
     def _with_model_files(self) -> Self:
@@ -240,9 +248,8 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     def check_paths(self) -> None:
         """Checks all paths, including the folder of the data if the program reads one."""
         super().check_paths()
-        data_dir = getattr(self, "data_dir", None)
-        if data_dir is not None and self.splits:
-            files.check_directory(data_dir, "--data_dir")
+        if isinstance(self, HasDataDir) and self.splits:
+            files.check_directory(self.data_dir, "--data_dir")
 
     def runs(self) -> list[Self]:
         """Returns the settings of each run: each learning rate with `num_runs` seeds.

@@ -74,12 +74,12 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     for result in results:
         value = f"{result.metrics[metric]:16.4f}" if metric in result.metrics else result.remark
         seed = result.settings.seed
-        lines.append(f"{result.settings.learning_rate:13g} {seed:10d} {result.step:8d} {value:>16}")
+        lines.append(f"{result.learning_rate:13g} {seed:10d} {result.step:8d} {value:>16}")
     lines.append("")
     heads = ("runs", "median", "mean", "deviation", "least", "largest")
     lines.append(f"{'learning_rate':>13}" + "".join(f"{head:>11}" for head in heads))
-    for rate in dict.fromkeys(result.settings.learning_rate for result in results):
-        measured = [result.metrics for result in results if result.settings.learning_rate == rate]
+    for rate in dict.fromkeys(result.learning_rate for result in results):
+        measured = [result.metrics for result in results if result.learning_rate == rate]
         values = [metrics[metric] for metrics in measured if metric in metrics]
         numbers = [math.nan] * 5
         if values:
@@ -110,7 +110,7 @@ def write_comparison(output_dir: str, results: Sequence[Result], metric: str) ->
         run = result.settings
         numbers = [result.step, *(result.metrics.get(key, "") for key in keys)]
         writer.writerow(
-            [run.output_dir, f"{run.learning_rate:g}", run.seed, *numbers, result.remark]
+            [run.output_dir, f"{run.single_learning_rate:g}", run.seed, *numbers, result.remark]
         )
     summary = format_summary(results, metric)
     for name, content in ((SWEEP_TABLE, table.getvalue()), ("sweep_results.txt", summary)):

@@ -11,11 +11,12 @@ import array
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from absl import logging
 from numpy.typing import NDArray
+
+from albert_tf.finetuning.batching import Array, Batch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,14 +35,14 @@ class TokenSequences:
     input_ids: NDArray[np.int32]
     sequence_lengths: NDArray[np.int32]
     first_lengths: NDArray[np.int32]
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, Array]
     num_choices: int = 0
 
     @classmethod
     def pack(
         cls,
         sequences: Iterable[tuple[Sequence[int], int]],
-        columns: Mapping[str, NDArray[Any]],
+        columns: Mapping[str, Array],
         num_choices: int = 0,
     ) -> TokenSequences:
         """Concatenates token sequences.
@@ -72,7 +73,7 @@ class TokenSequences:
     def _begins(self) -> NDArray[np.int64]:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
-    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
         """Returns a padded batch of examples.
 
         Args:

@@ -9,7 +9,6 @@ Shapes: B batch size, N examples, K labels, S sequence length.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from albert_tf.checkpoints import tasks
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.batching import Array, Padding
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.evaluation import evaluate
@@ -28,6 +27,7 @@ from albert_tf.finetuning.classification.result_files import ClassifierFiles, Cl
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import FineTuningTask
+from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
@@ -123,14 +123,14 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
             seconds = [example.text_b for example in examples]
             yield from self.tokenizer.sequences(firsts, seconds, self.settings.max_seq_length)
 
-    def _label_ids(self, data: Examples[Example]) -> NDArray[Any]:
+    def _label_ids(self, data: Examples[Example]) -> Array:
         """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
 
         In multi-label tasks, this is 1 for the labels of each example and 0 for others, [N, K].
         """
         if self.definition.is_regression:
             return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
-        ids: dict[Any, int] = {label: number for number, label in enumerate(self.labels)}
+        ids: dict[object, int] = {label: number for number, label in enumerate(self.labels)}
         if self.definition.is_multi_label:
             label_ids = np.zeros((len(data), len(ids)), np.int32)
             for row, example in zip(label_ids, data.examples, strict=True):
@@ -190,7 +190,7 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         """Returns the metrics of the task; see `evaluate`."""
         return evaluate(self.definition, outputs["logits"], self._label_ids(split.data), batch_size)
 
-    def result(self, outputs: Outputs) -> dict[str, Any]:
+    def result(self, outputs: Outputs) -> Result:
         """Returns `label` and `probabilities` (label → probability), or `score` in regression.
 
         In multi-label tasks, `labels` are those whose probability is above 0.5.
@@ -198,7 +198,7 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         row = outputs["probabilities"]  # [K]
         if self.definition.is_regression:
             return {"score": row[0]}
-        predicted: dict[str, Any] = {"label": self.labels[row.argmax()]}
+        predicted: Result = {"label": self.labels[row.argmax()]}
         if self.definition.is_multi_label:
             predicted = {"labels": self.labels_above_threshold(row)}
         return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}

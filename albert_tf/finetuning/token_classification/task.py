@@ -9,11 +9,11 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.examples import Examples
@@ -148,7 +148,7 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         gold = [[str(label) for label in sentence.labels] for sentence in split.data.examples]
         return span_metrics(gold, self.predicted_labels(split, outputs), self.tags.is_raw)
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> files.JsonObject:
         """Returns whether tokens are words or characters."""
         return {"token_units": self.tags.units}
 

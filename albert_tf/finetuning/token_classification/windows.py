@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf.finetuning.batching import Array, Batch
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_sequences import TokenSequences
@@ -41,14 +41,14 @@ class Windows:
         """Number of pieces in each window, int32 [N]."""
         return self.sequences.lengths
 
-    def batch(self, rows: NDArray[np.integer], seq_length: int) -> dict[str, NDArray[Any]]:
+    def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
         """Returns `input_ids`, `input_mask`, `segment_ids` and `label_ids`, int32 [B, S]."""
         batch = self.sequences.batch(rows, seq_length)
         label_ids = np.full_like(batch["input_ids"], NO_LABEL)
         label_ids[batch["input_mask"] == 1] = np.concatenate([self.label_ids[n] for n in rows])
         return batch | {"label_ids": label_ids}
 
-    def at_tokens(self, values: NDArray[Any]) -> NDArray[Any]:
+    def at_tokens(self, values: Array) -> Array:
         """Returns the elements of `values` [N, S] at the first piece of each token: [tokens]."""
         rows = zip(self.label_ids, values, strict=True)
         return np.concatenate([row[: len(ids)][ids != NO_LABEL] for ids, row in rows])
