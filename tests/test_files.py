@@ -289,6 +289,20 @@ def test_a_damaged_line_is_refused_by_its_number_and_field(tmp_path, line, said)
         files.read_own_json_lines(str(path), FIELDS)
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], "none"),
+        ([7] * 10, ", ".join(["7"] * 10)),
+        ([7] * 11, ", ".join(["7"] * 10 + ["…"])),
+        (["a" * 48], repr("a" * 48)),
+        (["a" * 49], "'" + "a" * 49 + "…"),
+    ],
+)
+def test_quotations_of_values_are_short(values, expected):
+    assert files.quote_all(values) == expected
+
+
 @pytest.mark.parametrize("keys", [[f"key {n}" for n in range(3000)], ["long" * 3000]])
 def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
     path = tmp_path / "albert_config.json"

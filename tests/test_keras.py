@@ -148,6 +148,11 @@ def test_inputs_that_would_be_ignored_or_misread_are_refused(inputs, said):
         modeling.AlbertEncoder(SHALLOW)(inputs)
 
 
+def test_inputs_may_be_as_long_as_the_position_embeddings():
+    outputs = modeling.AlbertEncoder(SHALLOW)(np.ones((2, 13), np.int32))
+    assert outputs["sequence_output"].shape == (2, 13, SHALLOW.hidden_size)
+
+
 def test_keras_3_models_are_rejected(tiny_batch):
     keras = pytest.importorskip("keras", minversion="3.0")
     encoder = modeling.AlbertEncoder(SHALLOW)

@@ -149,6 +149,13 @@ def test_consecutive_layers_share_a_group(layers, groups, expected):
     assert config.modules_of_layers() == (tuple(expected), tuple(expected))
 
 
+def test_values_at_their_limits_are_accepted():
+    limits = {"type_vocab_size": 2**31 - 1, "num_hidden_groups": 1, "initializer_range": 0}
+    limits |= {"hidden_dropout_prob": 1 - 2**-53, "attention_probs_dropout_prob": 0}
+    config = AlbertConfig(**TINY_SHAPE | limits)
+    assert {name: getattr(config, name) for name in limits} == limits
+
+
 def test_a_sequence_longer_than_the_position_embeddings_is_refused(tiny_config):
     config = dataclasses.replace(tiny_config, max_position_embeddings=11)
     config.check_length(11)

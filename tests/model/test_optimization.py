@@ -227,6 +227,12 @@ def test_the_fine_tuning_optimizer_warms_up_decays_and_clips():
             fine_tuning_optimizer(0.5, 20, warmup_proportion=proportion)
 
 
+def test_a_schedule_has_one_step_or_more():
+    assert float(WarmUpPolynomialDecay(0.5, 1)(0)) == 0.5
+    with pytest.raises(ValueError, match="num_train_steps=0: expected 1 or more"):
+        WarmUpPolynomialDecay(0.5, 0)
+
+
 def test_layer_adaptation_is_one_where_a_norm_is_zero():
     norms = (0.0, 2.0), (2.0, 0.0), (3.0, 2.0)
     assert [float(trust_ratio(*map(tf.constant, pair))) for pair in norms] == [1.0, 1.0, 1.5]

@@ -21,6 +21,7 @@ from albert_tf.model.tokenization import (
     encode_pieces,
     preprocess_text,
 )
+from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
 from albert_tf.model.tokenization.tokenizer import truncated_lengths
 from albert_tf.model.tokenization.wordpiece_encoder import load_vocab
 
@@ -458,6 +459,21 @@ def test_long_texts_are_truncated_like_in_the_fine_tuning_programs(
 def test_invalid_arguments_are_named(toy_vocabulary, arguments, said):
     with pytest.raises(ValueError, match=said):
         FullTokenizer(toy_vocabulary)(**{"texts": "want"} | arguments)
+
+
+def test_a_row_may_be_as_long_as_the_limit(toy_vocabulary):
+    tokenizer = FullTokenizer(toy_vocabulary)
+    whole = tokenizer("want wa un", max_length=5, truncation=False)
+    assert whole["input_ids"].shape == (1, 5)
+    shortest = tokenizer("want wa un", max_length=3)
+    assert tokenizer.convert_ids_to_tokens(shortest["input_ids"][0]) == ["[CLS]", "want", "[SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"), [(",", False), ("7,", True), ("▁19,", True), ("a,", False), ("7", False)]
+)
+def test_a_number_with_a_comma_ends_in_both(piece, expected):
+    assert has_number_comma(piece) == expected
 
 
 def test_a_call_takes_the_arguments_of_transformers(toy_vocabulary):
