@@ -6,6 +6,7 @@ from albert_tf import files
 def config_file(path: str) -> str:
     """Returns the path of a config, given a path or the name of a config of this package.
 
+    >>> import os
     >>> os.path.basename(config_file("albert_base"))
     'albert_base.json'
     >>> config_file("my_model/albert_config.json")
