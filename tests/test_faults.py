@@ -150,11 +150,12 @@ KILLED_WHILE_WRITING = """
 import os, re, runpy, signal, sys, time
 from albert_tf import files
 from albert_tf.checkpoints import store
+from albert_tf.files import writing
 owner, name, which, pattern = {
     "begin": (store, "save_checkpoint", 0, "/model.ckpt-10"),
     "verify": (store, "find_damage", 0, "/.model.ckpt-10-[0-9a-f]*"),
     "index": (files, "rename", 1, "/model.ckpt-10.index"),
-    "list": (files, "rename", 1, "/checkpoint"),
+    "list": (writing, "rename", 1, "/checkpoint"),
 }[sys.argv[1]]
 function, is_list = getattr(owner, name), sys.argv[1] == "list"
 def die(*arguments):
