@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import re
 from pathlib import Path
@@ -34,7 +33,7 @@ from albert_tf.model.tokenization.characters import find_words
 from tests.checkpoints import test_tflite
 from tests.checkpoints.checkpoint_samples import random_arrays
 from tests.conftest import TINY_SHAPE, TOY_TEXT
-from tests.numpy_albert import NumpyAlbert
+from tests.numpy_albert import NumpyAlbert, softmax
 
 pytestmark = [
     pytest.mark.ci,
@@ -53,6 +52,7 @@ CONFIG = AlbertConfig(
         "attention_probs_dropout_prob": 0.3,
     }
 )
+FORBIDDEN_SCORE = -1e30  # of a start or an end where there is none
 LINES = TOY_TEXT.splitlines()
 # Texts of many lengths.
 TEXTS = [*LINES, LINES[1][:30], LINES[0][:12], LINES[5][:5]]
@@ -81,12 +81,13 @@ class Kind:
     """A kind of model, with the forms that its answers have at each door.
 
     Its methods return, besides, the settings of data that it writes (`write_data`), the outputs of
-    its head for the last layer, [B, S, H], and the pooled output (`head`), and the answers in
-    outputs [N, …] of the task (`answers`), in the files of `--do_predict` (`predicted`), in the
-    objects of run_predict.py and of predictors (`results`), and of a predictor (`ask`).
+    its head for the last layer, [B, S, H], the pooled output and the batch (`head`), and the
+    answers in outputs [N, …] of the task (`answers`), in the files of `--do_predict` (`predicted`),
+    in the objects of run_predict.py and of predictors (`results`), and of a predictor (`ask`).
     """
 
     extra_doors: tuple[str, ...] = ()
+    missing_doors: tuple[str, ...] = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
 
     def outputs(self, task: Any, found: Any) -> dict[str, Any]:
@@ -95,6 +96,10 @@ class Kind:
 
     def evaluated(self, folder: Path) -> Answers:
         """Returns the answers in the files of `--do_eval`, other than metrics."""
+        return {}
+
+    def served(self, split: Split, outputs: Any) -> Answers:
+        """Returns the answers that only an export has, in outputs [N, …] of its signature."""
         return {}
 
 
@@ -109,16 +114,25 @@ class Classifier(Kind):
 
     def write_data(self, folder):
         for split in ("train", "dev", "test"):
-            rows = [row | {"label": LABELS[n % 3]} for n, row in enumerate(self.rows)]
+            rows = [row | self.label(number) for number, row in enumerate(self.rows)]
             write_lines(folder / f"{split}.jsonl", rows)
         return {"data_dir": str(folder)}
 
-    def head(self, model, x, pooled):
+    def label(self, number):
+        return {"label": LABELS[number % 3]}
+
+    def head(self, model, x, pooled, batch):
         return model.project(pooled, "")
 
     def answers(self, task, split, outputs):
         rows = outputs["probabilities"]
         return {"probabilities": rows, "labels": [LABELS[number] for number in rows.argmax(1)]}
+
+    def served(self, split, outputs):
+        return {"labels": [LABELS[number] for number in outputs["predictions"]]}
+
+    def served_texts(self, outputs):
+        return {"labels": [label.decode() for label in outputs["labels"].numpy()]}
 
     def predicted(self, folder):
         return {"probabilities": np.loadtxt(folder / "test_results.tsv")}
@@ -140,31 +154,68 @@ class Classifier(Kind):
         return predictor([(row["text_a"], row["text_b"]) for row in self.rows])
 
 
-class MultiLabelClassifier(Classifier):
-    """Any number of labels for each text: those that are more probable than not."""
+class MultiLabel(Classifier):
+    """Texts with any number of labels, which are joined for comparison."""
 
     task = "multi_label_classification"
     settings: ClassVar = Classifier.settings | {"is_multi_label": True}
 
-    def write_data(self, folder):
-        for split in ("train", "dev", "test"):
-            rows = [row | {"label": LABELS[n % 4 :]} for n, row in enumerate(self.rows)]
-            write_lines(folder / f"{split}.jsonl", rows)
-        return {"data_dir": str(folder)}
+    def label(self, number):
+        return {"labels": [label for n, label in enumerate(LABELS) if number >> n & 1]}
 
     def answers(self, task, split, outputs):
-        rows = outputs["probabilities"]
-        chosen = outputs.get("predictions", rows > 0.5)  # a SavedModel chooses them itself
-        labels = [" ".join(itertools.compress(LABELS, row)) for row in chosen]
-        return {"probabilities": rows, "labels": labels}
+        rows = np.asarray(outputs["probabilities"])
+        # Also those whose logits are above 0 by a little.
+        assert np.any((rows > 0.5) & (rows < 0.6))
+        return {"probabilities": rows, "labels": joined(rows > 0.5)}
+
+    def served(self, split, outputs):
+        return {"labels": joined(outputs["predictions"])}
+
+    def served_texts(self, outputs):
+        rows = [[label.decode() for label in row] for row in outputs["labels"].numpy()]
+        return {"labels": ["+".join(filter(None, row)) for row in rows]}
+
+    def predicted(self, folder):
+        rows = read_columns(folder / "submit_results.tsv")[1:]
+        return super().predicted(folder) | {"labels": ["+".join(json.loads(r[1])) for r in rows]}
+
+    def evaluated(self, folder):
+        found = super().evaluated(folder)
+        return found | {"labels": ["+".join(json.loads(label)) for label in found["labels"]]}
+
+    def results(self, rows):
+        return {
+            "probabilities": [[row["probabilities"][label] for label in LABELS] for row in rows],
+            "labels": ["+".join(row["labels"]) for row in rows],
+        }
+
+
+class Regression(Classifier):
+    """A score for a pair of texts."""
+
+    task = "regression"
+    settings: ClassVar = Classifier.settings | {"is_regression": True}
+
+    def label(self, number):
+        return {"label": number % 5 - 1.5}
+
+    def answers(self, task, split, outputs):
+        return {"probabilities": outputs["probabilities"][:, 0]}
+
+    def served(self, split, outputs):
+        return {"probabilities": outputs["predictions"]}
+
+    def served_texts(self, outputs):
+        return {"probabilities": outputs["predictions"]}
 
     def evaluated(self, folder):
         rows = read_columns(folder / "dev_predictions.tsv")[1:]
-        return super().evaluated(folder) | {"labels": [" ".join(json.loads(r[3])) for r in rows]}
+        assert [row[3] for row in rows] == [row[4] for row in rows]
+        return {"probabilities": np.float32([row[4] for row in rows])}
 
     def results(self, rows):
-        labels = [" ".join(row["labels"]) for row in rows]
-        return super().results([row | {"label": ""} for row in rows]) | {"labels": labels}
+        return {"probabilities": [row["score"] for row in rows]}
 
 
 class Tagger(Kind):
@@ -180,7 +231,7 @@ class Tagger(Kind):
             (folder / f"{split}.txt").write_text("\n".join(lines))
         return {"data_dir": str(folder)}
 
-    def head(self, model, x, pooled):
+    def head(self, model, x, pooled, batch):
         return model.project(x, "")
 
     def outputs(self, task, found):
@@ -190,6 +241,10 @@ class Tagger(Kind):
         rows = split.features.at_tokens(outputs["probabilities"])
         labels = [TAGS[number] for number in rows.argmax(1)]
         return {"probabilities": rows, "scores": rows.max(1), "labels": labels}
+
+    def served(self, split, outputs):
+        rows = split.features.at_tokens(outputs["predictions"].numpy())
+        return {"labels": [TAGS[number] for number in rows]}
 
     def predicted(self, folder):
         return {"labels": [row[-1] for row in read_columns(folder / "test_predictions.tsv")]}
@@ -224,12 +279,15 @@ class Choice(Kind):
             )
         return {"data_dir": str(folder)}
 
-    def head(self, model, x, pooled):
+    def head(self, model, x, pooled, batch):
         return model.project(pooled, "").T  # [1, C]
 
     def answers(self, task, split, outputs):
         rows = outputs["probabilities"]
         return {"probabilities": rows, "predictions": rows.argmax(1).astype(str)}
+
+    def served(self, split, outputs):
+        return {"predictions": outputs["predictions"].numpy().astype(str)}
 
     def predicted(self, folder):
         return self.results(read_lines(folder / "choice_predictions.jsonl"))
@@ -282,7 +340,7 @@ class Spans(Kind):
         path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
         return {"train_file": str(path), "predict_file": str(path)}
 
-    def head(self, model, x, pooled):
+    def head(self, model, x, pooled, batch):
         start, end = np.moveaxis(model.project(x, "cls/squad/"), -1, 0)
         return {"start_logits": start, "end_logits": end}
 
@@ -313,7 +371,83 @@ class Spans(Kind):
         return predictor.predict([(row["question"], row["context"]) for row in self.rows])
 
 
-KINDS = {kind.__name__: kind for kind in (Classifier, MultiLabelClassifier, Tagger, Choice, Spans)}
+class AnswerableSpans(Spans):
+    """Questions of which some have no answer: SQuAD 2.0."""
+
+    task = "answerable_spans"
+    settings: ClassVar = Spans.settings | {
+        "version_2_with_negative": True,
+        "start_n_top": 4,
+        "end_n_top": 3,
+    }
+    inputs = (*Spans.inputs, "p_mask")
+    missing_doors = ("Hugging Face's format",)  # which has no such head
+
+    def write_data(self, folder):
+        given = super().write_data(folder)
+        path = folder / "questions.json"
+        data = json.loads(path.read_text())
+        for number, paragraph in enumerate(data["data"][0]["paragraphs"]):
+            paragraph["qas"][0]["is_impossible"] = number % 2 == 1
+            if number % 2:
+                paragraph["qas"][0]["answers"] = []
+        path.write_text(json.dumps(data))
+        return given
+
+    def head(self, model, x, pooled, batch):
+        return answerable_spans(model, x, batch["p_mask"], 4, 3)
+
+    def answers(self, task, split, outputs):
+        answers = task.answer(split, outputs)
+        return self._of_lists(answers.nbest) | {"odds": list(answers.null_odds.values())}
+
+    def predicted(self, folder):
+        odds = json.loads((folder / "null_odds.json").read_text())
+        return super().predicted(folder) | {"odds": list(odds.values())}
+
+    def results(self, rows):
+        return super().results(rows) | {"odds": [row["null_odds"] for row in rows]}
+
+
+def forbid(logits, p_mask):
+    return np.where(p_mask, FORBIDDEN_SCORE, logits[..., 0])
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def answerable_spans(model, x, p_mask, num_starts, num_ends):
+    """Returns the outputs of the head of SQuAD 2.0 for x [1, S, H], with the beam of spans."""
+    start_logits = forbid(model.dense(x, "start_logits/dense"), p_mask)  # [1, S]
+    starts = np.argsort(-start_logits, kind="stable")[:, :num_starts]  # [1, N]
+    start = np.broadcast_to(x[0, starts[0]][:, None], (num_starts, *x.shape[1:]))  # [N, S, H]
+    pairs = np.concatenate((np.broadcast_to(x, start.shape), start), -1)  # [N, S, 2·H]
+    hidden = model.norm(np.tanh(model.dense(pairs, "end_logits/dense_0")), "end_logits/LayerNorm")
+    end_logits = forbid(model.dense(hidden, "end_logits/dense_1"), p_mask)  # [N, S]
+    ends = np.argsort(-end_logits, kind="stable")[:, :num_ends]  # [N, M]
+    expected = softmax(start_logits) @ x[0]  # [1, H]
+    both = np.concatenate((expected, x[:, 0]), -1)  # [1, 2·H]
+    answerable = np.tanh(model.dense(both, "answer_class/dense_0"))  # [1, H]
+    return {
+        "start_top_log_probs": np.take_along_axis(log_softmax(start_logits), starts, 1),
+        "start_top_index": starts,
+        "end_top_log_probs": np.take_along_axis(log_softmax(end_logits), ends, 1).reshape(1, -1),
+        "end_top_index": ends.reshape(1, -1),
+        "cls_logits": (answerable @ model.weights["answer_class/dense_1/kernel"])[:, 0],
+    }
+
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (Classifier, MultiLabel, Regression, Tagger, Choice, Spans, AnswerableSpans)
+}
+
+
+def joined(rows):
+    """Returns the names of the labels in each row of zeros and ones."""
+    return ["+".join(np.array(LABELS)[np.asarray(row, bool)]) for row in rows]
 
 
 def write_lines(path, rows):
@@ -433,7 +567,8 @@ def compute_in_numpy(kind, task, weights, features):
         length = int(features.lengths[number])
         batch = features.batch(np.array([number]), length)
         inputs = [batch[name].reshape(-1, length) for name in kind.inputs]  # [1, S], or [C, S]
-        rows.append(kind.outputs(task, kind.head(model, *model.encode(*inputs))))
+        encoded = model.encode(*inputs[:3])
+        rows.append(kind.outputs(task, kind.head(model, *encoded, batch)))
     return {
         name: stack([np.asarray(row[name])[0] for row in rows], task.outputs.get(name, 0.0))
         for name in rows[0]
@@ -441,7 +576,9 @@ def compute_in_numpy(kind, task, weights, features):
 
 
 def stack(rows, fill):
-    """Stacks arrays whose first axes differ in size."""
+    """Stacks arrays whose first axes differ in size, or numbers."""
+    if not rows[0].ndim:
+        return np.stack(rows)
     size = max(map(len, rows))
     every = [[(0, size - len(row))] + [(0, 0)] * (row.ndim - 1) for row in rows]
     return np.stack(
@@ -489,15 +626,14 @@ def predictor_with(engine):
 def served_texts(made, request):
     columns = {name: [row[name] for row in made.kind.rows] for name in ("text_a", "text_b")}
     outputs = made.signatures["texts"](**{name: tf.constant(x) for name, x in columns.items()})
-    rows = outputs["labels"].numpy()  # a label, or one for each output, b"" if it is not chosen
-    labels = [b" ".join(filter(None, np.atleast_1d(row))).decode() for row in rows]
-    return {"probabilities": outputs["probabilities"], "labels": labels}
+    return made.answers(outputs) | made.kind.served_texts(outputs)
 
 
 def served_tensors(made, request):
     signature = made.signatures.get("tensors", made.signatures["serving_default"])
     batch = made.batch()
-    return made.answers(signature(**{name: tf.constant(value) for name, value in batch.items()}))
+    outputs = signature(**{name: tf.constant(value) for name, value in batch.items()})
+    return made.answers(outputs) | made.kind.served(made.split, outputs)
 
 
 def run_tflite(made, request):
@@ -540,7 +676,8 @@ def difference(found, expected):
 def cells():
     for name, kind in KINDS.items():
         for door in DOORS:
-            if door not in OPTIONAL or door in kind.extra_doors:
+            is_there = door not in OPTIONAL or door in kind.extra_doors
+            if is_there and door not in kind.missing_doors:
                 yield pytest.param(name, door, id=f"{name}-{door}")
 
 

@@ -107,6 +107,16 @@ def test_evaluation_sees_every_example_once_longest_first(features):
     assert lengths == sorted(lengths, reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "sizes"), [(23, [23]), (24, [23]), (22, [22, 1]), (1, [1] * 23)]
+)
+def test_the_last_evaluation_batch_is_full_or_has_the_remaining_examples(
+    features, batch_size, sizes
+):
+    batches = batching.evaluation_batches(features, batch_size, PADDING)
+    assert [len(rows) for rows, _ in batches] == sizes
+
+
 def test_a_training_dataset_starts_at_any_step_and_has_the_rows_of_its_process(features):
     order = TrainingOrder(5, seed=3, batches_to_sort=3)
     through = [batch["label_ids"] for batch in training_batches(features, order, 9)]

@@ -1,13 +1,35 @@
-"""Pairs of texts as token sequences."""
+"""Texts and pairs of texts as the input of a predictor."""
 
-from __future__ import annotations
+import pytest
 
-from albert_tf.finetuning.text_pairs import encode_pairs
+from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
+from tests.finetuning.conftest import ids_of
 
 
-def test_a_pair_that_fits_exactly_is_whole_and_one_token_less_truncates_it(toy_tokenizer):
-    pairs = [("The river carries the rain.", "A small boat waits."), ("The rain.", "")]
-    (whole, _), _ = toy_tokenizer.sequences(*map(list, zip(*pairs, strict=True)), 100)
-    for room, num_truncated in ((len(whole), 0), (len(whole) - 1, 1)):
-        sequences, found = encode_pairs(pairs, toy_tokenizer, room)
-        assert (found, sequences.lengths.max()) == (num_truncated, room)
+@pytest.mark.parametrize(
+    ("arguments", "parsed"),
+    [
+        (("a",), ([("a", "")], True)),
+        (("a", "b"), ([("a", "b")], True)),
+        ((["a", "c"], ["b", ""]), ([("a", "b"), ("c", "")], False)),
+        (([("a", "b")],), ([("a", "b")], False)),
+    ],
+)
+def test_a_call_has_one_pair_or_a_list_of_them(arguments, parsed):
+    assert parse_pairs(*arguments) == parsed
+
+
+@pytest.mark.parametrize(
+    ("max_seq_length", "num_truncated", "tokens"),
+    [
+        (7, 0, "[CLS] a b c [SEP] p [SEP]"),
+        (6, 1, "[CLS] a b [SEP] p [SEP]"),
+        (5, 1, "[CLS] a [SEP] p [SEP]"),
+    ],
+)
+def test_pairs_that_are_too_long_are_truncated_and_counted(
+    tokenizer, max_seq_length, num_truncated, tokens
+):
+    features, count = encode_pairs([("a b c", "p"), ("a", "")], tokenizer, max_seq_length)
+    assert count == num_truncated
+    assert features.input_ids.tolist() == ids_of(tokens) + ids_of("[CLS] a [SEP]")

@@ -1,8 +1,11 @@
 """Token sequences without padding, and the batches that are made of them."""
 
-import numpy as np
+import logging
 
-from albert_tf.finetuning.token_sequences import TokenSequences
+import numpy as np
+import pytest
+
+from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
 
 SEQUENCES = [([2, 7, 3], 3), ([2, 8, 9, 3, 7, 3], 4), ([2, 3], 2), ([2, 5, 3, 6, 3], 3)]
 LABELS = {"label_ids": np.array([1, 0, 2, 1], np.int32)}
@@ -33,3 +36,20 @@ def test_options_of_a_question_are_stacked():
     assert batch["segment_ids"][1, 0].tolist() == [0, 0, 0, 1, 1, 0]
     # No question of this batch has a third option.
     assert questions.batch(np.array([0, 0]), 6)["input_mask"].shape == (2, 2, 6)
+
+
+def test_a_batch_is_at_least_as_long_as_its_longest_sequence():
+    sequences = TokenSequences.pack(SEQUENCES, LABELS)
+    assert sequences.batch(np.array([1, 3]), 6)["input_ids"].shape == (2, 6)
+    with pytest.raises(ValueError, match="a sequence has 6 ids, more than seq_length=5"):
+        sequences.batch(np.array([1, 3]), 5)
+    assert sequences.batch(np.array([3]), 5)["input_ids"].shape == (1, 5)
+
+
+@pytest.mark.parametrize(("max_seq_length", "said"), [(5, "1 of 4"), (6, "1 of 4"), (7, None)])
+def test_sequences_of_the_maximum_length_are_counted(caplog, max_seq_length, said):
+    caplog.set_level(logging.INFO)
+    log_full_sequences("x.tsv", TokenSequences.pack(SEQUENCES, LABELS), max_seq_length)
+    expected = f"x.tsv: {said} sequences have --max_seq_length={max_seq_length} or more tokens"
+    assert (expected in caplog.text) == (said is not None)
+    assert bool(caplog.text) == (said is not None)

@@ -13,7 +13,7 @@ from albert_tf.finetuning.classification import task as classification
 from albert_tf.finetuning.classification.evaluation import evaluate
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
-from albert_tf.finetuning.classification.tasks import TASKS
+from albert_tf.finetuning.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.splits import Split
@@ -161,6 +161,26 @@ def test_results_have_googles_keys_and_follow_the_definitions():
             "loss": (LOSSES[:2].mean() + LOSSES[2:4].mean() + LOSSES[4]) / 3,
         }
     )
+
+
+TOPICS = ClassificationTask("topics", "", {}, ("a", "b", "c"), is_multi_label=True)
+# A probability of just 0.5 does not give a label; one that is larger by any amount does.
+AT_THE_THRESHOLD = np.float32([[0, 1e-4, -1e-4], [0.4, 0, 9]])
+
+
+def test_a_label_is_given_above_a_probability_of_one_half_everywhere(tiny_config):
+    settings = Settings(task_name="tsv", data_dir="none", output_dir="none")
+    classifier = classification.Classifier(settings, tiny_config, None, (TOPICS, {}))
+    logits = tf.constant(AT_THE_THRESHOLD)
+    served = classifier.exporter().served_outputs(logits)
+    np.testing.assert_array_equal(served["predictions"], [[0, 1, 0], [1, 0, 1]])
+    outputs = {name: value.numpy() for name, value in classifier.predictions(logits).items()}
+    assert [row["labels"] for row in classifier.results(outputs)] == [["b"], ["a", "c"]]
+    targets = np.int32([[0, 1, 0], [1, 1, 1]])
+    metrics = evaluate(TOPICS, AT_THE_THRESHOLD, targets, 2)
+    assert (metrics["eval_accuracy"], metrics["f1_a"], metrics["f1_b"]) == (0.5, 1.0, 2 / 3)
+    batch = {"label_ids": tf.constant(targets)}
+    np.testing.assert_array_equal(classifier.losses(logits, batch)[1]["accuracy"], [True, False])
 
 
 # Predictions

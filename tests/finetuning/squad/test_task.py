@@ -74,7 +74,7 @@ def test_accuracies_count_correct_positions(tiny_config):
     outputs = {
         "start_log_probs": starts,
         "end_log_probs": ends,
-        "cls_logits": tf.constant([-1.0, 2.0, 0.5, 0.5]),
+        "cls_logits": tf.constant([0.0, 2.0, 0.5, 0.5]),  # 0 is answerable
     }
     _, sums = prepare(make_task(tiny_config, version_2=True)).loss(outputs, batch)
     expected["answerable_accuracy"] = (2, 4)
@@ -206,6 +206,7 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
 def test_batches_have_room_for_a_beam(tiny_config):
     task = make_task(tiny_config, version_2=True, start_n_top=9, end_n_top=5)
     assert task.padding(Padding(31, 4)) == Padding(31, 12)
+    assert task.padding(Padding(9, 4)) == Padding(9, 12)  # just enough
     assert make_task(tiny_config, False, start_n_top=9).padding(Padding(31, 4)) == Padding(31, 4)
     with pytest.raises(ValueError, match=r"--start_n_top=9, --end_n_top=5: expected at most .*=8"):
         task.padding(Padding(8, 4))
