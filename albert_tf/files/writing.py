@@ -13,18 +13,20 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from albert_tf.files.checks import check_replaceable, ensure_directory
 from albert_tf.files.paths import file_system, is_remote
 from albert_tf.files.reading import local_copy, require_file
+
+Stream: TypeAlias = IO[Any]  # of text or bytes, depending on the mode
 
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
 @contextlib.contextmanager
-def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
+def write_atomically(path: str, mode: str = "w") -> Iterator[Stream]:
     """Opens a temporary file for writing and renames it to `path` when the block succeeds.
 
     Readers see either the old or the new content, never a partial file. If the block raises an
@@ -54,7 +56,7 @@ def write_atomically(path: str, mode: str = "w") -> Iterator[IO[Any]]:
         os.fsync(stream.fileno())
 
 
-def _open(path: str, mode: str) -> IO[Any]:
+def _open(path: str, mode: str) -> Stream:
     if "b" in mode:
         return open(path, mode)
     return open(path, mode, encoding="utf-8", newline="\n")  # on Windows as well
