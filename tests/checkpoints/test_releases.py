@@ -279,6 +279,11 @@ def cache_model(cache, model):
     return str(cache / NAME)
 
 
+def test_a_name_of_which_four_fifths_are_those_of_a_release_is_taken_for_it():
+    assert "'albert_base_zh'" in releases.suggestion("albert_base_mrpc")  # 0.8
+    assert releases.suggestion("my_albert_base") == ""  # 0.79
+
+
 def test_a_downloaded_model_is_found_by_its_name(cached, caplog):
     caplog.set_level("INFO", "absl")
     model, tokenizer = albert_tf.from_pretrained(NAME)
