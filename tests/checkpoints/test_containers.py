@@ -71,6 +71,15 @@ def test_weights_in_half_precision_are_read(tmp_path, dtype):
         np.testing.assert_array_equal(weights.read(name).astype(np.float32), np.float32(value))
 
 
+def test_a_digest_depends_on_all_of_a_large_file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    found = set()
+    for last in b"ab":
+        path.write_bytes(bytes(1 << 21) + bytes([last]))
+        found.add(digest(str(path)))
+    assert len(found) == 2
+
+
 def test_a_digest_only_depends_on_the_content(tmp_path):
     folders = [tmp_path / name for name in ("first", "copy", "changed")]
     digests = []

@@ -55,7 +55,9 @@ def test_the_newest_export_is_used(tmp_path, inside):
 
 def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
     others = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "rng_state.pth")
-    assert make(tmp_path, "model.safetensors", *others) == find_checkpoint(str(tmp_path))
+    shards = make(tmp_path, finding.SHARDS, *others)
+    assert find_checkpoint(str(tmp_path)) == shards
+    assert make(tmp_path, "model.safetensors") == find_checkpoint(str(tmp_path))
 
 
 @pytest.mark.parametrize(
