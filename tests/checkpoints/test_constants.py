@@ -80,6 +80,12 @@ def test_arguments_have_these_defaults(function, defaults):
 
 def test_files_of_others_have_these_names_and_numbers():
     assert run_record.FORMAT == 1  # docs/devices.md
-    assert list(output_formats.FORMATS) == ["tensorflow", "huggingface", "tf_hub", "saved_model"]
+    formats = output_formats.FORMATS.items()
+    assert {name: (form.has_own_files, form.has_task) for name, form in formats} == {
+        "tensorflow": (False, True),
+        "huggingface": (True, True),
+        "tf_hub": (True, False),
+        "saved_model": (False, False),
+    }
     assert tflite.TFLITE_FILE == "albert_model.tflite"  # of Google's programs
     assert text_signature.BATCH_SIZE == 32  # bounds the memory of a server

@@ -277,19 +277,27 @@ def test_hugging_faces_weights_in_other_groups_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("num_attention_heads", 2), ("hidden_act", "relu"), ("num_hidden_layers", 2)]
+    ("config", "key", "value"),
+    [
+        (SHARED, "num_attention_heads", 2),
+        (SHARED, "hidden_act", "relu"),
+        (SHARED, "num_hidden_layers", 2),
+        (ALBERT_ZH, "ln_type", "preln"),
+    ],
 )
-def test_what_differs_from_the_config_beside_the_weights_is_said(key, value, tmp_path, caplog):
+def test_what_differs_from_the_config_beside_the_weights_is_said(
+    config, key, value, tmp_path, caplog
+):
     """Shapes do not show it, but the outputs are others."""
-    prefix = write(tmp_path, random_weights(SHARED))
-    SHARED.to_json_file(str(tmp_path / "albert_config.json"))
-    other = AlbertForPretraining(dataclasses.replace(SHARED, **{key: value}))
+    prefix = write(tmp_path, random_weights(config))
+    config.to_json_file(str(tmp_path / "albert_config.json"))
+    other = AlbertForPretraining(dataclasses.replace(config, **{key: value}))
     for load in (load_checkpoint, loading.load_weights):
         with caplog.at_level(logging.WARNING, logger="absl"):
-            load(AlbertForPretraining(SHARED), prefix)
+            load(AlbertForPretraining(config), prefix)
             assert not caplog.messages
             load(other, prefix)
-        assert f"{key} is {getattr(SHARED, key)!r} in the config beside the che" in caplog.text
+        assert f"{key} is {getattr(config, key)!r} in the config beside the che" in caplog.text
         caplog.clear()
 
 

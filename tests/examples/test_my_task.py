@@ -74,6 +74,7 @@ def test_a_model_is_evaluated_by_the_file_that_trained_it_alone(
 ):
     """The threshold of the answers is in the file, and so may be the loss."""
     monkeypatch.setattr(registry, "_users", dict(registry._users))
+    monkeypatch.setattr(tasks, "_head_settings", dict(tasks._head_settings))
     out, file = shutil.copytree(trained, tmp_path / "out"), tmp_path / "copied_task.py"
     shutil.rmtree(out / "export")
     text = FILE.read_text(encoding="utf-8")

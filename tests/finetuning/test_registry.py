@@ -26,6 +26,7 @@ SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, AlbertForClassific
 def own_registry(monkeypatch):
     """What a test registers or imports is gone after it."""
     monkeypatch.setattr(registry, "_users", dict(registry._users))
+    monkeypatch.setattr(tasks, "_head_settings", dict(tasks._head_settings))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
