@@ -4,7 +4,8 @@
   `randint(1, 1e9)`. Python 3.12 refuses the float (TypeError), older ones warn of it.
   `set_random_seed` in this file makes it an integer.
 * 2.16, 2.17: they require NumPy 1, in which a float32 array and a float64 number make float32. What
-  is computed in float64 is converted first.
+  is computed in float64 is converted first. pyarrow refuses NumPy 1 from its release 26 on, so the
+  extras of these releases require an older one.
 * 2.16 to 2.19: they require protobuf 4 or 5, with which the module `sentencepiece_model_pb2` of
   sentencepiece cannot be imported from release 0.2.2 on. `sentencepiece_file.py` reads its files.
 * 2.16, 2.17: tensorflow-text has no wheels for Python 3.12. Only what tokenizes in a graph

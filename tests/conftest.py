@@ -25,6 +25,7 @@ from absl import logging as absl_logging
 from hypothesis import HealthCheck, Phase, settings
 
 import albert_tf  # noqa: F401 - before TensorFlow, for oneDNN
+from albert_tf import tensorflow_packages
 from albert_tf.tensorflow_releases import set_random_seed
 
 # A shell starts background jobs with SIGINT ignored, which the programs under test would inherit.
@@ -77,6 +78,11 @@ They measured it once, and found that it had not changed at all.
 What had changed was the town, which had grown towards the water.
 """
 SEED = 5
+
+
+needs_text = pytest.mark.skipif(
+    not tensorflow_packages.has_text(), reason="tensorflow-text is not installed"
+)
 
 
 def seed_everything(seed):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import albert_tf
-from tests.conftest import ROOT
+from tests.conftest import ROOT, needs_text
 
 WITHOUT_TENSORFLOW = (
     *("files", "settings", "version", "data.create", "cli.programs", "finetuning.registry"),
@@ -30,6 +30,7 @@ def test_data_tokenizers_and_the_command_line_start_without_tensorflow():
     assert done.returncode == 0, done.stderr
 
 
+@needs_text
 def test_the_public_names_are_found_on_first_use():
     tree = ast.parse((ROOT / "albert_tf" / "__init__.py").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

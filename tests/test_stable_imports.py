@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 import albert_tf
-from tests.conftest import ROOT
+from tests.conftest import ROOT, needs_text
 
 PAGE = (ROOT / "docs" / "reference" / "imports.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(albert_tf[\w.]*)` \| (.*) \|$", PAGE, re.MULTILINE)
@@ -42,6 +42,7 @@ def is_stable(module, name):
     return name in STABLE.get(module, ()) or f"{module}.{name}" in STABLE
 
 
+@needs_text
 @pytest.mark.parametrize("module", STABLE)
 def test_stable_names_are_there(module):
     found = importlib.import_module(module)

@@ -117,8 +117,12 @@ def open_source(path: str) -> Iterator[tuple[ByteStream, IO[bytes]]]:
 def _damage_of(magic: bytes, path: str) -> tuple[type[Exception], ...]:
     """Returns what is raised for damaged content."""
     if magic in MAGICS:
-        import pyarrow
-
+        try:
+            import pyarrow
+        except (
+            ImportError
+        ) as error:  # from 26 on, it refuses NumPy 1, which old TensorFlows require
+            raise ValueError(f"{path}: {error}. Run: pip install 'pyarrow<26'") from None
         return OSError, pyarrow.ArrowException
     if magic == _ZSTANDARD_MAGIC:
         return EOFError, OSError, _import_zstd(path).ZstdError

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import sys
 
 import pyarrow
 import pytest
@@ -136,3 +137,13 @@ def test_a_file_without_a_column_of_text_is_refused(tmp_path):
     said = r"rows: no column contains text; its columns: n \(int64\)"
     with pytest.raises(ValueError, match=said):
         read_all(write(tmp_path / "rows", pack_parquet(table)))
+
+
+def test_a_pyarrow_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with (
+        pytest.raises(ValueError, match=r"a.parquet: .*pyarrow.* Run: pip install 'pyarrow<26'"),
+        open_source(str(tmp_path / "a.parquet")),
+    ):
+        pass

@@ -14,7 +14,7 @@ from albert_tf.model.tokenization import loading, special_tokens, tokenizer, wor
 from albert_tf.model.tokenization.full_tokenizer import FullTokenizer
 from albert_tf.model.tokenization.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.model.tokenization.wordpiece_encoder import BasicTokenizer
-from albert_tf.model.tokenizer_layer import TokenizerLayer
+from tests.conftest import needs_text
 
 ADAM = {"weight_decay": 0.01, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6}
 OPTIMIZER = {"weight_decay": 0.01, "exclude": "LayerNorm|layer_norm|bias"}
@@ -59,7 +59,6 @@ DEFAULTS = [
     (HuggingFaceTokenizer, {"max_length": 512}),
     (BasicTokenizer, {"do_lower_case": True}),
     (tokenizer.Tokenizer.__call__, CALL),
-    (TokenizerLayer, {"max_length": None, "padding": "longest"}),
 ]
 
 
@@ -74,6 +73,13 @@ def defaults_of(function):
 )
 def test_arguments_have_these_defaults(function, expected):
     assert defaults_of(function) == expected
+
+
+@needs_text
+def test_the_layer_of_a_tokenizer_has_these_defaults():
+    from albert_tf.model.tokenizer_layer import TokenizerLayer
+
+    assert defaults_of(TokenizerLayer) == {"max_length": None, "padding": "longest"}
 
 
 def names_with_defaults(module):

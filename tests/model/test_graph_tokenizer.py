@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import unicodedata
 
@@ -10,10 +11,12 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import TokenizerLayer
-from albert_tf.model.graph_tokenizer import GraphTokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, train_toy_vocabulary
+
+pytest.importorskip("tensorflow_text")
+GraphTokenizer = importlib.import_module("albert_tf.model.graph_tokenizer").GraphTokenizer
+TokenizerLayer = importlib.import_module("albert_tf.model.tokenizer_layer").TokenizerLayer
 
 WORD_PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the ##r river 河 水 a , . ##s e want ##ed ' ! σ ς ο 1"
 ODD_TEXTS = [
