@@ -14,31 +14,36 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class TextFormat:
-    """How the documents in a text file are separated.
+    r"""How the documents in a text file are separated.
 
     Attributes:
         expected: what an error says about the format.
         end: matches the end of a document; of a line, where a file is one.
+        unix_end: the same in text without "\r", many times as fast, because it begins with a
+            literal, which Python searches for without its matcher.
     """
 
     expected: str
     end: re.Pattern[bytes]
+    unix_end: re.Pattern[bytes]
 
 
 SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
 _LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
-_END_OF_LINE = re.compile(_LINE_END)
+_END_OF_LINE = re.compile(_LINE_END), re.compile(rb"\n")
 FORMATS = {
     SENTENCES: TextFormat(
         "Expected one sentence per line and a blank line between documents; split the text into "
         "sentences first.",
         end=re.compile(_LINE_END + rb"[ \t]*" + _LINE_END),
+        unix_end=re.compile(rb"\n[ \t]*\n"),
     ),
-    DOCUMENTS: TextFormat("Expected lines of text.", end=_END_OF_LINE),
-    JSONL: TextFormat("Expected one JSON object per line.", end=_END_OF_LINE),
+    DOCUMENTS: TextFormat("Expected lines of text.", *_END_OF_LINE),
+    JSONL: TextFormat("Expected one JSON object per line.", *_END_OF_LINE),
     WIKIEXTRACTOR: TextFormat(
         "Expected the output of WikiExtractor.",
         end=re.compile(rb"</doc>[ \t]*" + _LINE_END),
+        unix_end=re.compile(rb"</doc>[ \t]*\n"),
     ),
 }
 INPUT_FORMATS = tuple(FORMATS)

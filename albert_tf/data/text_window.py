@@ -46,6 +46,10 @@ class TextWindow:
         self._start = 0
         self._data = b""
         self._has_ended = False
+        # No end of a document begins between these offsets. They are remembered, because an end is
+        # looked for far beyond a chunk, where the search for the next one would repeat it.
+        self._searched_from = self._searched_to = 0
+        self._has_warned = False
 
     @property
     def _end(self) -> int:
@@ -80,29 +84,42 @@ class TextWindow:
     def end_of_document(self, offset: int) -> int:
         """Returns the first end of a document at or after an offset, or the end of the file.
 
-        A document that is too long ends after one of its lines, which is logged as a warning.
+        A document that is too long ends after one of its lines, which is logged as a warning, once
+        for a file: one without blank lines is split after each chunk.
 
         Raises:
             ValueError: a line is far too long; the message names the file and the line.
         """
         is_document = self._input_format == DOCUMENTS
-        pattern = FORMATS[self._input_format].end
         limit = offset + self._limit
-        searched = offset
+        if not self._searched_from <= offset <= self._searched_to:
+            self._searched_from = self._searched_to = offset
         self.reaches(offset + READ_BYTES)
         while True:
-            match = pattern.search(self._data, searched - self._start)
+            match = self._find_end(self._searched_to)
             end = self._start + match.end() if match else self._end
+            # The end of a document may begin with the last line end, but not before.
+            last = match.start() if match else self._last_line_end()
+            self._searched_to = max(self._searched_to, self._start + last)
             if end > limit:
                 return self._split(offset, limit)
             if match or self._has_ended:
                 if match and is_document:
                     self._warn_of_split(end)
                 return end
-            # The end of a document may begin with the last line end, but not before.
-            last_line_end = max(self._data.rfind(b"\n"), self._data.rfind(b"\r"))
-            searched = max(offset, self._start + last_line_end)
             self.reaches(self._end + max(READ_BYTES, self._end - offset))
+
+    def _find_end(self, offset: int) -> re.Match[bytes] | None:
+        """Returns the match of the first end of a document that begins at or after an offset."""
+        text_format = FORMATS[self._input_format]
+        begin = offset - self._start
+        is_unix = self._data.find(b"\r", begin) < 0
+        pattern = text_format.unix_end if is_unix else text_format.end
+        return pattern.search(self._data, begin)
+
+    def _last_line_end(self) -> int:
+        """Returns the place of the last line end in the window; -1 if there is none."""
+        return max(self._data.rfind(b"\n"), self._data.rfind(b"\r"))
 
     def _split(self, offset: int, limit: int) -> int:
         """Returns the end of a line at which to split a document that is too long."""
@@ -117,8 +134,12 @@ class TextWindow:
         return self._start + line_end + 1
 
     def _warn_of_split(self, offset: int) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
         logging.warning(
-            "%s: no document boundary within %d MiB; the document is split after byte %d.",
+            "%s: no document boundary within %d MiB; the document is split after byte %d, and "
+            "wherever this happens again, without a further warning.",
             self._path,
             self._limit >> 20,
             offset,

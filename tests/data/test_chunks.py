@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+import itertools
 import random
 import re
+import types
 
 import pytest
 
@@ -12,7 +15,7 @@ from albert_tf.data import text_window
 from albert_tf.data.chunks import pack_files, text_checksum
 from albert_tf.data.chunks import read_chunks as read_sources
 from albert_tf.data.sources import Source, find_sources
-from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
+from albert_tf.data.text_formats import FORMATS, INPUT_FORMATS, SENTENCES
 from tests.data.conftest import split_documents, write
 
 
@@ -180,7 +183,54 @@ def test_a_document_that_is_too_long_is_split_between_lines_with_a_warning(
     assert [line for document in documents_of(chunks) for line in document] == lines
     assert max(len(part.data) for chunk in chunks for part in chunk.parts) <= 1100
     assert len(chunks) > 5
-    assert f"{path}: no document boundary within" in caplog.text
+    assert [f"{path}: no document boundary within" in text for text in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_text_without_blank_lines_is_searched_for_them_about_once(tmp_path, monkeypatch, line_end):
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 4000)
+    monkeypatch.setattr(text_window, "READ_BYTES", 100)
+    text = f"a line of 24 characters{line_end}" * 2000
+    searched = []
+
+    def count(pattern):
+        def search(data, begin):
+            match = pattern.search(data, begin)
+            searched.append((match.end() if match else len(data)) - begin)
+            return match
+
+        return types.SimpleNamespace(search=search)
+
+    ends = FORMATS[SENTENCES]
+    counted = dataclasses.replace(ends, end=count(ends.end), unix_end=count(ends.unix_end))
+    monkeypatch.setitem(FORMATS, SENTENCES, counted)
+    path = write(tmp_path / "text.txt", text)
+    chunks = list(read_chunks([path], 100))
+    assert len(chunks) > 400
+    assert sum(searched) < 2 * len(text)
+
+
+@pytest.mark.parametrize("chunk_bytes", [40, 150])
+def test_chunks_end_where_the_whole_text_says(tmp_path, monkeypatch, chunk_bytes):
+    """The law of the ends, on the whole text: a blank line within the limit, or else a line."""
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 200)
+    monkeypatch.setattr(text_window, "READ_BYTES", 7)
+    limit = max(200, 4 * chunk_bytes)
+    rng = random.Random(chunk_bytes)
+    for number in range(9):
+        blank = rng.choice([0, 1, 3])  # so much of twenty lines is blank
+        lines = ["" if rng.random() < blank / 20 else "x" * rng.randint(1, 30) for _ in range(150)]
+        text = "\n".join([*lines, "end"])
+        path = write(tmp_path / f"{number}.txt", text)
+        ends = []
+        for start in range(chunk_bytes, len(text) - chunk_bytes // 2 + 1, chunk_bytes):
+            found = text.find("\n\n", start)
+            end = found + 2 if found >= 0 else len(text)
+            is_whole = end <= start + limit
+            ends.append(end if is_whole else text.rfind("\n", start, start + limit) + 1)
+        chunks = list(read_chunks([path], chunk_bytes))
+        lengths = [len(chunk.parts[0].data) for chunk in chunks]
+        assert list(itertools.accumulate(lengths)) == sorted({*ends, len(text)}), number
 
 
 @pytest.mark.parametrize(("size", "is_split"), [(600, False), (601, True)])
