@@ -6,13 +6,14 @@ and blank lines between sentences. In Chinese, a token is often a character:
     U.N.      B-ORG
     official  O
     Ekeus     B-PER
+
+Lines that are no tokens, such as the comments of CoNLL-U, are left out; see `token_lines`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Sequence
 
 from albert_tf import files
@@ -20,12 +21,13 @@ from albert_tf.finetuning import rows, split_files
 from albert_tf.finetuning.cells import cell, cells_of, check_text
 from albert_tf.finetuning.columns import TOKENS, find_column, places_of
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.labels import report_unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
+from albert_tf.finetuning.token_classification.token_lines import find_sentences
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
-DOCUMENT_START = "-DOCSTART-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,8 +35,7 @@ class Sentence:
     """The tokens of a sentence and their labels.
 
     Attributes:
-        line: line number of the first token in the file, starting at 1; each token has its own
-            line.
+        line: line number of the first token in the file, starting at 1.
         tokens: one or more tokens.
         labels: the label of each token; None if a test file does not have it.
     """
@@ -60,31 +61,26 @@ def read_sentences(
             unknown label; the message names the file and the lines.
     """
     path = split_files.find_file(settings.data_dir, split, EXTENSIONS)
-    numbered = (
-        (number, _columns(line.rstrip("\r")))
-        for number, line in enumerate(files.read_text(path).split("\n"), 1)
-        if line.strip(" \t\r") and not line.startswith(DOCUMENT_START)
-    )
+    lines = files.read_text(path).split("\n")
+    found = find_sentences(path, lines, settings.token_column, settings.label_column)
+    starts = {sentence[0].number for sentence in found}
 
     def parse(row: Row, line: int) -> tuple[str, str | None]:
         return _parse_cells(cells_of(row), settings, labels, split == "test")
 
     sentences: list[tuple[int, list[str], list[str | None]]] = []
-    last = 0  # line of the last token
+    unlabeled = []
+    numbered = ((line.number, line.cells) for sentence in found for line in sentence)
     for number, (token, label) in rows.parse_rows(path, numbered, parse):
-        if number > last + 1 or not sentences:
+        if number in starts:
             sentences.append((number, [], []))
         sentences[-1][1].append(token)
         sentences[-1][2].append(label)
-        last = number
-    found = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
-    return Examples(path, found, all(None not in sentence.labels for sentence in found))
-
-
-def _columns(line: str) -> list[str]:
-    """Returns the columns of a line, which tabs or else spaces separate."""
-    # Not `split()`, because an ideographic space can be a token of Chinese text.
-    return line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        if label is None:
+            unlabeled.append(number)
+    examples = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
+    report_unlabeled(path, unlabeled, sum(len(sentence.tokens) for sentence in examples))
+    return Examples(path, examples, not unlabeled)
 
 
 def _parse_cells(

@@ -38,17 +38,17 @@ def find_tags(train: Examples[Sentence], is_raw: bool = False) -> Tags:
         ValueError: there are fewer than two labels or too many, or one does not mark spans; the
             message names it.
     """
-    lines: dict[str, int] = {}
+    lines: dict[str, int] = {}  # of the sentences
     for sentence in train.examples:
-        for line, label in enumerate(sentence.labels, sentence.line):
-            lines.setdefault(str(label), line)
+        for label in sentence.labels:
+            lines.setdefault(str(label), sentence.line)
     labels = tuple(sorted(lines))
     check_number_of_labels(labels, train.path)
     strange = [label for label in labels if not marks_spans(label)]
     if strange and not is_raw:
         raise ValueError(
-            f"{train.path}, line {lines[strange[0]]}: label {files.quote(strange[0])} is neither O "
-            f"nor one of {', '.join(sorted(LETTERS))} with a type, such as B-PER. Is "
+            f"{train.path}, sentence at line {lines[strange[0]]}: label {files.quote(strange[0])} "
+            f"is neither O nor one of {', '.join(sorted(LETTERS))} with a type, such as B-PER. Is "
             "--label_column right? If labels do not mark spans (for example, parts of speech), set "
             "--tag_scheme=raw."
         )

@@ -94,3 +94,17 @@ def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path):
     assert not data.has_labels
     with pytest.raises(ValueError, match=r"line 2: no token"):
         read(tmp_path, "a O\n\tO\n", "test", LABELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a O\nb\n\nc B-PRE\n", "test.txt: predicted, but not evaluated: 2 of 3 have no known"),
+        ("a\nb\n", ""),
+        ("a O\nb O\n", ""),
+    ],
+)
+def test_a_test_file_that_is_not_evaluated_says_so(tmp_path, caplog, text, said):
+    read(tmp_path, text, "test", LABELS)
+    assert said in caplog.text
+    assert bool(said) == bool(caplog.messages)
