@@ -6,33 +6,20 @@ as JSON lines. The first bytes of a file tell its kind.
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import dataclasses
-import gzip
-import importlib
 import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
 from typing import IO, Protocol
 
 from albert_tf import files
-from albert_tf.data.table_rows import (
-    ARROW_MAGIC,
-    ARROW_STREAM_MAGIC,
-    MAGICS,
-    PARQUET_MAGIC,
-    open_arrow,
-    open_parquet,
-)
+from albert_tf.data.table_lines import lines_of
+from albert_tf.tables import arrow, compression
+from albert_tf.tables.compression import MAGIC_BYTES, open_content
 
 OPENED_AT_ONCE = 16  # because remote files answer slowly
 COMPRESSION_RATIO = 4  # assumed for small compressed files
-_MAGIC_BYTES = 8
-_ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
 
 
 class ByteStream(Protocol):
@@ -78,9 +65,9 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
 
 def _inspect(number: int, path: str) -> Source:
     with files.open_binary(path) as stream:
-        start = stream.read(_MAGIC_BYTES)
-        has_rows = start.startswith(MAGICS)
-        is_compressed = start.startswith(tuple(_OPENERS))
+        start = stream.read(MAGIC_BYTES)
+        has_rows = start.startswith(arrow.MAGICS)
+        is_compressed = has_rows or start.startswith(compression.MAGICS)
         size = stream.seek(0, os.SEEK_END)
         return Source(number, path, size, is_compressed, has_rows)
 
@@ -97,66 +84,14 @@ def open_source(path: str) -> Iterator[tuple[ByteStream, IO[bytes]]]:
         ValueError: the file is compressed or has rows, and is damaged, which is raised where it is
             read; or it has no column with text.
     """
-    with files.open_binary(path) as raw:
-        start = raw.read(_MAGIC_BYTES)
+    with open_content(path) as (stream, raw):
+        if stream is not raw:  # compressed: what is in it is text
+            yield stream, raw
+            return
+        start = raw.read(MAGIC_BYTES)
         raw.seek(0)
-        magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
-        if magic is None:
+        if not start.startswith(arrow.MAGICS):
             yield raw, raw
             return
-        name, open_text = _OPENERS[magic]
-        damage = _damage_of(magic, path)
-        try:
-            yield open_text(path, raw), raw
-        except damage as error:
-            if isinstance(error, OSError) and error.errno:  # of the system, not of the content
-                raise
-            raise ValueError(f"{path}: corrupt {name} file: {error}") from None
-
-
-def _damage_of(magic: bytes, path: str) -> tuple[type[Exception], ...]:
-    """Returns what is raised for damaged content."""
-    if magic in MAGICS:
-        try:
-            import pyarrow
-        except (
-            ImportError
-        ) as error:  # from 26 on, it refuses NumPy 1, which old TensorFlows require
-            raise ValueError(f"{path}: {error}. Run: pip install 'pyarrow<26'") from None
-        return OSError, pyarrow.ArrowException
-    if magic == _ZSTANDARD_MAGIC:
-        return EOFError, OSError, _import_zstd(path).ZstdError
-    return EOFError, OSError, zlib.error
-
-
-def _import_zstd(path: str) -> ModuleType:
-    """Returns the optional package that decompresses Zstandard.
-
-    Raises:
-        ValueError: it is not installed; the message names the file that requires it.
-    """
-    try:
-        return importlib.import_module("backports.zstd")
-    except ImportError:
-        raise ValueError(
-            f"{path}: reading Zstandard files requires backports.zstd: "
-            "pip install 'albert-tf2[zstd]'"
-        ) from None
-
-
-def _open_zstandard(path: str, raw: IO[bytes]) -> ByteStream:
-    zstd = _import_zstd(path)
-    options = {zstd.DecompressionParameter.window_log_max: _ZSTANDARD_WINDOW_LOG}
-    stream: ByteStream = zstd.ZstdFile(raw, options=options)
-    return stream
-
-
-# First bytes → name of the format, and what opens it.
-_OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], ByteStream]]] = {
-    b"\x1f\x8b\x08": ("gzip", lambda path, raw: gzip.GzipFile(fileobj=raw)),
-    b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
-    _ZSTANDARD_MAGIC: ("Zstandard", _open_zstandard),
-    PARQUET_MAGIC: ("Parquet", open_parquet),
-    ARROW_MAGIC: ("Arrow", open_arrow),
-    ARROW_STREAM_MAGIC: ("Arrow", open_arrow),
-}
+        with arrow.open_arrow_table(path, raw) as table:
+            yield lines_of(path, table), raw

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row
+from albert_tf.tables.row import name_cells, normalized
 
 # Usual names of columns, in lower case; the first one found is used.
 TEXT_A = ("text_a", "sentence1", "sentence", "text")
@@ -45,7 +46,7 @@ def places_of(row: Row) -> dict[str, Column]:
     keys: Iterable[Column] = row if isinstance(row, dict) else itertools.count()
     places: dict[str, Column] = {}
     for name, key in zip(row, keys, strict=False):
-        places.setdefault(_normalized(name), key)
+        places.setdefault(normalized(name), key)
     return places
 
 
@@ -56,12 +57,7 @@ def find_column(names: Iterable[str], places: Mapping[str, Column]) -> Column | 
         names: the names, in upper or lower case.
         places: see `places_of`.
     """
-    return next((places[n] for n in map(_normalized, names) if n in places), None)
-
-
-def _normalized(name: str) -> str:
-    """Returns the name of a column as it is compared."""
-    return name.strip().lower()
+    return next((places[n] for n in map(normalized, names) if n in places), None)
 
 
 def named_rows(numbered: Iterator[NumberedRow], names: Collection[str]) -> Iterator[NumberedRow]:
@@ -77,21 +73,5 @@ def named_rows(numbered: Iterator[NumberedRow], names: Collection[str]) -> Itera
     first = next(numbered, None)
     if first is None:
         return
-    line, header = first
-    if isinstance(header, (dict, BadRowError)) or not is_header(header, names):
-        yield line, header
-        yield from numbered
-        return
-    places = places_of(header)
-    for line, row in numbered:
-        if isinstance(row, (dict, BadRowError)):
-            yield line, row
-        elif len(row) == len(header):
-            yield line, {name: row[int(place)] for name, place in places.items()}
-        else:
-            yield line, width_error(row, len(header))
-
-
-def width_error(row: Row, width: int) -> BadRowError:
-    """Returns what is wrong with a row that has not as many cells as the header, `width`."""
-    return BadRowError(f"expected {width} columns, as in the header, got {len(row)}")
+    numbered = itertools.chain([first], numbered)
+    yield from name_cells(numbered) if is_header(first[1], names) else numbered

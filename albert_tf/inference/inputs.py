@@ -10,10 +10,11 @@ from typing import TypeAlias, TypeVar
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import NAMES_OF_INPUTS, named_rows
-from albert_tf.finetuning.rows import COMMAS, TABS, BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.inference.settings import STANDARD_INPUT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
+from albert_tf.tables import COMMAS, TABS, parse_lines
 
 ExampleType = TypeVar("ExampleType")
 Block: TypeAlias = list[tuple[int, ExampleType]]  # (line, input) pairs
@@ -93,7 +94,7 @@ def read_blocks(
         text = files.decode_utf8(sys.stdin.buffer.read(), path).removeprefix("\ufeff")
     else:
         text = files.read_text(path)
-    numbered = rows.parse_lines(io.StringIO(text, newline="\n"), form, path)
+    numbered = parse_lines(io.StringIO(text, newline="\n"), form, path)
     if form in (TABS, COMMAS):
         numbered = named_rows(numbered, NAMES_OF_INPUTS)
     found: Block[ExampleType] = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))

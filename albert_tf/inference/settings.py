@@ -18,10 +18,10 @@ from albert_tf.data.settings import (
 )
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
-from albert_tf.finetuning.rows import COMMAS, JSON_LINES, TABS
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
+from albert_tf.tables import COMMAS, JSON_LINES, TABS
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")

@@ -23,8 +23,9 @@ sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf.cli import console
 from albert_tf.finetuning.cells import text_cell
-from albert_tf.finetuning.rows import Row, parse_rows, read
+from albert_tf.finetuning.rows import Row, parse_rows
 from albert_tf.settings import SettingsGroup, setting
+from albert_tf.tables import open_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,7 +122,8 @@ def read_pairs(path: str) -> list[tuple[str, str]]:
     def parse(row: Row, line: int) -> tuple[str, str]:
         return text_cell(row, 0), text_cell(row, 1)
 
-    pairs = [pair for _, pair in parse_rows(path, read(path), parse)]
+    table = open_table(path)
+    pairs = [pair for _, pair in parse_rows(table.place, table, parse)]
     if not pairs:
         raise ValueError(f"{path}: the file is empty; expected pairs of sentences")
     return pairs

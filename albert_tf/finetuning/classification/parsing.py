@@ -14,8 +14,8 @@ from albert_tf.finetuning.classification.labels import (
     parse_labels,
 )
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning.columns import width_error
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
+from albert_tf.tables.row import width_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

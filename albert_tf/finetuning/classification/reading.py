@@ -20,6 +20,7 @@ from albert_tf.finetuning.classification.parsing import Example, RowParser
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask, Source
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError
+from albert_tf.tables import open_table
 
 
 def _find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
@@ -53,7 +54,7 @@ def read_examples(
         task: a task of the table, or a custom task.
         data_dir: parent of the task's folder, or that folder.
         split: "train", "dev" or "test".
-        quoting: see `rows.read`.
+        quoting: see `open_table`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -62,7 +63,8 @@ def read_examples(
             and the lines.
     """
     source, path = _find_file(task, data_dir, split)
-    numbered = rows.read(path, quoting=quoting)
+    table = open_table(path, quoting=quoting)
+    numbered = iter(table)
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: the file is empty")
@@ -75,14 +77,16 @@ def read_examples(
         if has_header:
             refuse_example(row, columns, task)
     except BadRowError as error:
-        raise ValueError(f"{path}, line {line}: {error}") from None
+        raise ValueError(f"{table.place(line)}: {error}") from None
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
     parser = RowParser(task, split, source, columns, width, num_rows=int(has_header))
     remaining = numbered if has_header else itertools.chain([first], numbered)
-    examples = [x for _, found in rows.parse_rows(path, remaining, parser.parse) for x in found]
+    examples = [
+        x for _, found in rows.parse_rows(table.place, remaining, parser.parse) for x in found
+    ]
     if parser.num_skipped:
         logging.warning(
             "%s: %d rows are skipped, as in Google's program: too few columns, or no label",

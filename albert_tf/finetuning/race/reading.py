@@ -20,7 +20,8 @@ from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
-from albert_tf.finetuning.rows import JSON_LINES, BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.tables import JSON_LINES, open_table
 
 LEVELS: tuple[str, ...] = ("middle", "high")
 ALL_IN_ONE = "all.txt"
@@ -76,7 +77,7 @@ def _read_articles(folder: str) -> Iterator[tuple[str, Row | BadRowError]]:
     """Yields (place, JSON object) of each article, from the lines of `all.txt` or from files."""
     together = os.path.join(folder, ALL_IN_ONE)
     if files.is_file(together):
-        for line, row in rows.read(together, JSON_LINES):
+        for line, row in open_table(together, JSON_LINES):
             yield f"{ALL_IN_ONE}, line {line}", row
         return
     for path in _text_files(folder):
@@ -155,8 +156,9 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     def parse(row: Row, line: int) -> Question:
         return parse_question({"id": f"{split}-{line - 1}"} | object_of(row), split)
 
-    numbered = rows.read(path, JSON_LINES)
-    return _examples(path, [question for _, question in rows.parse_rows(path, numbered, parse)])
+    table = open_table(path, JSON_LINES)
+    parsed = rows.parse_rows(table.place, table, parse)
+    return _examples(path, [question for _, question in parsed])
 
 
 def read_data(

@@ -1,0 +1,28 @@
+"""Reads examples as rows: TSV, CSV, JSON, Parquet and Arrow, one row at a time, whatever the size.
+
+`open_table` opens files, and `splits` finds the files of a split in a folder. What they return is a
+`Table`: iterate it for pairs (number, row), call `objects()` for rows that all are dicts, look up
+the names of a column of class ids in `labels`, and name a row in a message by `place(number)`.
+"""
+
+from albert_tf.tables.label_names import LabelNames
+from albert_tf.tables.row import BadRowError, Column, NumberedRow, Row, ShortRowError
+from albert_tf.tables.table import Table
+from albert_tf.tables.table_files import open_table
+from albert_tf.tables.text_rows import COMMAS, JSON_LINES, QUOTED_TABS, TABS, parse_lines
+
+__all__ = [
+    "COMMAS",
+    "JSON_LINES",
+    "QUOTED_TABS",
+    "TABS",
+    "BadRowError",
+    "Column",
+    "LabelNames",
+    "NumberedRow",
+    "Row",
+    "ShortRowError",
+    "Table",
+    "open_table",
+    "parse_lines",
+]

@@ -1,0 +1,120 @@
+"""Opens files of rows of any format as a `Table`.
+
+Parquet, Arrow, compression and JSON arrays are recognized by the first bytes of a file, the formats
+of lines by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO
+
+from albert_tf.tables import arrow, label_names
+from albert_tf.tables.compression import ENDINGS, open_content
+from albert_tf.tables.json_array import begins_array, read_array
+from albert_tf.tables.label_names import LabelNames
+from albert_tf.tables.row import BadRowError, NumberedRow
+from albert_tf.tables.table import Table
+from albert_tf.tables.text_rows import (
+    COMMAS,
+    JSON_LINES,
+    QUOTED_TABS,
+    TABS,
+    decode_lines,
+    parse_lines,
+)
+
+# Formats that the content tells.
+JSON_ARRAY = "json array"
+ARROW_ROWS = "arrow"  # or Parquet
+_UNITS = {JSON_ARRAY: "item", ARROW_ROWS: "row"}
+_FORMS_BY_ENDING = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
+_SNIFFED_BYTES = 1 << 10
+
+
+def open_table(
+    paths: str | Sequence[str], form: str = "", quoting: bool = False, takes_strings: bool = False
+) -> Table:
+    """Opens files of rows, which are read when the table is iterated.
+
+    Args:
+        paths: a file, or the files with the rows in order: local or remote, maybe compressed.
+        form: the format of text; by default, COMMAS for names that end in `.csv`, JSON_LINES for
+            `.json` and `.jsonl`, and otherwise TABS. Endings of compression do not count.
+        quoting: whether cells of tab-separated lines may be quoted.
+        takes_strings: whether a string in JSON is a row with one cell, instead of an error.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file is damaged, or the files do not fit together.
+    """
+    listed = [paths] if isinstance(paths, str) else paths
+    return Table([_File(path, form, quoting, takes_strings) for path in listed])
+
+
+def ending_of(path: str) -> str:
+    """Returns the ending of a file's name in lower case, without that of its compression."""
+    stem, ending = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if ending in ENDINGS else ending
+
+
+class _File:
+    """A file as a part of a table; see `open_table`."""
+
+    def __init__(self, path: str, form: str, quoting: bool, takes_strings: bool) -> None:
+        self.path = path
+        self._takes_strings = takes_strings
+        self.labels: Mapping[str, LabelNames] = {}
+        default = QUOTED_TABS if quoting else TABS
+        self._form = form or _FORMS_BY_ENDING.get(ending_of(path), default)
+        with open_content(path) as (stream, _):
+            start = stream.read(_SNIFFED_BYTES)
+            if start.startswith(arrow.MAGICS):
+                self._form = ARROW_ROWS
+            elif self._form == JSON_LINES and begins_array(start):
+                self._form = JSON_ARRAY
+        if self._form == ARROW_ROWS:
+            with _open_arrow(path) as table:
+                self.labels = label_names.of_schema(table.schema, path)
+        self.unit = _UNITS.get(self._form, "line")
+        self.has_cells = self._form not in (ARROW_ROWS, JSON_LINES, JSON_ARRAY)
+
+    def rows(self) -> Iterator[NumberedRow]:
+        """Yields the rows of the file with their numbers."""
+        if self._form == ARROW_ROWS:
+            with _open_arrow(self.path) as table:
+                batches = (row for batch in table.batches() for row in batch.to_pylist())
+                yield from enumerate(batches, 1)
+            return
+        with open_content(self.path) as (stream, _):
+            numbered = self._text_rows(stream)
+            if self.has_cells or self._takes_strings:
+                yield from numbered
+                return
+            for number, row in numbered:
+                if isinstance(row, list):
+                    yield number, BadRowError("expected a JSON object, got text")
+                else:
+                    yield number, row
+
+    def _text_rows(self, stream: IO[bytes]) -> Iterator[NumberedRow]:
+        if self._form == JSON_ARRAY:
+            return read_array(stream, self.path)
+        return parse_lines(decode_lines(stream, self.path), self._form, self.path)
+
+
+@contextlib.contextmanager
+def _open_arrow(path: str) -> Iterator[arrow.ArrowTable]:
+    """Opens a Parquet or Arrow file, which may be compressed as a whole."""
+    with contextlib.ExitStack() as opened:
+        stream, raw = opened.enter_context(open_content(path))
+        if stream is not raw:  # it is read at many places, which is slow in a compressed file
+            whole = opened.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(stream, whole)
+            whole.seek(0)
+            stream = whole
+        yield opened.enter_context(arrow.open_arrow_table(path, stream))

@@ -1,0 +1,217 @@
+"""The rows of files of every format, read one at a time."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import itertools
+import json
+
+import pyarrow
+import pytest
+from backports import zstd
+from pyarrow import ipc, parquet
+
+from albert_tf.finetuning.rows import parse_rows
+from albert_tf.tables import BadRowError, LabelNames, open_table
+
+ROWS = [
+    {"text": "one", "label": 1, "tags": [0, 1], "answers": {"text": ["Rome"], "start": [18]}},
+    {"text": "two\n“字”", "label": -1, "tags": [], "answers": {"text": [], "start": []}},
+    {"text": "three 😀", "label": 0, "tags": [1], "answers": {"text": ["a", "b"], "start": [0, 1]}},
+]
+CLASS = {"names": ["no", "yes"], "_type": "ClassLabel"}
+FEATURES = {
+    "text": {"dtype": "string", "_type": "Value"},
+    "label": CLASS,
+    "tags": {"feature": CLASS, "_type": "List"},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return str(path)
+
+    return write_file
+
+
+def arrow_table(features=None):
+    table = pyarrow.Table.from_pylist(ROWS)
+    if features is None:
+        return table
+    info = json.dumps({"info": {"features": features}})
+    return table.replace_schema_metadata({"huggingface": info})
+
+
+def pack_parquet(table):
+    stream = io.BytesIO()
+    parquet.write_table(table, stream, row_group_size=2)
+    return stream.getvalue()
+
+
+def pack_arrow(table, new=ipc.new_file):
+    stream = io.BytesIO()
+    with new(stream, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return stream.getvalue()
+
+
+def pack_arrow_stream(table):
+    return pack_arrow(table, ipc.new_stream)
+
+
+def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
+    path = write("a.tsv", '\ufeffone "two\t three,\t\n\u2028four\x0bfive\x85six\r\n\n"\n\n \n')
+    assert list(open_table(path)) == [
+        (1, ['one "two', " three,", ""]),
+        (2, ["\u2028four\x0bfive\x85six"]),
+        (3, [""]),
+        (4, ['"']),
+    ]
+
+
+def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
+    long = "x" * 300_000
+    path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')
+    expected = [(1, ["text", "label"]), (2, ['one, "two"\nthree', "1"]), (5, [long, "0"])]
+    assert list(open_table(path)) == expected
+
+
+def test_json_lines_are_objects(write):
+    path = write("a.jsonl", '{"a": 1}\n{"b": "ü"}\r\n{"c": "\\ud83d\\ude00"}\n')
+    assert list(open_table(path)) == [(1, {"a": 1}), (2, {"b": "ü"}), (3, {"c": "😀"})]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(ROWS),
+        json.dumps(ROWS, indent=2, ensure_ascii=False).replace("\n", "\r\n") + "\n \n",
+        "\ufeff \n" + json.dumps(ROWS),
+    ],
+)
+def test_an_array_of_objects_is_read_like_lines(write, content):
+    assert list(open_table(write("a.json", content))) == list(enumerate(ROWS, 1))
+
+
+def test_an_array_is_read_in_parts_that_end_anywhere(write, monkeypatch):
+    path = write("a.json", json.dumps(ROWS, ensure_ascii=False))
+    for size in range(1, 40):
+        monkeypatch.setattr("albert_tf.tables.json_array._BLOCK_BYTES", size)
+        assert list(open_table(path)) == list(enumerate(ROWS, 1))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, zstd.compress])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS).encode()),
+        ("a.json", json.dumps(ROWS).encode()),
+        ("a.parquet", pack_parquet(arrow_table())),
+        ("a.arrow", pack_arrow(arrow_table())),
+        ("a.arrow", pack_arrow_stream(arrow_table())),
+    ],
+)
+def test_rows_are_the_same_in_every_format_and_compression(write, name, content, compress):
+    ending = {gzip.compress: ".gz", bz2.compress: ".bz2", zstd.compress: ".zst"}.get(compress, "")
+    table = open_table(write(name + ending, compress(content)))
+    assert [row for _, row in table] == [row for _, row in table.objects()] == ROWS
+
+
+@pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])
+def test_names_of_labels_are_in_the_metadata(write, pack):
+    table = open_table(write("a", pack(arrow_table(FEATURES))))
+    names = LabelNames(("no", "yes"))
+    assert table.labels == {"label": names, "tags": LabelNames(("no", "yes"), is_list=True)}
+    assert [names.decode(row["label"]) for _, row in table] == ["yes", None, "no"]
+    assert [names.decode(row["tags"]) for _, row in table] == [["no", "yes"], [], ["yes"]]
+
+
+@pytest.mark.parametrize("kind", ["Sequence", "List", "LargeList"])
+def test_names_of_labels_in_lists_are_found_whatever_the_list_is_called(write, kind):
+    features = {"tags": {"feature": CLASS, "length": -1, "_type": kind}, "label": [CLASS]}
+    table = open_table(write("a", pack_parquet(arrow_table(features))))
+    assert {column: names.is_list for column, names in table.labels.items()} == {
+        "tags": True,
+        "label": True,
+    }
+
+
+def test_shards_are_one_table_and_a_header_that_all_repeat_is_read_once(write):
+    shards = [write(f"{n}.csv", f"text,label\none {n},0\n\ntwo {n},1\n\n") for n in range(3)]
+    table = open_table(shards)
+    rows = dict(table)
+    assert list(rows.values()) == [
+        ["text", "label"],
+        *([f"{word} {n}", label] for n in range(3) for word, label in (("one", "0"), ("two", "1"))),
+    ]
+    places = [table.place(number) for number in rows]
+    assert places[:3] == [f"{shards[0]}, line {line}" for line in (1, 2, 4)]
+    assert places[3:] == [f"{path}, line {line}" for path in shards[1:] for line in (2, 4)]
+    assert next(row for _, row in table.objects()) == {"text": "one 0", "label": "0"}
+    without = open_table([write("a.tsv", "x\t0\n"), write("b.tsv", "y\t1\n")])
+    assert [row for _, row in without] == [["x", "0"], ["y", "1"]]
+
+
+def test_a_table_is_read_one_row_at_a_time(write):
+    path = write("a.jsonl", '{"a": 1}\n' * 3 + "{\n" + '{"a": 2}\n')
+    (*good, (number, bad)) = itertools.islice(open_table(path), 4)
+    assert (good, number, type(bad)) == ([(n, {"a": 1}) for n in (1, 2, 3)], 4, BadRowError)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.tsv", b"a\nb\n\xff\n", "line 3: not UTF-8"),
+        ("a.csv", b'a,b\n"c,d\n', "line 2: not comma-separated values"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', r"line 2: expected one JSON object per line, got '\[1\]'"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected one JSON object per line"),
+        ("a.jsonl", b'{"a": 1}\n"text"\n', "line 2: expected a JSON object, got text"),
+        ("a.json", b'[{"a": 1},\n [2]]\n', r"item 2: expected a JSON object, got \[2\]"),
+        ("a.json", b'[{"a": 1},\n "b"]\n', "item 2: expected a JSON object, got text"),
+        ("a.json", b'[{"a": 1},\n {"a": }]\n', "line 2: not the JSON objects of an array: Expect"),
+        ("a.json", b'[{"a": 1},\n {"a": 2}', "line 2: expected a comma or the end of the array"),
+        ("a.json", b'[{"a": 1}\n {"a": 2}]', "line 2: expected a comma or the end of the array"),
+        ("a.json", b'[{"a": 1}]\n[]', "line 2: expected the end of the file after the array"),
+        ("a.json", b'[{"a": "\xff"}]', "line 1: not UTF-8"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
+    table = open_table(write(name, content))
+    with pytest.raises(ValueError, match=rf"{name}, {problem}"):
+        list(parse_rows(table.place, table, lambda row, line: row))
+
+
+@pytest.mark.parametrize(
+    ("names", "contents", "problem"),
+    [
+        (["a.parquet"], [pack_parquet(arrow_table())[:-9]], "a.parquet: corrupt Parquet file"),
+        (["a.gz"], [gzip.compress(b"a\tb" * 999)[:-9]], "a.gz: corrupt gzip file"),
+        (
+            ["a.parquet"],
+            [pack_parquet(arrow_table().replace_schema_metadata({"huggingface": "{}"}))],
+            "a.parquet: the metadata 'huggingface' are damaged",
+        ),
+        (
+            ["a.parquet", "b.parquet"],
+            [pack_parquet(arrow_table()), pack_parquet(arrow_table(FEATURES))],
+            "b.parquet: expected the format and the names of labels of .*a.parquet",
+        ),
+        (["a.tsv", "b.jsonl"], [b"a", b"{}"], "b.jsonl: expected the format and the names"),
+    ],
+)
+def test_damaged_files_and_those_that_differ_are_named(write, names, contents, problem):
+    paths = [write(name, content) for name, content in zip(names, contents, strict=True)]
+    with pytest.raises(ValueError, match=problem):
+        list(open_table(paths))
+
+
+def test_rows_of_cells_get_the_names_of_the_header(write):
+    table = open_table(write("a.tsv", "Text \tlabel\ttext\nx\t0\ty\nz\t1\n"))
+    (number, first), (_, short) = table.objects()
+    assert (number, list(first.items())) == (2, [("text", "x"), ("label", "0")])
+    assert str(short) == "expected 3 columns, as in the header, got 2"
