@@ -9,6 +9,7 @@ from absl import logging
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import (
+    FILE,
     INIT_CHECKPOINT,
     LABELS,
     LOWER_CASE,
@@ -25,6 +26,10 @@ ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
 # What the weights of step 0 depend on. Everything else may change before the first step, such as
 # the batch size, after it ran out of memory.
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
+
+_AFFECTS_ROUNDING = frozenset(
+    {"gradient_accumulation_steps", "gradient_checkpointing", "jit_compile"}
+)
 
 _HEADINGS = ("before", "now")  # of a table of changes
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
@@ -63,6 +68,7 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
         text = "%s: nothing records what it was trained with, so the settings cannot be compared"
         logging.info(text, folder.path)
     names = ALWAYS_COMPARED | now.files.keys() | settings.names_for_training
+    _warn_of_missing(folder, now, names)
     changes = _changes(before, now, names)
     if not folder.is_trained:
         accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
@@ -78,25 +84,45 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
     )
 
 
-def report_releases(output_dir: str, before: RunRecord, versions: Mapping[str, str]) -> None:
-    """Logs which packages a training is resumed with in another release than it was started with.
+def report_surroundings(folder: RunFolder, now: RunRecord) -> None:
+    """Logs what a training is resumed with that may change the rounding of its numbers.
+
+    These are the releases of packages, the devices, threads and processor, and the settings that
+    decide in which order numbers are added up.
 
     Args:
-        output_dir: folder of the run.
-        before: the record in the folder.
-        versions: package → version of the packages of this process.
+        folder: the folder of the run, with the record of before.
+        now: the record of the run, with its start.
     """
-    known = before.start.get("versions")
-    if not isinstance(known, dict):
-        return
     changes = {
-        name: (str(known[name]), version)
-        for name, version in versions.items()
-        if known.get(name, version) != version
+        name: (before, after)
+        for name, (before, after) in _pairs(_surroundings(folder.record), _surroundings(now))
+        if before != after
     }
     if changes:
-        text = "%s is resumed with other releases, which may change the last bits of numbers:\n%s"
-        logging.warning(text, output_dir, table(_HEADINGS, changes))
+        text = (
+            "%s is resumed with other releases, devices or micro-batches, which may change the "
+            "last bits of numbers (another number of devices or micro-batches also the dropout "
+            "masks):\n%s"
+        )
+        logging.warning(text, folder.path, table(_HEADINGS, changes))
+
+
+def _surroundings(record: RunRecord) -> dict[str, str]:
+    """Returns name → text of what `report_surroundings` compares."""
+    found: dict[str, str] = {}
+    for entry in ("versions", "device"):
+        values = record.start.get(entry)
+        if isinstance(values, dict):
+            found |= {name: str(value) for name, value in values.items() if name != PRECISION}
+    return found | record.texts(_AFFECTS_ROUNDING)
+
+
+def _pairs(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> list[tuple[str, tuple[str, str]]]:
+    """Returns (name, (before, after)) of the names that both have, in the order of `after`."""
+    return [(name, (before[name], text)) for name, text in after.items() if name in before]
 
 
 def check_model(
@@ -116,6 +142,7 @@ def check_model(
     Raises:
         ValueError: something has changed. The message has a table of the changes.
     """
+    _warn_of_missing(folder, now, names)
     changes = _changes(folder.record, now, names)
     return _decide(
         f"the model in {folder.path} was trained with another {' and '.join(changes)}",
@@ -151,6 +178,22 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
         for name in sorted(ours.keys() & theirs.keys())
         if ours[name] != theirs[name]
     }
+
+
+def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) -> None:
+    """Logs what cannot be compared because the record of a run has no entry for it.
+
+    The record of a converted or downloaded model, which was not started, has few entries.
+    """
+    before = folder.record
+    missing = now.texts(names).keys() - before.texts(names).keys()
+    if before.start and missing:
+        logging.warning(
+            "%s has no entry for %s, which therefore cannot be compared: an earlier release wrote "
+            "it, or it was edited. Make sure that these are as they were in training.",
+            folder.file(FILE),
+            ", ".join(sorted(missing)),
+        )
 
 
 def _decide(what: str, changes: Changes, advice: str, settings: ComparingSettings) -> Changes:

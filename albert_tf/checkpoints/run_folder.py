@@ -6,8 +6,10 @@ of these files. Each is written whole, under a temporary name, or line by line:
 * `run.json`: the `RunRecord`;
 * `albert_config.json`: the model's config;
 * `model.ckpt-<step>`, `model.ckpt-interrupted_<step>`, `model.ckpt-best`: checkpoints;
-* `evaluations.jsonl` and `metrics.jsonl`: a line for each evaluation and for each report. Lines are
-  only appended, and of those of the same step, the last one counts;
+* `checkpoints.jsonl`: a line for each checkpoint that was saved, with its digest;
+* `evaluations.jsonl` and `metrics.jsonl`: a line for each evaluation and for each report. Of those
+  of the same step, the last one counts; a run that goes on from an earlier step first removes the
+  reports of the steps that it trains again;
 * `runs.jsonl`: a line for each start.
 
 TensorFlow is not imported here.
@@ -36,11 +38,15 @@ DATA_SUFFIX = ".data-00000-of-00001"  # data file of checkpoints with a single s
 
 
 CONFIG_FILE = "albert_config.json"
+CHECKPOINTS_FILE = "checkpoints.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
 METRICS_FILE = "metrics.jsonl"
 STARTS_FILE = "runs.jsonl"
 EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
 _HUGGING_FACE_FILE = "config.json"
+# Fields of the lines.
+_CHECKPOINT = {"step": int, "digest": str}
+_METRICS = {"step": int}
 
 
 class RunFolder:
@@ -191,6 +197,42 @@ class RunFolder:
         steps = self.resumable()
         return max(steps) > 0 if steps else self.has_best
 
+    def add_checkpoint(self, step: int, digest: str) -> None:
+        """Records a checkpoint that was saved, with the digest of `containers.digest`."""
+        files.append_json_lines(self.file(CHECKPOINTS_FILE), [{"step": step, "digest": digest}])
+
+    def saved_digests(self, step: int) -> list[str]:
+        """Returns the digests of the checkpoints of a step that runs in this folder have saved.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        rows = files.read_own_json_lines(self.file(CHECKPOINTS_FILE), _CHECKPOINT)
+        return [str(row["digest"]) for row in rows if row["step"] == step]
+
+    def forget_after(self, step: int) -> int:
+        """Removes what is recorded of steps that are trained again; returns the number of reports.
+
+        Evaluations stay, because they belong to a checkpoint, not only to a step.
+
+        Args:
+            step: the step that training goes on from.
+
+        Raises:
+            ValueError: a file is damaged.
+        """
+        path = self.file(CHECKPOINTS_FILE)
+        rows = files.read_own_json_lines(path, _CHECKPOINT)
+        kept = [row for row in rows if row["step"] <= step]
+        if len(kept) < len(rows):
+            files.write_json_lines(path, kept)
+        path = self.file(METRICS_FILE)
+        rows = files.read_own_json_lines(path, _METRICS)
+        kept = [row for row in rows if row["step"] <= step or _is_of_evaluation(row)]
+        if len(kept) < len(rows):
+            files.write_json_lines(path, kept)
+        return len(rows) - len(kept)
+
     # Evaluations and metrics.
 
     def evaluations(self, present: Collection[str] = ()) -> list[Evaluation]:
@@ -235,8 +277,8 @@ class RunFolder:
         Raises:
             ValueError: the file is damaged.
         """
-        rows = files.read_own_json_lines(self.file(METRICS_FILE), {"step": int})
-        last = {(row["step"], any(name.startswith(EVAL) for name in row)): row for row in rows}
+        rows = files.read_own_json_lines(self.file(METRICS_FILE), _METRICS)
+        last = {(row["step"], _is_of_evaluation(row)): row for row in rows}
         return [last[key] for key in sorted(last)]
 
     @contextlib.contextmanager
@@ -244,3 +286,8 @@ class RunFolder:
         """Context manager that locks the folder; see `folder_lock`."""
         with folder_lock.locked(self.path):
             yield
+
+
+def _is_of_evaluation(row: files.JsonObject) -> bool:
+    """Returns whether a line of the metrics is of an evaluation, not of training."""
+    return any(name.startswith(EVAL) for name in row)

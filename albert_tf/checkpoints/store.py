@@ -24,7 +24,12 @@ from albert_tf import files
 from albert_tf.checkpoints import containers
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import BEST as BEST
-from albert_tf.checkpoints.run_folder import DATA_SUFFIX, INTERRUPTED, RunFolder
+from albert_tf.checkpoints.run_folder import (
+    CHECKPOINTS_FILE,
+    DATA_SUFFIX,
+    INTERRUPTED,
+    RunFolder,
+)
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
@@ -276,6 +281,24 @@ def check_name(prefix: str, step: int) -> None:
         raise ValueError(
             f"{prefix} has the global_step {step}: it was renamed, or copied from elsewhere. "
             f"Rename its files to model.ckpt-{step}, or move them away."
+        )
+
+
+def check_is_ours(folder: RunFolder, prefix: str, step: int) -> None:
+    """Raises ValueError if the run in a folder has saved another checkpoint of this step.
+
+    Args:
+        folder: the folder of the run.
+        prefix: a numbered checkpoint in it, or one of an interruption.
+        step: its step.
+    """
+    ours = folder.saved_digests(step)
+    found = containers.digest(prefix)
+    if ours and found not in ours:
+        raise ValueError(
+            f"{prefix} (digest {found}) is not the checkpoint of step {step} that was saved in "
+            f"this folder (digest {ours[-1]}): another run wrote it in its place. Restore that "
+            f"one, or move {CHECKPOINTS_FILE} away to go on with this one."
         )
 
 

@@ -27,6 +27,7 @@ from albert_tf.files.json_files import (
     read_json,
     read_own_json_lines,
     write_json,
+    write_json_lines,
 )
 from albert_tf.files.paths import (
     exists,
@@ -105,4 +106,5 @@ __all__ = [
     "write_atomically",
     "write_file",
     "write_json",
+    "write_json_lines",
 ]

@@ -97,6 +97,15 @@ def read_own_json_lines(path: str, fields: JsonFields) -> list[JsonObject]:
     ]
 
 
+def write_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
+    """Replaces a file of `append_json_lines` by these objects.
+
+    Raises:
+        OSError: the disk is full or cannot be written to.
+    """
+    write_file(path, _lines(rows))
+
+
 def append_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
     """Appends JSON objects to a file, one per line, and flushes it to disk.
 
@@ -107,7 +116,7 @@ def append_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
     Raises:
         OSError: the disk is full or cannot be written to.
     """
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    text = _lines(rows)
     if is_remote(path):
         before = read_text(path) if exists(path) else ""
         write_file(path, before + text)
@@ -125,3 +134,7 @@ def append_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
             stream.truncate(size)
             advise_if_full(error, path)
             raise
+
+
+def _lines(rows: Iterable[Mapping[str, object]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

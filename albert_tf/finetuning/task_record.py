@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 from typing import Protocol, runtime_checkable
@@ -9,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning import registry
+from albert_tf.finetuning import imported_modules, registry
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import AnyTask
 from albert_tf.model.tokenization import Tokenizer
@@ -53,8 +54,8 @@ def describe_task(
         known[run_record.TRAINING_DATA] = FileRecord.of(task.checksum(train), path)
     source = _source_of(task)
     if source:
-        checksum = hashlib.sha256(files.read_bytes(source)).hexdigest()
-        known[run_record.TASK_MODULE] = FileRecord.of(checksum, source)
+        known[run_record.TASK_MODULE] = FileRecord.of(_checksum(source), source)
+        known |= _describe_imports(type(task).__module__, source)
     details = {
         "name": name,
         "labels": list(task.labels),
@@ -62,6 +63,24 @@ def describe_task(
         **task.details(),
     }
     return RunRecord(settings=of_text.settings, files=known, task=details)
+
+
+def _describe_imports(module: str, source: str) -> dict[str, FileRecord]:
+    """Returns the entry for the modules of the user that a task's file imports, if any."""
+    found = imported_modules.find_imported(module, source)
+    if not found:
+        return {}
+    contents = hashlib.sha256(" ".join(sorted(map(_checksum, found.values()))).encode())
+    paths = ", ".join(found.values())
+    return {
+        run_record.TASK_IMPORTS: dataclasses.replace(
+            FileRecord.of(contents.hexdigest(), ""), path=paths
+        )
+    }
+
+
+def _checksum(path: str) -> str:
+    return hashlib.sha256(files.read_bytes(path)).hexdigest()
 
 
 def _source_of(task: AnyTask) -> str | None:

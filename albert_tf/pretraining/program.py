@@ -21,6 +21,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import SOP, find
 from albert_tf.pretraining import record_files, vocabulary
 from albert_tf.pretraining.features import pretraining_features
+from albert_tf.pretraining.record_contents import describe_contents
 from albert_tf.pretraining.record_task import RecordTask, format_results
 from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
 from albert_tf.pretraining.settings import Settings
@@ -155,6 +156,10 @@ def describe_data(task: RecordTask) -> RunRecord:
     data = FileRecord.of(record_files.checksum_of(train_files), path)
     return dataclasses.replace(
         known,
-        files={**known.files, run_record.TRAINING_DATA: data},
+        files={
+            **known.files,
+            run_record.TRAINING_DATA: data,
+            **describe_contents([file.path for file in train_files]),
+        },
         task={run_record.SELECTION_METRIC: task.selection_metric},
     )

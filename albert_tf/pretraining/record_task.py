@@ -13,6 +13,7 @@ from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.objectives import SOP
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files, vocabulary
+from albert_tf.pretraining.record_contents import describe_contents
 from albert_tf.pretraining.records import Records
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
@@ -89,12 +90,14 @@ class RecordTask(PretrainingTask, Task[Settings]):
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""
         masking = self.eval_records.masking
+        contents = describe_contents([file.path for file in self.eval_records.files])
         return digest_of_data(
             record_files.checksum_of(self.eval_records.files),
             self._eval_batch_size,
             self._max_eval_steps,
             self.objective.abbreviation,
             *([] if masking is None else [masking.for_evaluation()]),
+            *(record.digest for record in contents.values()),
         )
 
     def compute_metrics(self, model: AlbertModel, checkpoint: str) -> dict[str, float]:

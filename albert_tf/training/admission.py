@@ -76,13 +76,15 @@ def compare_record(
     """
     if settings.do_train and folder.has_checkpoint:
         changes = record_comparison.check_training(folder, record, settings)
-        if changes:
+        if changes or trained is folder:
             return changes
     if trained is None:
         return {}
     names = set(record_comparison.OF_TEXT)
     if not settings.do_train:
-        names |= {run_record.TASK, run_record.TASK_MODULE, *settings.names_for_model}
-        if not huggingface_task.are_default(trained.record.labels):
+        names |= {run_record.TASK, run_record.TASK_MODULE, run_record.TASK_IMPORTS}
+        names |= settings.names_for_model
+        labels = trained.record.labels
+        if not labels or not huggingface_task.are_default(labels):
             names.add(run_record.LABELS)
     return record_comparison.check_model(trained, record, names, settings)

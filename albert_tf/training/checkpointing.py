@@ -56,7 +56,7 @@ class Checkpoints:
 
         Raises:
             ValueError: the checkpoint belongs to another model or optimizer (the message lists the
-                differences), or is named after another step.
+                differences), is named after another step, or was put in the place of the run's own.
         """
         prefix = store.newest_usable(self._folder)
         if prefix is None:
@@ -67,6 +67,7 @@ class Checkpoints:
         self._check_shapes(prefix, reader.get_variable_to_shape_map(), variables)
         step = loading.read_step(prefix)
         store.check_name(prefix, step)
+        store.check_is_ours(self._folder, prefix, step)
         values = {name: containers.read_tensor(reader, name, prefix) for name in variables}
         for name, variable in variables.items():
             variable.assign(values[name])
@@ -128,6 +129,7 @@ class Checkpoints:
         kind = "interrupted_" if only_to_resume else ""
         prefix = self._folder.file(f"model.ckpt-{kind}{step}")
         store.save_checkpoint(prefix, self.state(step))
+        self._folder.add_checkpoint(step, containers.digest(prefix))
         store.remove_old_checkpoints(self._folder, self._keep, prefix)
         names = [os.path.basename(p) for p in self._folder.resumable().values()]
         with files.write_atomically(self._folder.file("checkpoint")) as stream:

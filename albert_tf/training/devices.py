@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Iterator
 
 import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training.precision import apply_precision, precision_difference, resolve_precision
-from albert_tf.training.replicas import describe, is_chief
+from albert_tf import files
+from albert_tf.training import replicas
+from albert_tf.training.precision import (
+    apply_precision,
+    precision_difference,
+    processor,
+    resolve_precision,
+)
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.strategies import make_strategy
 
@@ -31,7 +38,7 @@ class Devices:
     @property
     def is_chief(self) -> bool:
         """Whether this process writes files; of several workers, only the first one does."""
-        return is_chief(self.strategy)
+        return replicas.is_chief(self.strategy)
 
 
 @contextlib.contextmanager
@@ -54,7 +61,7 @@ def open_devices(settings: DeviceSettings, reason: str | None = None) -> Iterato
     policy = tf_keras.mixed_precision.global_policy()
     apply_precision(name)
     why = f"{reason or why}{precision_difference(name)}"
-    logging.info("%-9s %s, %s: %s", "device", describe(strategy), name, why)
+    logging.info("%-9s %s, %s: %s", "device", replicas.describe(strategy), name, why)
     try:
         yield Devices(strategy, name)
     finally:
@@ -71,3 +78,24 @@ def _set_threads(threads: int | None) -> None:
             f"--threads={threads}: TensorFlow is already initialized, so its number of threads "
             "can no longer be changed. Set it in a new process."
         ) from None
+
+
+def describe(strategy: tf.distribute.Strategy, precision: str) -> files.JsonObject:
+    """Returns what a run records of its devices: all that may change the rounding of numbers.
+
+    Args:
+        strategy: the distribution strategy.
+        precision: "float32", "bfloat16" or "float16".
+    """
+    found: files.JsonObject = {"devices": replicas.describe(strategy), "precision": precision}
+    if not replicas.is_tpu(strategy) and not tf.config.list_physical_devices("GPU"):
+        found["threads"] = tf.config.threading.get_intra_op_parallelism_threads() or _count_cores()
+        found["processor"] = processor()
+    return found
+
+
+def _count_cores() -> int:
+    """Returns the number of cores that this process may use, which TensorFlow has a thread for."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -21,10 +21,11 @@ from albert_tf.training.task import MeasuredTask
 from albert_tf.training.tracker import Tracker
 
 
-def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
-    """Checks that a checkpoint is the one of its step that a run has evaluated, if it has.
+def check_not_replaced(folder: RunFolder, evaluations: Iterable[Evaluation], prefix: str) -> None:
+    """Checks that a checkpoint is the one of its step that a run has saved and evaluated.
 
     Args:
+        folder: the folder of the run.
         evaluations: all evaluations of the run.
         prefix: a checkpoint in its folder, which is not damaged.
 
@@ -36,6 +37,8 @@ def check_not_replaced(evaluations: Iterable[Evaluation], prefix: str) -> None:
     name = containers.digest(prefix)
     if step:  # 0 if it has none
         store.check_name(prefix, step)
+    if prefix != folder.best:  # a copy, which may be of a step that was trained again since
+        store.check_is_ours(folder, prefix, step)
     ours = {e.checkpoint: e for e in evaluations if e.step == step and e.checkpoint}
     if ours and name not in ours:
         expected, evaluation = ours.popitem()
@@ -178,7 +181,7 @@ class CheckpointEvaluator:
         ]
         usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
         for prefix in usable:
-            check_not_replaced(self._all, prefix)
+            check_not_replaced(self.folder, self._all, prefix)
         return {name: p for name, p in present.items() if p not in to_read or p in usable}
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:

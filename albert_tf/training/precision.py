@@ -6,6 +6,8 @@ Variables, optimizer moments, the statistics of LayerNorm, softmax and losses st
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -82,6 +84,12 @@ def _read_cpu_info() -> str:
             return stream.read()
     except OSError:  # not Linux
         return ""
+
+
+def processor() -> str:
+    """Returns the name of the CPU; "" if the system does not tell."""
+    named = re.search(r"^model name\s*: (.+)$", _read_cpu_info(), re.MULTILINE)
+    return named[1].strip() if named else platform.processor()
 
 
 def apply_precision(precision: str) -> None:

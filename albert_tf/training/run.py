@@ -29,7 +29,7 @@ from albert_tf.checkpoints import (
     run_record,
 )
 from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import METRICS_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertModel
@@ -139,14 +139,13 @@ class Run(Generic[SettingsT]):
         self.record = admission.make_record(settings, self.config, self._precision, known)
         changes = admission.compare_record(self.record, self.folder, self.trained, settings)
         start = run_record.describe_start(
-            sys.argv, {"devices": replicas.describe(self.strategy), "precision": self._precision}
+            sys.argv, devices.describe(self.strategy, self._precision)
         )
-        if settings.do_train and self.folder.is_trained:
-            versions = start["versions"]
-            record_comparison.report_releases(self.folder.path, self.folder.record, versions)
         if changes:
             start["changed_settings"] = changes
         self.record = dataclasses.replace(self.record, start=start)
+        if settings.do_train and self.folder.is_trained:
+            record_comparison.report_surroundings(self.folder, self.record)
         if settings.do_train and replicas.is_multi_worker(self.strategy):
             names = self.record.files.keys() | record_comparison.ALWAYS_COMPARED
             texts = self.record.texts(names | settings.names_for_training)
@@ -195,6 +194,7 @@ class Run(Generic[SettingsT]):
         log_plan(trainer, schedule, settings, task.count_examples(), settings.init_checkpoint)
         self.begin()
         if self.is_chief:
+            self._forget_after(trainer.step)
             task.keep_files(self.folder)
         rows = replicas.local_rows(self.strategy, settings.train_batch_size)
         trainer.train(
@@ -203,6 +203,13 @@ class Run(Generic[SettingsT]):
             log,
             evaluation,
         )
+
+    def _forget_after(self, step: int) -> None:
+        """Removes the reports of steps that are trained again."""
+        count = self.folder.forget_after(step)
+        if count:
+            text = "%s: training goes on from step %d, so %d report(s) of later steps are removed"
+            logging.info(text, self.folder.file(METRICS_FILE), step, count)
 
     def evaluate(self, task: Task[SettingsT]) -> list[Evaluation]:
         """Returns the evaluations of all checkpoints, after evaluating the remaining ones.
@@ -238,7 +245,8 @@ class Run(Generic[SettingsT]):
         folder = self.folder
         checkpoint = folder.checkpoint
         if checkpoint is not None:
-            check_not_replaced(folder.evaluations([containers.digest(checkpoint)]), checkpoint)
+            present = [containers.digest(checkpoint)]
+            check_not_replaced(folder, folder.evaluations(present), checkpoint)
         elif self.settings.init_checkpoint:
             checkpoint = finding.find_checkpoint(self.settings.init_checkpoint)
         else:

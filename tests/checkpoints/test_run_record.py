@@ -6,6 +6,7 @@ Records are compared by a run: see tests/training/test_run.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from albert_tf import pretraining
 from albert_tf.checkpoints import record_comparison, run_record
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.finetuning.settings import FineTuningSettings
 
@@ -132,10 +134,16 @@ def test_a_table_may_be_100_letters_wide_and_a_wider_one_has_a_line_for_each_tex
         ),
     ],
 )
-def test_training_that_is_resumed_with_another_tensorflow_is_said(start, said, caplog):
+def test_training_that_is_resumed_with_another_tensorflow_is_said(
+    start, said, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder("out")
+    os.mkdir("out")
+    folder.write_record(RunRecord(start=start))
     now = {"tensorflow": "2.20.0", "numpy": "2.4.6"}
-    record_comparison.report_releases("out", RunRecord(start=start), now)
+    record_comparison.report_surroundings(folder, RunRecord(start={"versions": now}))
     lines = caplog.text.splitlines()
     assert lines[1:] == said
     if said:
-        assert "out is resumed with other releases, which may change the last bits" in lines[0]
+        assert "out is resumed with other releases, devices or micro-batches" in lines[0]

@@ -139,7 +139,7 @@ class Row:
     steps: tuple[int, ...] = (0, 2, 4, 5)
 
 
-ALWAYS = "eval_results.txt evaluations.jsonl metrics.jsonl run.json runs.jsonl"
+ALWAYS = "checkpoints.jsonl eval_results.txt evaluations.jsonl metrics.jsonl run.json runs.jsonl"
 MODEL_FILES = "albert_config.json run.json toy.model"
 ALL = "--do_train --do_eval --do_predict --train_step=5 --save_checkpoints_steps=2"
 SQUAD = Row(

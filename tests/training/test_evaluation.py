@@ -134,7 +134,7 @@ def test_a_checkpoint_that_another_run_wrote_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match=said):
         make_evaluator(tmp_path).catch_up(10)
     with pytest.raises(ValueError, match=said):
-        check_not_replaced(evaluator.evaluations, place)
+        check_not_replaced(evaluator.folder, evaluator.evaluations, place)
     assert lines.read_bytes() == known
     lines.unlink()
     for _ in range(2):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 import types
@@ -106,7 +107,15 @@ def test_a_record_has_all_settings_and_what_they_name(settings):
     assert found.settings == settings.to_dict() | {"precision": "float32"}
     assert found.config == CONFIG.to_dict()
     assert set(found.files) == {"config", "init_checkpoint", "vocabulary", "training data"}
-    assert found.start["device"] == {"devices": "one CPU with oneDNN", "precision": "float32"}
+    device = found.start["device"]
+    assert device.pop("processor")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    threads = tf.config.threading.get_intra_op_parallelism_threads() or cores
+    assert device == {
+        "devices": "one CPU with oneDNN",
+        "precision": "float32",
+        "threads": threads,
+    }
     assert found.start["command"] == sys.argv
     assert "changed_settings" not in found.start
     with pytest.raises(FileNotFoundError, match="none: no such checkpoint"):
@@ -170,6 +179,45 @@ def test_what_is_not_recorded_is_not_compared(settings):
     admit(dataclasses.replace(settings, seed=1))
     record(settings, RunRecord())
     admit(settings)
+
+
+def test_what_somebody_removed_from_the_record_is_said(settings, tmp_path, caplog):
+    caplog.set_level("WARNING")
+    record(settings)
+    path = tmp_path / "out" / "run.json"
+    values = json.loads(path.read_text())
+    del values["files"]["vocabulary"], values["settings"]["seed"], values["task"]["labels"]
+    path.write_text(json.dumps(values))
+    for changes, missing in (
+        ({}, "label list, seed, vocabulary"),
+        ({"do_train": False, "do_eval": True}, "label list, vocabulary"),
+    ):
+        caplog.clear()
+        admit(dataclasses.replace(settings, **changes), known(vocabulary=OTHER))
+        assert f"out/run.json has no entry for {missing}, which" in caplog.text
+    caplog.clear()
+    RunFolder(settings.output_dir).write_record(known().only("vocabulary"))  # of a conversion
+    admit(dataclasses.replace(settings, do_train=False, do_eval=True))
+    assert not caplog.text
+
+
+def test_what_changes_the_rounding_of_a_resumed_training_is_said(settings, caplog):
+    caplog.set_level("WARNING")
+    record(settings)
+    folder = RunFolder(settings.output_dir)
+    start = dict(folder.record.start)
+    start["device"] = start["device"] | {"devices": "2 x CPU", "threads": 96}
+    folder.write_record(dataclasses.replace(folder.record, start=start))
+    admit(dataclasses.replace(settings, gradient_accumulation_steps=2))
+    said = caplog.text
+    for before, now in (
+        ("devices", r"2 x CPU +one CPU with oneDNN"),
+        ("threads", r"96 +\d+"),
+        ("gradient_accumulation_steps", "1 +2"),
+    ):
+        assert re.search(rf"{before} +{now}", said), said
+    assert "processor" not in said
+    assert "precision" not in said
 
 
 def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path):
@@ -397,6 +445,44 @@ def test_an_interrupted_run_ends_with_the_files_of_one_that_was_not(small, throu
     assert max(folder.resumable()) == (step if how is stopped_at else (step - 1) // 3 * 3)
     do_run(small)
     assert files_of(Path(folder.path)) == through
+
+
+@pytest.mark.parametrize("do_eval", [True, False])
+def test_a_checkpoint_that_another_run_put_in_its_place_is_not_resumed(small, tmp_path, do_eval):
+    small = dataclasses.replace(small, do_eval=do_eval)
+    with interrupted():
+        do_run(small, [killed_at(5)])
+    (tmp_path / "other").mkdir()
+    other = dataclasses.replace(small, output_dir=str(tmp_path / "other"))
+    with Run.open(other) as run:
+        run.train(OneWeightTask(learning_rate=0.05), [])
+    for path in (tmp_path / "other").glob("model.ckpt-3.*"):
+        shutil.copy(path, small.output_dir)
+    for run_again in (do_run, lambda again: do_run(dataclasses.replace(again, do_train=False))):
+        said = r"model\.ckpt-3 \(digest \w+\) is not the checkpoint of step 3 that was "
+        with pytest.raises(ValueError, match=said):
+            run_again(small)
+    (tmp_path / "run" / "checkpoints.jsonl").unlink()
+    if not do_eval:  # else the evaluation tells
+        do_run(small)
+
+
+def test_reports_of_steps_that_are_trained_again_are_removed(small, tmp_path):
+    with interrupted():
+        do_run(small, [killed_at(6)])
+    path = tmp_path / "run" / "metrics.jsonl"
+
+    def steps_of(kind):
+        rows = map(json.loads, path.read_text().splitlines())
+        return [row["step"] for row in rows if ("loss" in row) == (kind == "training")]
+
+    assert steps_of("training") == [1, 2, 3, 4, 5]
+    with interrupted():
+        do_run(small, [killed_at(4)])
+    assert steps_of("training") == [1, 2, 3]
+    do_run(small)
+    assert steps_of("training") == [1, 2, 3, 4, 5, 6, 7]
+    assert steps_of("evaluation") == [0, 3, 6, 7] or steps_of("evaluation") == [3, 6, 7]
 
 
 # What TensorBoard receives, and by its files W&B
