@@ -25,7 +25,7 @@ from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.race.questions import parse_question
+from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
@@ -300,7 +300,7 @@ class Choice(Kind):
         }
 
     def ask(self, predictor):
-        return predictor.predict([parse_question(row, "test") for row in self.rows])
+        return predictor.predict([parse_choice(row) for row in self.rows])
 
 
 class Spans(Kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from absl import logging
@@ -9,6 +10,17 @@ from absl import logging
 from albert_tf.finetuning.rows import abbreviate
 
 MAX_LABELS = 1000  # more indicate a wrong column
+_NONE = ("", "-", "-1", "-1.0")  # see `is_none`
+
+
+def is_none(value: object) -> bool:
+    """Returns whether a value is what data sets have in place of a label that is not known.
+
+    This is null or NaN, nothing, -1 (test data of the Hub) or "-" (annotators did not agree). A
+    task may have one of them as a label, which is for the caller to know.
+    """
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or str(value).strip() in _NONE
 
 
 def check_number_of_labels(labels: Sequence[str], path: str) -> None:
@@ -20,22 +32,43 @@ def check_number_of_labels(labels: Sequence[str], path: str) -> None:
         )
 
 
-def report_unlabeled(path: str, lines: Sequence[int], total: int) -> None:
+def report_unlabeled(path: str, places: Sequence[int | str], total: int) -> None:
     """Logs that a split cannot be evaluated, because some of it has no known label.
 
     Nothing is logged if nothing has one, as in most test files.
 
     Args:
         path: the file.
-        lines: the line numbers of what has no known label.
+        places: the line numbers of what has no known label, or where it is in words.
         total: the number of tokens or examples.
     """
-    if 0 < len(lines) < total:
+    if 0 < len(places) < total:
         logging.warning(
-            "%s: predicted, but not evaluated: %d of %d have no known label; the first is in line "
-            "%d",
+            "%s: predicted, but not evaluated: %d of %d have no known label; the first is %s",
             path,
-            len(lines),
+            len(places),
             total,
-            lines[0],
+            _place(places[0]),
         )
+
+
+def report_skipped(path: str, places: Sequence[int | str], total: int) -> None:
+    """Logs how many rows have no label, and are left out of training or evaluation.
+
+    Args:
+        path: the file.
+        places: the line numbers of these rows, or where they are in words.
+        total: the number of rows of the file.
+    """
+    if places:
+        logging.warning(
+            "%s: %d of %d rows are skipped, because they have no label; the first is %s",
+            path,
+            len(places),
+            total,
+            _place(places[0]),
+        )
+
+
+def _place(place: int | str) -> str:
+    return f"line {place}" if isinstance(place, int) else place

@@ -68,10 +68,7 @@ def _rows_of(settings: Settings) -> list[Row]:
     pairs: Sequence[tuple[str | None, str | None]] = settings.pairs or [(None, None)]
     for text, text_b in pairs:
         given = {"text": text, "text_b": text_b, **others}
-        row = {name: value for name, value in given.items() if value is not None}
-        if "options" in row:
-            row["passage"] = row.pop("context", "")
-        found.append(row)
+        found.append({name: value for name, value in given.items() if value is not None})
     return found
 
 

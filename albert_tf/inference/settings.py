@@ -93,7 +93,7 @@ class TextInputSettings(SettingsGroup):
     context: str = setting(
         "",
         "Text to answer question from, or the passage of a multiple-choice question; required by "
-        "question.",
+        "question, unless there are options.",
     )
     options: tuple[str, ...] = setting(
         (),

@@ -1,6 +1,7 @@
 """The token sequences of the options of questions.
 
     [CLS] passage [SEP] question and option [SEP] padding
+    [CLS] question [SEP] option [SEP] padding                if there is no passage
 
 Source: `race_utils.py` of google-research/albert.
 
@@ -29,7 +30,7 @@ def option_sequences(
 ) -> Iterator[tuple[list[int], int]]:
     """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
-    They are identical to those of Google's program.
+    They are identical to those of Google's program, which has passages only.
 
     Args:
         data: the questions.
@@ -44,10 +45,13 @@ def option_sequences(
     passage = ""
     passage_ids = [0]
     for question in data.examples:
-        if question.passage != passage:  # consecutive questions share a passage
-            passage = question.passage
-            passage_ids = tokenizer.encode(question.passage)
-        text = tokenizer.preprocess(question.question)
+        first, asked = question.passage, question.question
+        if not first:
+            first, asked = asked, ""
+        if first != passage:  # consecutive questions share a passage
+            passage = first
+            passage_ids = tokenizer.encode(passage)
+        text = tokenizer.preprocess(asked)
         for option in question.options:
             # Not `encode`: question and option are normalized separately, and only once.
             tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning.cells import cell, check_name, check_text, text_cell
+from albert_tf.finetuning.race.question_columns import parse_options, with_known_names
 from albert_tf.finetuning.rows import BadRowError, Row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a passage, with its options.
+    """A question with its options, mostly about a passage.
 
     Attributes:
         example_id: id of the passage, shared by all its questions.
-        passage: the text.
-        question: the question, which may have a "_" to be replaced by the option, or be "".
+        passage: the text; "" if the question is about none.
+        question: the question, which may have a "_" to be replaced by the option, or be "" if there
+            is a passage.
         options: two or more options.
         label: index of the correct option, starting at 0; None if unknown.
         level: part of the data set, such as "middle"; or "".
@@ -48,64 +50,33 @@ def nonempty_text(row: files.JsonObject, key: str) -> str:
     return text
 
 
-def _options(values: object, num_options: int | None) -> tuple[str, ...]:
-    if not isinstance(values, list) or len(values) < 2:
-        raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
-    for number, value in enumerate(values, 1):
-        if not check_text(value, f"option {number}").strip():
-            raise BadRowError(f"option {number} of {len(values)} is empty")
-    if num_options not in (None, len(values)):
-        raise BadRowError(f"{len(values)} options, expected {num_options}")
-    return tuple(values)
-
-
-def _label(value: object, options: Sequence[str]) -> int:
-    """Returns the index of the correct option, given as its index or letter.
-
-    Raises:
-        BadRowError: there is no such option.
-    """
-    number = value
-    if isinstance(value, str) and value.isdecimal():
-        number = int(value)
-    elif isinstance(value, str) and len(value) == 1:
-        number = ord(value) - ord("A")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
-        last = chr(ord("A") + min(len(options), 26) - 1)
-        raise BadRowError(
-            f"label {files.quote(value)} for {len(options)} options: expected 0 to "
-            f"{len(options) - 1} or A to {last}"
-        )
-    return number
-
-
-def parse_question(row: files.JsonObject, split: str, num_options: int | None = None) -> Question:
-    """Returns the question in a JSON object; see `read_questions`.
+def parse_question(
+    parts: files.JsonObject, num_options: int | None = None
+) -> tuple[Question, tuple[str, ...]]:
+    """Returns a question, without its label, and the names of its options.
 
     Args:
-        row: the object.
-        split: "train", "dev" or "test".
+        parts: its parts; see `with_known_names`.
         num_options: the number of options; None for any.
 
     Raises:
-        BadRowError: the object is not a valid question.
+        BadRowError: these are not the parts of a question.
     """
-    passage = nonempty_text(row, "passage")
-    options = _options(cell(row, "options"), num_options)
-    question = text_cell(row, "question") if "question" in row else ""
-    is_labeled = split != "test" or row.get("label") is not None
-    label = _label(cell(row, "label"), options) if is_labeled else None
-    example_id = check_text(str(row.get("id", "")), "'id'")
-    level = str(row.get("level", ""))
+    options, names = parse_options(cell(parts, "options"), num_options)
+    question = text_cell(parts, "question") if "question" in parts else ""
+    passage = ""
+    if "passage" in parts or not question:
+        passage = nonempty_text(parts, "passage")
+    example_id = check_text(str(parts.get("id", "")), "'id'")
+    level = str(parts.get("level", ""))
     if level:
         level = check_name(level, "'level'")
-    return Question(example_id, passage, question, options, label, level)
+    return Question(example_id, passage, question, options, None, level), names
 
 
 def parse_choice(row: Row) -> Question:
     """Returns the question of a row, without its label."""
-    values = object_of(row)
-    return parse_question({key: values[key] for key in values if key != "label"}, "test")
+    return parse_question(with_known_names(object_of(row)))[0]
 
 
 def object_of(row: Row) -> files.JsonObject:

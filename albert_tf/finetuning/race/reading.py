@@ -1,10 +1,11 @@
-"""Reads multiple-choice questions: RACE in both of its formats, and custom JSON lines.
+"""Reads multiple-choice questions: RACE in both of its formats, and JSON lines of other data sets.
 
 The main functions, `read_race` and `read_questions`, each read a split.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import glob
 import json
@@ -18,7 +19,10 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows, split_files
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.labels import is_none, report_skipped, report_unlabeled
 from albert_tf.finetuning.race import Settings
+from albert_tf.finetuning.race.answers import Answers
+from albert_tf.finetuning.race.question_columns import with_known_names
 from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.tables import JSON_LINES, open_table
@@ -36,20 +40,76 @@ def _list(row: files.JsonObject, key: str) -> list[files.Json]:
     return values
 
 
-def _questions_of_article(article: Row, place: str, level: str, split: str) -> list[Question]:
-    """Returns the questions of an article of RACE."""
+@dataclasses.dataclass
+class _Split:
+    """The questions of a split, as they are read.
+
+    Attributes:
+        path: the file or folder.
+        name: "train", "dev" or "test"; in the first two, questions without a label are skipped.
+        answers: the labels of `questions`.
+        questions: the questions, without labels.
+        unlabeled: where questions without a label are.
+    """
+
+    path: str
+    name: str
+    answers: Answers
+    questions: list[Question] = dataclasses.field(default_factory=list)
+    unlabeled: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, parts: files.JsonObject, place: str, num_options: int | None = None) -> None:
+        """Adds a question.
+
+        Args:
+            parts: its parts; see `with_known_names`.
+            place: where it is, for messages.
+            num_options: the number of options; None for any.
+
+        Raises:
+            BadRowError: these are not the parts of a question, or lack its label.
+        """
+        question, names = parse_question(parts, num_options)
+        label = parts.get("label") if self.name == "test" else cell(parts, "label")
+        if is_none(label):
+            self.unlabeled.append(place)
+            if self.name != "test":
+                return
+            label = None
+        self.answers.add(label, question.options, names, place)
+        self.questions.append(question)
+
+    def examples(self) -> Examples[Question]:
+        """Returns the questions with their labels.
+
+        Raises:
+            ValueError: there is none, or it is unclear which options the labels mean.
+        """
+        labels = self.answers.indices()
+        if self.name == "test":
+            report_unlabeled(self.path, self.unlabeled, len(labels))
+        else:
+            report_skipped(self.path, self.unlabeled, len(labels) + len(self.unlabeled))
+        found = [
+            dataclasses.replace(question, label=label)
+            for question, label in zip(self.questions, labels, strict=True)
+        ]
+        return Examples(self.path, found, None not in labels)
+
+
+def _add_article(article: Row, place: str, level: str, split: _Split) -> None:
+    """Adds the questions of an article of RACE to a split."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
     passage = nonempty_text(article, "article")
     keys = ["questions", "options", "answers"]
-    if split == "test" and "answers" not in article:
+    if split.name == "test" and "answers" not in article:
         keys.remove("answers")
     columns = [_list(article, key) for key in keys]
     if len(set(map(len, columns))) > 1:
         counts = [f"{len(column)} {key}" for column, key in zip(columns, keys, strict=True)]
         raise BadRowError(f"{', '.join(counts)}: expected equal numbers")
     example_id = article.get("id", f"{level}/{place}")
-    found = []
     for number, (question, options, *answers) in enumerate(zip(*columns, strict=True), 1):
         row = {
             "passage": passage,
@@ -60,10 +120,9 @@ def _questions_of_article(article: Row, place: str, level: str, split: str) -> l
             "level": level,
         }
         try:
-            found.append(parse_question(row, split, RACE_OPTIONS))
+            split.add(row, f"{split.path}, {place}, question {number}", RACE_OPTIONS)
         except BadRowError as error:
             raise BadRowError(f"question {number}: {error}") from None
-    return found
 
 
 def _text_files(folder: str) -> list[str]:
@@ -119,27 +178,25 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         ValueError: there is a bad article or question (invalid JSON, an empty article, missing
             options, an invalid answer); the message names the file, the article and the question.
     """
-    found: list[Question] = []
+    path = os.path.join(data_dir, split)
+    found = _Split(path, split, Answers(path, takes_texts=False))
     for level, folder in _level_folders(data_dir, split, levels).items():
-        parse = functools.partial(_questions_of_article, level=level, split=split)
-        for _, questions in rows.parse_rows(folder, _read_articles(folder), parse):
-            found += questions
-    return _examples(os.path.join(data_dir, split), found)
-
-
-def _examples(path: str, questions: list[Question]) -> Examples[Question]:
-    return Examples(path, questions, all(question.label is not None for question in questions))
+        add = functools.partial(_add_article, level=level, split=found)
+        for _ in rows.parse_rows(folder, _read_articles(folder), add):
+            pass
+    return found.examples()
 
 
 def read_questions(data_dir: str, split: str) -> Examples[Question]:
     """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
 
-    The keys of an object are:
+    The keys of an object are the following, or their names in well-known data sets; see
+    `question_columns`:
 
-    * `passage`: the text;
+    * `passage`: the text; optional if there is a question;
     * `question`: optional; may have a "_" to be replaced by the option;
     * `options`: two or more; the number may vary between questions;
-    * `label`: index (starting at 0) or letter of the correct option; optional in test files;
+    * `label`: index (starting at 0), letter or text of the correct option; optional in test files;
     * `id`: optional;
     * `level`: optional; accuracy is also reported for each level.
 
@@ -150,15 +207,19 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: there are two files, or a bad question; the message names the file and the line.
+            Or labels may mean different options; see `Answers`.
     """
     path = split_files.find_file(data_dir, split, EXTENSIONS)
-
-    def parse(row: Row, line: int) -> Question:
-        return parse_question({"id": f"{split}-{line - 1}"} | object_of(row), split)
-
     table = open_table(path, JSON_LINES)
-    parsed = rows.parse_rows(table.place, table, parse)
-    return _examples(path, [question for _, question in parsed])
+    found = _Split(path, split, Answers(path))
+
+    def add(row: Row, number: int) -> None:
+        parts = with_known_names(object_of(row))
+        found.add({"id": f"{split}-{number - 1}"} | parts, table.place(number))
+
+    for _ in rows.parse_rows(table.place, table, add):
+        pass
+    return found.examples()
 
 
 def read_data(

@@ -149,7 +149,6 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
         (list(map(str, range(30))), "Z", 25),
         (list(map(str, range(30))), 29, 29),
         *((["a", "b", "c"], label, 2) for label in (2, "C", "2")),
-        (["B", "A"], "B", 1),
     ],
 )
 def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
@@ -161,7 +160,7 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
     ("bad", "problem"),
     [
         (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
-        (question(label=-1), r"label -1 for 3 options"),
+        (question(label=-2), r"label -2 for 3 options"),
         (question(label="D"), r"label 'D' for 3 options"),
         (question(label="@"), r"label '@' for 3 options"),
         (question(label="AB"), r"label 'AB' for 3 options"),
@@ -172,6 +171,8 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
         ),
         (question(label="d"), r"label 'd' for 3 options"),
         (question(passage=" \n"), r"'passage' is empty"),
+        (question(passage=None, question=None), r"no key 'passage' among 'id', 'options', 'label'"),
+        (question(choices=["a", "b"]), r"'options', 'choices' may each be the options: keep one"),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
         (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
@@ -195,3 +196,19 @@ def test_test_questions_need_no_label(tmp_path):
     assert read(tmp_path, question(label=None), split="test").examples[0].label is None
     with pytest.raises(ValueError, match="label 4 for 3 options"):
         read(tmp_path, question(label=4), split="test")
+
+
+@pytest.mark.parametrize("label", ["", -1, "-1", "-", None])
+def test_questions_without_a_label_are_left_out_or_predicted(tmp_path, caplog, label):
+    rows = [question(id=1), question(id=2) | {"label": label}, question(id=3)]
+    assert [row.example_id for row in read(tmp_path, *rows).examples] == ["1", "3"]
+    assert "train.jsonl: 1 of 3 rows are skipped, because they have no label; " in caplog.text
+    caplog.clear()
+    data = read(tmp_path, *rows, split="test")
+    assert ([row.label for row in data.examples], data.has_labels) == ([1, None, 1], False)
+    assert "predicted, but not evaluated: 1 of 3 have no known label; the first is " in (
+        caplog.text
+    )
+    caplog.clear()
+    assert not read(tmp_path, rows[1], rows[1], split="test").has_labels
+    assert not caplog.messages

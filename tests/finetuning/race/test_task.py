@@ -64,6 +64,12 @@ def make_question(question="The _ is _ ?", options=OPTIONS, label=1, level=""):
                 "[CLS] a b c d e f g [SEP] what ? 1 1 [SEP]",
             ],
         ),
+        # Without a passage, the question is the first text.
+        (
+            dataclasses.replace(make_question("what is _ ?", ("1 ok", "ok 1")), passage=""),
+            (9, 4),
+            ["[CLS] what is [UNK] ? [SEP] 1 ok [SEP]", "[CLS] what is [UNK] ? [SEP] ok 1 [SEP]"],
+        ),
         # There is no room for the passage, and too little for the question.
         (make_question(), (7, 9), ["[CLS] [SEP] is x y ? [SEP]", "[CLS] [SEP] z is z ? [SEP]"]),
     ],

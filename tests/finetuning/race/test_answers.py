@@ -1,0 +1,77 @@
+"""Which option a label means, by all labels of a file."""
+
+import pytest
+
+from albert_tf.finetuning.race.answers import MANY, Answers
+from albert_tf.finetuning.rows import BadRowError
+
+NUMBERS = ("2", "1", "3", "0")
+WORDS = ("a river", "B", "the sea", "A")
+LETTERS = ("A", "B", "C", "D")
+
+
+def answers(*rows, takes_texts=True):
+    found = Answers("train.jsonl", takes_texts)
+    for line, (value, options, *names) in enumerate(rows, 1):
+        found.add(value, options, *names, place=f"train.jsonl, line {line}")
+    return found.indices()
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # Another label of the file tells what "2" or "B" is.
+        ([("2", NUMBERS), ("0", WORDS)], [2, 0]),
+        ([("2", NUMBERS), ("the sea", WORDS)], [0, 2]),
+        ([("B", WORDS), ("A", WORDS), ("C", WORDS)], [1, 0, 2]),
+        ([("A", WORDS), ("a river", WORDS)], [3, 0]),
+        ([("1", NUMBERS), ("A", ("x", "y"))], [1, 0]),  # both are the same option
+        ([(2, NUMBERS), (0, NUMBERS)], [2, 0]),  # a number is no text
+        ([("2", NUMBERS, NUMBERS), ("0", NUMBERS, NUMBERS)], [0, 3]),
+        ([("4", NUMBERS, ("1", "2", "3", "4")), (1, WORDS, ("1", "2", "3", "4"))], [3, 0]),
+        ([("B", WORDS, LETTERS), (0, WORDS, LETTERS)], [1, 0]),
+        ([(None, WORDS), ("C", WORDS)], [None, 2]),
+    ],
+)
+def test_a_label_is_an_index_a_letter_or_a_text(rows, expected):
+    assert answers(*rows) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("2", NUMBERS)],
+        [("2", NUMBERS), ("0", NUMBERS)],
+        [("B", WORDS), ("A", WORDS)],
+        [("0", WORDS), ("the sea", WORDS), ("A", WORDS)],
+    ],
+)
+def test_a_label_that_may_be_two_options_is_refused(rows):
+    with pytest.raises(ValueError, match=r"train.jsonl, line \d: the label '.' may mean option \d"):
+        answers(*rows)
+    assert answers(("B", WORDS), takes_texts=False) == [1]  # RACE has letters
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "problem"),
+    [
+        ("E", (), "label 'E' for 4 options: expected 0 to 3 or A to D$"),
+        ("4", (), r"expected 0 to 3 or A to D\. If it is counted from 1, give each option its num"),
+        ("0", ("1", "2", "3", "4"), "expected 1, 2, 3, 4$"),
+        ("sea", (), "label 'sea' for 4 options"),
+    ],
+)
+def test_a_label_without_an_option_is_refused(value, names, problem):
+    with pytest.raises(BadRowError, match=problem):
+        answers((value, WORDS, names))
+
+
+def test_digits_of_which_none_is_0_are_doubted(caplog):
+    assert answers(("1", WORDS)) == [1]
+    assert answers(("2", WORDS), ("0", WORDS)) == [2, 0]
+    assert answers(("B", WORDS), ("C", WORDS)) == [1, 2]
+    assert not caplog.messages
+    assert answers(("1", WORDS), (3, WORDS)) == [1, 3]
+    assert "none of 2 labels is 0" in caplog.text
+    with pytest.raises(ValueError, match="none of 20 labels is 0, and labels are counted from 0"):
+        answers(*[("3", WORDS)] * MANY)

@@ -1,0 +1,102 @@
+"""The columns of multiple-choice data sets, as the Hub or their authors have them."""
+
+import pytest
+
+from albert_tf.finetuning.race.question_columns import parse_options, with_known_names
+from albert_tf.finetuning.rows import BadRowError
+
+OPTIONS = ["w", "x", "y", "z"]
+NAMED = {"label": ["A", "B", "C", "D"], "text": OPTIONS}
+# A row, and its passage, question, options, label and id ("-": there is none).
+DATA_SETS = {
+    "race": (
+        {"example_id": "7", "article": "p", "answer": "B", "question": "q", "options": OPTIONS},
+        ("p", "q", OPTIONS, "B", "7"),
+    ),
+    "swag": (
+        {"fold-ind": "3", "startphrase": "p", "sent1": "a", "sent2": "b", "gold-source": "gold"}
+        | {f"ending{n}": text for n, text in enumerate(OPTIONS)}
+        | {"label": 2},
+        ("p", "-", OPTIONS, 2, "-"),
+    ),
+    "hellaswag": (
+        {"ind": 4, "activity_label": "n", "ctx_a": "a", "ctx_b": "b", "ctx": "p"}
+        | {"endings": OPTIONS, "source_id": "s", "split": "val", "label": "3"},
+        ("p", "-", OPTIONS, "3", 4),
+    ),
+    "commonsense_qa": (
+        {"id": "7", "question": "q", "question_concept": "c", "choices": NAMED, "answerKey": "A"},
+        ("-", "q", NAMED, "A", "7"),
+    ),
+    "commonsense_qa of its authors": (
+        {"id": "7", "question": {"stem": "q", "choices": [{"label": "A", "text": "w"}]}},
+        ("-", "q", [{"label": "A", "text": "w"}], "-", "7"),
+    ),
+    "cosmos_qa": (
+        {"id": "7", "context": "p", "question": "q"}
+        | {f"answer{n}": text for n, text in enumerate(OPTIONS)}
+        | {"label": 1},
+        ("p", "q", OPTIONS, 1, "7"),
+    ),
+    "c3": (
+        {"documents": [], "context": ["p", "r"], "question": "q", "choice": OPTIONS, "answer": "y"},
+        (["p", "r"], "q", OPTIONS, "y", "-"),
+    ),
+    "copa": (
+        {"premise": "p", "choice1": "w", "choice2": "x", "question": "cause", "idx": 5, "label": 0},
+        ("p", "cause", ["w", "x"], 0, 5),
+    ),
+    "piqa": ({"goal": "q", "sol1": "w", "sol2": "x", "label": 0}, ("-", "q", ["w", "x"], 0, "-")),
+    "openbookqa": (
+        {"id": "7", "question_stem": "q", "choices": NAMED, "answerKey": "D"},
+        ("-", "q", NAMED, "D", "7"),
+    ),
+    "fewer options": (
+        {"question": "q", "option1": "w", "option2": "x", "option3": None, "Label": 1},
+        ("-", "q", ["w", "x"], 1, "-"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_the_parts_of_a_question_have_the_names_of_each_data_set(name):
+    row, expected = DATA_SETS[name]
+    parts = with_known_names(row)
+    names = ("passage", "question", "options", "label", "id")
+    assert tuple(parts.get(part, "-") for part in names) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (OPTIONS, ()),
+        (NAMED, ("A", "B", "C", "D")),
+        ([{"label": n, "text": t} for n, t in zip("1234", OPTIONS, strict=True)], tuple("1234")),
+        (dict(zip("ABCD", OPTIONS, strict=True)), tuple("ABCD")),
+        ({"text": OPTIONS}, ()),
+    ],
+)
+def test_options_may_have_names(options, names):
+    assert parse_options(options) == (tuple(OPTIONS), names)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"text": "w"}, "expected a list of two or more"),
+        ({"text": ["w", "x"], "label": ["A"]}, "expected a label for each"),
+        ([{"label": "A"}, {"label": "B"}], "option 1 is null, expected text"),
+        (None, "expected a list of two or more"),
+    ],
+)
+def test_what_are_no_options_is_named(options, problem):
+    with pytest.raises(BadRowError, match=problem):
+        parse_options(options)
+
+
+def test_columns_that_may_be_the_same_part_are_refused():
+    with pytest.raises(BadRowError, match="'passage', 'context' may each be the passage"):
+        with_known_names({"context": "a", "passage": "b"})
+    rows = {"ending0": "a", "ending1": "b", "answer0": "c", "answer1": "d"}
+    with pytest.raises(BadRowError, match="columns of ending and of answer may be the options"):
+        with_known_names(rows)
