@@ -49,6 +49,11 @@ def of_keep_mask(random):
     return activations(random), 0.3, seed_of(random)
 
 
+def of_add_bias(random):
+    x = activations(random)
+    return x, normal(random, x.shape[-1])
+
+
 def of_gelu(random):
     return (activations(random),)
 
@@ -105,6 +110,7 @@ def of_adam_update(random):
 # Operation → a function that draws its arguments, float32 tensors among them.
 ARGUMENTS: dict[Op, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     ops.keep_mask: of_keep_mask,
+    ops.add_bias: of_add_bias,
     ops.gelu: of_gelu,
     ops.feed_forward: of_feed_forward,
     ops.layer_norm: of_layer_norm,

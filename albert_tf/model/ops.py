@@ -55,6 +55,7 @@ def with_axes_of(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.reshape(rows, tf.concat((tf.shape(x)[:-1], rows.shape[1:]), axis=0))  # [..., m]
 
 
+@op
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """Returns x + bias, float [..., H] in the dtype of `x`; bias: float32 [H]."""
     return tf.nn.bias_add(x, tf.cast(bias, x.dtype))  # [..., H]

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from albert_tf.model import ops
 from albert_tf.model.dispatch import TPU, XLA, Gradient, register_kernel
+from albert_tf.model.tensorflow_internals import optimization_barrier
 
 
 @register_kernel(ops.project_heads, TPU)
@@ -41,6 +42,30 @@ def _project_heads(
         y = tf.reshape(y, (shape[0], heads, y.shape[1] // heads, shape[2]))  # [B, A, D, S]
         projected.append(tf.transpose(y, (0, 1, 3, 2)))  # [B, A, S, D]
     return projected
+
+
+def _column_sums(x: tf.Tensor) -> tf.Tensor:
+    """Returns the sums over all axes but the last, float32 [H]."""
+    return tf.reduce_sum(tf.cast(ops.as_rows(x), tf.float32), axis=0)
+
+
+@register_kernel(ops.add_bias, XLA)
+def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """The gradient of the bias is summed from what is stored for the matmuls, in their precision.
+
+    Without the barrier, XLA sums the float32 values from which that was rounded, and so writes them
+    too: for the gradient of GELU, twice the bytes of what is needed.
+    """
+
+    @tf.custom_gradient
+    def run(x: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+        def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            dy = optimization_barrier(dy)  # [..., H]
+            return dy, _column_sums(dy)  # [..., H], [H]
+
+        return ops.add_bias.function(x, bias), gradient
+
+    return run(x, bias)
 
 
 @register_kernel(ops.gelu, XLA)
