@@ -35,6 +35,7 @@ from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import find_task
+from albert_tf.finetuning.split_tables import SplitTables
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
@@ -59,7 +60,7 @@ def read_features(split: str) -> TokenSequences:
     )
     tokenizer = FullTokenizer(vocab_file=vocabulary)
     classifier = Classifier(settings, AlbertConfig(tokenizer.vocab_size), tokenizer, (task, {}))
-    return classifier.make_features(read_examples(task, folder, split), split)
+    return classifier.make_features(read_examples(task, SplitTables(folder), split), split)
 
 
 def random_batches(

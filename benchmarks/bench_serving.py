@@ -35,6 +35,7 @@ from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import ClassificationTask, find_task
+from albert_tf.finetuning.split_tables import SplitTables
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.tensorflow_releases import set_random_seed
@@ -51,7 +52,7 @@ def write_pairs(path: str, count: int) -> str:
     folder = os.path.join(contenders.SHARED, "data", "lcqmc")
     if not os.path.isdir(folder):
         sys.exit(f"skipped: no LCQMC at {folder}")
-    examples = read_examples(find_task("lcqmc"), folder, "dev").examples[:count]
+    examples = read_examples(find_task("lcqmc"), SplitTables(folder), "dev").examples[:count]
     with open(path, "w", encoding="utf-8") as stream:
         json.dump([(example.text_a, example.text_b) for example in examples], stream)
     return path

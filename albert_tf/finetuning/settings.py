@@ -28,6 +28,7 @@ from albert_tf.training.settings import ExportSettings, RunSettings, TrainingSet
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+DATA_PATHS = ("data_dir", "train_file", "dev_file", "test_file")
 SWEEP_TABLE = "sweep_results.tsv"
 HUB_VOCABULARY = "from_tf_hub"  # the value of --spm_model_file in Google's notebook
 
@@ -78,7 +79,7 @@ class DataSettings(SequenceSettings, VocabularyFileSettings):
 class HasDataDir(Protocol):
     """Settings of a program that reads a folder."""
 
-    data_dir: str
+    data_dir: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,8 +169,8 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         trains by default.
 
         The settings are those of the trained run in `output_dir`, if there is one, so that this
-        folder is all that evaluation, prediction and export need. `data_dir` is taken from the last
-        training in the folder.
+        folder is all that evaluation, prediction and export need. `DATA_PATHS` are taken from the
+        last training in the folder, unless one of them is given.
 
         Raises:
             ValueError: a file of the run is corrupt.
@@ -182,9 +183,11 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         fields = fields_of(cls)
         names = {field.name for field in fields if field.affects != NOTHING}
         recorded = record.values_for(cls, names)
-        data_dir = record.settings.get("data_dir")
-        if data_dir and any(field.name == "data_dir" for field in fields):
-            recorded["data_dir"] = files.join(record.start.get("directory", ""), str(data_dir))
+        if values.keys().isdisjoint(DATA_PATHS):
+            start = record.start.get("directory", "")
+            for name in {field.name for field in fields}.intersection(DATA_PATHS):
+                paths = str(record.settings.get(name) or "").split(",")
+                recorded[name] = ",".join(files.join(start, path) for path in paths if path)
         return recorded | dict(values)
 
     @property
@@ -248,7 +251,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     def check_paths(self) -> None:
         """Checks all paths, including the folder of the data if the program reads one."""
         super().check_paths()
-        if isinstance(self, HasDataDir) and self.splits:
+        if isinstance(self, HasDataDir) and self.data_dir and self.splits:
             files.check_directory(self.data_dir, "--data_dir")
 
     def runs(self) -> list[Self]:
@@ -341,7 +344,40 @@ class TaskSettings(SettingsGroup):
         "usual name.",
         affects=READING,
     )
-    data_dir: str = setting(REQUIRED, "Folder of the dataset.")
+    data_dir: str | None = setting(
+        None, "Folder of the dataset; required, unless other flags name the file of each split."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitSettings(SettingsGroup):
+    """Settings of programs whose splits are files of rows."""
+
+    GROUP = "data"
+
+    train_file: str = setting(
+        "",
+        "File with the examples to train on, or several separated by commas, or a pattern; if not "
+        "given, files in data_dir whose name has the word train.",
+    )
+    dev_file: str = setting(
+        "",
+        "The same for the examples to evaluate on; if not given, files in data_dir whose name has "
+        "the word dev, validation, valid or val.",
+    )
+    test_file: str = setting(
+        "",
+        "The same for the examples to predict; if not given, files in data_dir whose name has the "
+        "word test.",
+    )
+    dev_fraction: float = setting(
+        0.0,
+        "Fraction of the training examples, chosen at random with a fixed seed, to evaluate on "
+        "instead of training on them, if there is no dev split; 0 requires a dev split.",
+        minimum=0,
+        maximum=1,
+        affects=READING,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,13 @@ from albert_tf.training.settings import ExportSettings, RunSettings
 QUANTIZATIONS = ("none", "float16", "int8")
 NAN = float("nan")
 
+SPLITS = {
+    "train_file": ("", NOTHING),
+    "dev_file": ("", NOTHING),
+    "test_file": ("", NOTHING),
+    "dev_fraction": (0.0, READING, 0, 1, None),
+}
+
 # Class, and name → default, what it affects and, if it has limits, minimum, maximum and choices.
 DEFAULTS = [
     (
@@ -38,7 +45,8 @@ DEFAULTS = [
         classification.Settings,
         {
             "task_name": (REQUIRED, READING),
-            "data_dir": (REQUIRED, NOTHING),
+            "data_dir": (None, NOTHING),
+            **SPLITS,
             "max_seq_length": (512, TRAINING, 5, 65536, None),
             "text_a_column": (None, READING),
             "text_b_column": (None, READING),
@@ -99,7 +107,8 @@ DEFAULTS = [
     (
         token_classification.Settings,
         {
-            "data_dir": (REQUIRED, NOTHING),
+            "data_dir": (None, NOTHING),
+            **SPLITS,
             "max_seq_length": (512, TRAINING, 3, 65536, None),
             "token_column": (0, READING),
             "label_column": (-1, READING),

@@ -7,10 +7,12 @@ r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom
 Config and vocabulary are found beside the weights, and the recipes in configs/recipes have the
 published settings: --flagfile=glue_mrpc.
 
---task_name=tsv reads train, dev and test files (.tsv, .csv or .jsonl) from --data_dir. Checkpoints,
-model.ckpt-best, eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are
-written to --output_dir. With --num_runs or several learning rates, each run has a subfolder, next
-to sweep_results.txt. Run the same command again to resume a run.
+--data_dir is a folder of the Hugging Face Hub, of `save_to_disk`, or of the task's archive, and
+--task_name=tsv reads train, dev and test files of your own (.parquet, .jsonl, .csv, .tsv) from it.
+Other names are passed as --train_file, --dev_file and --test_file. Checkpoints, model.ckpt-best,
+eval_results.txt, best_trial.txt, dev_predictions.tsv, predictions and plots are written to
+--output_dir. With --num_runs or several learning rates, each run has a subfolder, next to
+sweep_results.txt. Run the same command again to resume a run.
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.classification.tasks import ALIASES, CUSTOM_TASK, TASKS, find_task
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings, TFLiteSettings
+from albert_tf.finetuning.settings import (
+    FineTuningSettings,
+    SplitSettings,
+    TaskSettings,
+    TFLiteSettings,
+)
 from albert_tf.settings import MODEL, READING, REQUIRED, redefined, setting
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ _COLUMN = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TFLiteSettings, TaskSettings):
+class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, SplitSettings):
     """Settings of run_classifier.py, with the names of Google's flags."""
 
     GROUP = "data"

@@ -5,29 +5,42 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+from collections.abc import Mapping
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import check_name
 from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.columns import find_columns, is_header, refuse_example
 from albert_tf.finetuning.classification.custom import labels_of, make_custom_task, recorded_labels
 from albert_tf.finetuning.classification.parsing import Example, RowParser
-from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask, Source
+from albert_tf.finetuning.classification.tasks import (
+    CUSTOM_TASK,
+    ClassificationTask,
+    Columns,
+    Source,
+)
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError
-from albert_tf.tables import open_table
+from albert_tf.finetuning.split_reading import read_splits
+from albert_tf.finetuning.split_tables import Layout, SplitTables
+from albert_tf.tables import Table
 
 
-def _find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Source, str]:
-    """Returns the file of a split, in the task's folder in `data_dir` or in `data_dir` itself.
+def _open(
+    task: ClassificationTask, tables: SplitTables, split: str, quoting: bool
+) -> tuple[Source, Table]:
+    """Returns the rows of a split, and where their columns are.
+
+    The file of a split is in the task's folder in the data directory or in the latter itself. In
+    files with other names, columns have their usual names.
 
     Raises:
-        FileNotFoundError: the file does not exist; the message says where it was looked for.
+        MissingSplitError: there is no such file; the message says what there is.
         ValueError: the task does not have this split, or a custom task has two files.
     """
     sources = task.splits.get(split, ())
@@ -35,35 +48,38 @@ def _find_file(task: ClassificationTask, data_dir: str, split: str) -> tuple[Sou
         raise ValueError(f"task {task.name} has no {split} data, only {', '.join(task.splits)}")
     folders = (task.folder, "") if task.folder else ("",)
     of_files = {os.path.join(f, source.file): source for source in sources for f in folders}
-    name = split_files.find_name(data_dir, of_files, takes_first=not sources[0].is_custom)
-    if name is None:
-        tried = ", ".join(os.path.join(data_dir, file) for file in of_files)
-        raise FileNotFoundError(
-            f"no {split} data of {task.name}: none of {tried} exists. --data_dir must be the "
-            f"folder that contains {task.folder or 'the files'}."
-        )
-    return of_files[name], os.path.join(data_dir, name)
+    layout = Layout(
+        list(of_files),
+        takes_first=not sources[0].is_custom,
+        configurations=task.configurations or (task.name,),
+        suffix=task.suffix,
+        quoting=quoting,
+    )
+    table, name = tables.open(split, layout)
+    columns = sources[0].columns if sources[0].is_custom else Columns()
+    by_names = Source("", columns, sources[0].has_header, is_custom=True)
+    return of_files.get(name, by_names), table
 
 
 def read_examples(
-    task: ClassificationTask, data_dir: str, split: str, quoting: bool = False
+    task: ClassificationTask, tables: SplitTables, split: str, quoting: bool = False
 ) -> Examples[Example]:
     """Reads the examples of a split.
 
     Args:
         task: a task of the table, or a custom task.
-        data_dir: parent of the task's folder, or that folder.
+        tables: where the data are: the parent of the task's folder, that folder, or elsewhere.
         split: "train", "dev" or "test".
         quoting: see `open_table`.
 
     Raises:
-        FileNotFoundError: the file does not exist.
+        FileNotFoundError: there is no such file.
         ValueError: there is no example, or a bad row: with too few columns (in custom tasks also
             too many), an unknown label, an empty text, or invalid JSON. The message names the file
             and the lines.
     """
-    source, path = _find_file(task, data_dir, split)
-    table = open_table(path, quoting=quoting)
+    source, table = _open(task, tables, split, quoting)
+    path = table.path
     numbered = iter(table)
     first = next(numbered, None)
     if first is None:
@@ -116,7 +132,9 @@ def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationT
 
 
 def read_data(
-    settings: Settings, trained: RunFolder | None = None
+    settings: Settings,
+    trained: RunFolder | None = None,
+    given: Mapping[str, Table] | None = None,
 ) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
     """Returns the task with the name `--task_name`, and the examples of each split.
 
@@ -127,21 +145,23 @@ def read_data(
         settings: the task, its data and, for a custom task, its columns and labels. The files
             train, dev and test of a custom task end in one of EXTENSIONS.
         trained: the folder of a trained model; None if there is none.
+        given: split → rows that are read instead of files; None to read the files.
 
     Raises:
         FileNotFoundError: there is no file of a split, or no training data to read the labels from.
         ValueError: the task does not exist, or a file is invalid; see `read_examples`.
     """
     task = _find_task(settings, trained)
-    folder, quoting = settings.data_dir, settings.quoting
-    data = {}
+    tables = SplitTables.of(settings, settings.data_dir, given)
+    known = {}
     if not (task.labels or task.is_regression):
         try:
-            data["train"] = read_examples(task, folder, "train", quoting)
+            known["train"] = read_examples(task, tables, "train", settings.quoting)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} It is needed for the labels.") from None
-        task = dataclasses.replace(task, labels=labels_of(data["train"]))
-    for split in settings.splits:
-        if split not in data:
-            data[split] = read_examples(task, folder, split, quoting)
-    return task, data
+        task = dataclasses.replace(task, labels=labels_of(known["train"]))
+
+    def read(split: str) -> Examples[Example]:
+        return read_examples(task, tables, split, settings.quoting)
+
+    return task, read_splits(settings.splits, settings.dev_fraction, read, known)

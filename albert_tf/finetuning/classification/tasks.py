@@ -83,6 +83,8 @@ class ClassificationTask:
         labels: the labels, in the order of their ids; empty to read them from the training data.
         is_regression: whether labels are numbers, so that the model has a single output.
         is_multi_label: whether an example has any number of labels, even none.
+        configurations: names of the task's folder on the Hugging Face Hub, if it is not `name`.
+        suffix: further word in the names of its splits there, such as "matched".
         metrics: keys of `metrics.METRICS`.
         selection_metric: the metric that selects the best checkpoint; larger is better.
         label_aliases: alternative spelling in the files → label.
@@ -111,6 +113,8 @@ class ClassificationTask:
     group_size: int = 1
     skips_short_rows: bool = False
     is_multi_label: bool = False
+    configurations: tuple[str, ...] = ()
+    suffix: str = ""
 
     @property
     def num_labels(self) -> int:
@@ -190,7 +194,15 @@ _WITH_F1 = (ACCURACY, "f1")
 
 def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
     splits = _glue(Columns(8, 9, -1, 0), Columns(8, 9, guid=0), suffix)
-    return ClassificationTask(name, "MNLI", splits, INFERENCE, leaderboard_file=leaderboard_file)
+    return ClassificationTask(
+        name,
+        "MNLI",
+        splits,
+        INFERENCE,
+        leaderboard_file=leaderboard_file,
+        configurations=("mnli",),
+        suffix=suffix.removeprefix("_"),
+    )
 
 
 def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
@@ -241,6 +253,7 @@ _ROWS = (
         _glue(Columns(0, label=1), Columns(1, guid=0)),
         BINARY,
         leaderboard_file="SST-2.tsv",
+        configurations=("sst2",),
     ),
     ClassificationTask(
         "sts-b",
@@ -250,6 +263,7 @@ _ROWS = (
         metrics=("MSE", "pearson", "spearman"),
         selection_metric="pearson",
         leaderboard_file="STS-B.tsv",
+        configurations=("stsb",),
     ),
     ClassificationTask(
         "qqp",

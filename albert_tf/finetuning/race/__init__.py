@@ -22,7 +22,7 @@ from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
-from albert_tf.settings import TRAINING, redefined, setting
+from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -45,6 +45,7 @@ class Settings(FineTuningSettings, TaskSettings, HeadSettings):
         "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
     )
+    data_dir: str = redefined(TaskSettings, "data_dir", REQUIRED, "Folder of the dataset.")
     # The smallest is [CLS] [SEP] question [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=4)
     max_qa_length: int = setting(

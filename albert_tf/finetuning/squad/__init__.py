@@ -25,6 +25,7 @@ from albert_tf.finetuning.settings import (
     DataSettings,
     FineTuningSettings,
     HeadSettings,
+    SplitSettings,
     TFLiteSettings,
 )
 from albert_tf.settings import TRAINING, redefined, setting
@@ -72,8 +73,11 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     GROUP = "data"
     ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
 
-    train_file: str | None = setting(
-        None, "JSON file with the questions to train on; required by do_train."
+    train_file: str | None = redefined(
+        SplitSettings,
+        "train_file",
+        None,
+        "JSON file with the questions to train on; required by do_train.",
     )
     predict_file: str | None = setting(
         None,

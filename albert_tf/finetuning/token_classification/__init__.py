@@ -22,8 +22,13 @@ from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
-from albert_tf.settings import READING, REQUIRED, redefined, setting
+from albert_tf.finetuning.settings import (
+    FineTuningSettings,
+    HeadSettings,
+    SplitSettings,
+    TaskSettings,
+)
+from albert_tf.settings import READING, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -37,7 +42,7 @@ RAW = "raw"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, HeadSettings):
+class Settings(FineTuningSettings, SplitSettings, HeadSettings):
     """Settings of run_token_classification.py.
 
     The files have one token per line and blank lines between sentences.
@@ -46,11 +51,12 @@ class Settings(FineTuningSettings, HeadSettings):
     GROUP = "data"
     ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
 
-    data_dir: str = redefined(
+    data_dir: str | None = redefined(
         TaskSettings,
         "data_dir",
-        REQUIRED,
-        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv.",
+        None,
+        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv; required, "
+        "unless other flags name the file of each split.",
     )
     # The smallest is [CLS] a [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=3)

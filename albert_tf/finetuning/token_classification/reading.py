@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_sentences
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
@@ -34,9 +35,11 @@ def read_data(
         try:
             data["train"] = read_sentences(settings, "train")
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}, which is needed for the labels") from None
+            raise FileNotFoundError(f"{error} It is needed for the labels.") from None
         tags = find_tags(data["train"], is_raw)
-    for split in settings.splits:
-        if split not in data:
-            data[split] = read_sentences(settings, split, tags.labels)
-    return tags, data
+    labels = tags.labels
+
+    def read(split: str) -> Examples[Sentence]:
+        return read_sentences(settings, split, labels)
+
+    return tags, read_splits(settings.splits, settings.dev_fraction, read, data)

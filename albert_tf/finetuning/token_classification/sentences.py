@@ -17,12 +17,13 @@ import json
 from collections.abc import Sequence
 
 from albert_tf import files
-from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import cell, cells_of, check_text
 from albert_tf.finetuning.columns import TOKENS, find_column, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import report_unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.split_tables import Layout, SplitTables
 from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.token_lines import find_sentences
@@ -60,7 +61,12 @@ def read_sentences(
         ValueError: there are several files or no sentence, or a line has no token, no label or an
             unknown label; the message names the file and the lines.
     """
-    path = split_files.find_file(settings.data_dir, split, EXTENSIONS)
+    layout = Layout([split + extension for extension in EXTENSIONS], endings=EXTENSIONS)
+    (path, *others), _ = SplitTables.of(settings, settings.data_dir).find(split, layout)
+    if others:
+        raise ValueError(
+            f"{path}: expected one file with the {split} data, got {others[0]} as well"
+        )
     lines = files.read_text(path).split("\n")
     found = find_sentences(path, lines, settings.token_column, settings.label_column)
     starts = {sentence[0].number for sentence in found}

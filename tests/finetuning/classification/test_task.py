@@ -16,6 +16,7 @@ from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.split_tables import SplitTables
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of
@@ -91,7 +92,7 @@ def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, mo
 def test_examples_and_features_match_googles_program(shared, name, split):
     golden = np.load(shared / "golden" / "tasks" / "glue" / f"{name}_{split}.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
-    data = read_examples(TASKS[name], str(shared / "data" / "glue"), split)
+    data = read_examples(TASKS[name], SplitTables(str(shared / "data" / "glue")), split)
     count, length = golden["input_ids"].shape
     data = dataclasses.replace(data, examples=data.examples[:count])
     assert [example.guid for example in data.examples] == golden["guid"].tolist()

@@ -52,7 +52,7 @@ def test_tags_are_those_of_the_model_unless_it_is_trained(tmp_path):
 
 
 def test_tags_that_are_unknown_are_refused_and_those_without_spans_are_raw(tmp_path):
-    message = r"no train\.txt or .*, which is needed for the labels"
+    message = r"no train data in .*: it is empty\. .* It is needed for the labels"
     with pytest.raises(FileNotFoundError, match=message):
         read_data(settings_for(tmp_path), RunFolder("model"))
     assert recorded_tags(record(tmp_path, TAGS, name="classification")) is None

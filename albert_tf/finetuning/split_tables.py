@@ -1,0 +1,133 @@
+"""Opens the rows of the splits of a task: of files that flags name, of a folder, or of Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from albert_tf import files
+from albert_tf.finetuning.settings import SplitSettings
+from albert_tf.finetuning.split_files import find_name
+from albert_tf.tables import Table, open_table
+from albert_tf.tables.splits import ENDINGS, describe, find_files, find_groups, find_split
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class MissingSplitError(FileNotFoundError):
+    """There are no data of a split; the message says what there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The files in which a task expects its splits.
+
+    Attributes:
+        names: files relative to the folder, in the layout of before the Hub, of which one is a
+            split; if none exists, files are found by the words in their names.
+        takes_first: whether, of several of these files, the first one is meant; else they are
+            refused.
+        configurations: names of subfolders that are the data set, such as "mrpc"; the first one
+            that has data is read instead of the folder.
+        suffix: see `find_split`.
+        endings: see `find_split`.
+        form: format of text whatever a file is called; "" for that of its name.
+        quoting: see `open_table`.
+    """
+
+    names: Sequence[str] = ()
+    takes_first: bool = False
+    configurations: Sequence[str] = ()
+    suffix: str = ""
+    endings: Collection[str] = ENDINGS
+    form: str = ""
+    quoting: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitTables:
+    """Where the rows of each split are.
+
+    Attributes:
+        data_dir: the folder; None if there is none.
+        named: split → files that a flag names, as `find_files` takes them.
+        given: split → rows that were passed from Python.
+    """
+
+    data_dir: str | None = None
+    named: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Table] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, settings: SplitSettings, data_dir: str | None, given: Mapping[str, Table] | None = None
+    ) -> Self:
+        """Returns the tables that settings name, or those that are given instead of them."""
+        if given is not None:
+            return cls(given=given)
+        named = {
+            "train": settings.train_file,
+            "dev": settings.dev_file,
+            "test": settings.test_file,
+        }
+        return cls(data_dir, named)
+
+    def open(self, split: str, layout: Layout) -> tuple[Table, str]:
+        """Opens the rows of a split.
+
+        Args:
+            split: "train", "dev" or "test".
+            layout: where the task expects them.
+
+        Returns:
+            The table, and which of `layout.names` it is; "" if it has another name or place.
+
+        Raises:
+            MissingSplitError: there are none; the message says what the folder has.
+            ValueError, OSError: several files may be meant, or a file is missing or damaged.
+        """
+        if split in self.given:
+            return self.given[split], ""
+        paths, name = self.find(split, layout)
+        return open_table(paths, layout.form, layout.quoting), name
+
+    def find(self, split: str, layout: Layout) -> tuple[list[str], str]:
+        """Returns the files of a split, and which of `layout.names` they are; see `open`."""
+        pattern = self.named.get(split)
+        if pattern:
+            return find_files(pattern, f"--{split}_file"), ""
+        if self.given:
+            raise MissingSplitError(
+                f"no {split} data: the argument `data` has {', '.join(self.given)}"
+            )
+        if not self.data_dir:
+            raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file")
+        name = find_name(self.data_dir, layout.names, layout.takes_first)
+        if name is not None:
+            return [os.path.join(self.data_dir, name)], name
+        return self._find(self.data_dir, split, layout), ""
+
+    def _find(self, folder: str, split: str, layout: Layout) -> list[str]:
+        """Returns the files of a split, which are found by the words in their names."""
+        for configuration in layout.configurations:
+            inner = os.path.join(folder, configuration)
+            if files.is_directory(inner) and find_groups(inner, layout.endings):
+                folder = inner
+                break
+        try:
+            return find_split(folder, split, layout.suffix, layout.endings)
+        except FileNotFoundError:
+            raise MissingSplitError(self._missing(split, layout, folder)) from None
+
+    def _missing(self, split: str, layout: Layout, folder: str) -> str:
+        """Returns what is said where a split is missing."""
+        groups = find_groups(folder, layout.endings)
+        has = describe(folder, groups)
+        expected = ", ".join([*layout.names, f"or a file with the word {split} in its name"])
+        advice = ""
+        if split == "dev" and any(group.split == "train" for group in groups):
+            advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
+        return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."

@@ -1,0 +1,149 @@
+"""Which files of a folder are those of a split, and what is said if none or several are."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from albert_tf.tables.splits import find_files, find_split
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def make(*names, state=None):
+        for name in names:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+        for place, files in (state or {}).items():
+            saved = {"_data_files": [{"filename": file} for file in files]}
+            (tmp_path / place / "state.json").write_text(json.dumps(saved))
+        return str(tmp_path)
+
+    return make
+
+
+def names_of(folder, *split):
+    return [str(pathlib.Path(path).relative_to(folder)) for path in find_split(folder, *split)]
+
+
+# Files of a folder, and which of them each split has.
+LAYOUTS = [
+    (
+        ["train-00001-of-00002.parquet", "train-00000-of-00002.parquet", "test.parquet"],
+        {
+            "train": ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"],
+            "test": ["test.parquet"],
+        },
+    ),
+    (
+        [
+            "data/train-00000-of-00001-7ae5f9f8d2e30000.parquet",
+            "data/validation-0.parquet",
+            "x.json",
+        ],
+        {
+            "train": ["data/train-00000-of-00001-7ae5f9f8d2e30000.parquet"],
+            "dev": ["data/validation-0.parquet"],
+        },
+    ),
+    (
+        ["train/0001.parquet", "train/0000.parquet", "validation/0000.parquet"],
+        {"train": ["train/0000.parquet", "train/0001.parquet"], "dev": ["validation/0000.parquet"]},
+    ),
+    (
+        ["training.JSONL.gz", "valid.csv.zst", "glue-mrpc-testing.json", "unsupervised.json"],
+        {
+            "train": ["training.JSONL.gz"],
+            "dev": ["valid.csv.zst"],
+            "test": ["glue-mrpc-testing.json"],
+        },
+    ),
+    (
+        ["train.tsv", "train-sample.tsv", "val.tsv", ".train.json", "dataset_dict.json"],
+        {"train": ["train.tsv"], "dev": ["val.tsv"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "splits"), LAYOUTS)
+def test_words_in_names_tell_the_split(folder, files, splits):
+    path = folder(*files)
+    assert {split: names_of(path, split) for split in splits} == splits
+
+
+def test_the_sets_of_mnli_have_a_further_word(folder):
+    path = folder("train.parquet", "validation_matched.parquet", "validation_mismatched.parquet")
+    assert names_of(path, "dev", "matched") == ["validation_matched.parquet"]
+    assert names_of(path, "dev", "mismatched") == ["validation_mismatched.parquet"]
+    assert names_of(path, "train", "matched") == ["train.parquet"]
+    with pytest.raises(ValueError, match=r"validation_matched\.parquet and validation_mismatched"):
+        find_split(path, "dev")
+
+
+def test_save_to_disk_has_its_own_order(folder):
+    shards = ["data-00001-of-00002.arrow", "data-00000-of-00002.arrow"]
+    path = folder(
+        "dataset_dict.json",
+        *(f"train/{name}" for name in shards),
+        "train/cache-1.arrow",
+        "train/dataset_info.json",
+        state={"train": shards},
+    )
+    assert names_of(path, "train") == [f"train/{name}" for name in shards]
+    assert find_files(f"{path}/train", "--train_file") == [f"{path}/train/{n}" for n in shards]
+    pathlib.Path(path, "train", shards[0]).unlink()
+    with pytest.raises(FileNotFoundError, match=r"train/data-00001-of-00002\.arrow is missing"):
+        find_split(path, "train")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([], r"no dev data in .*: it is empty"),
+        (["notes.md", "corpus.json"], r"no dev data in .*: it has corpus\.json, notes\.md"),
+        (["train.csv", "test/a.csv"], r"it has test \(test/a\.csv\), train \(train\.csv\)"),
+        (
+            ["cola/train.csv", "mrpc/dev.csv"],
+            r"the folders cola, mrpc, which have splits: pass one",
+        ),
+        ([f"{n:02}.txt" for n in range(11)], r"it has 00\.txt, .*09\.txt, …$"),
+    ],
+)
+def test_what_is_there_is_said_where_a_split_is_missing(folder, files, said):
+    path = folder(*files)
+    with pytest.raises(FileNotFoundError, match=said):
+        find_split(path, "dev")
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            ["dev-00000-of-00003.csv", "dev-00002-of-00003.csv"],
+            "shards -00001-of-00003 are missing",
+        ),
+        (["dev-00001-of-00002.csv.gz"], "shards -00000-of-00002 are missing"),
+        (["dev-00000-of-00001.csv", "dev-00001-of-00002.csv"], "are shards of several sets"),
+        (["dev.csv", "dev.tsv"], r"contains dev\.csv and dev\.tsv: keep only one of them"),
+        (["dev.csv", "valid.csv"], r"contains dev\.csv and valid\.csv: keep only one of them"),
+        (["dev_r1.json", "dev_r2.json"], r"contains dev_r1\.json and dev_r2\.json"),
+    ],
+)
+def test_what_may_be_meant_in_two_ways_is_refused(folder, files, said):
+    path = folder(*files)
+    with pytest.raises(ValueError, match=said):
+        find_split(path, "dev")
+
+
+def test_a_flag_names_files_in_order(folder):
+    path = folder("b-00000-of-00002.csv", "b-00001-of-00002.csv", "a.csv")
+    shards = [f"{path}/b-0000{n}-of-00002.csv" for n in range(2)]
+    assert find_files(f"{path}/b*", "--train_file") == shards
+    assert find_files(f"{path}/b*,{path}/a.csv", "--train_file") == [*shards, f"{path}/a.csv"]
+    with pytest.raises(ValueError, match="-00000-of-00002 are missing"):
+        find_files(shards[1], "--train_file")
+    with pytest.raises(ValueError, match=r"--train_file: .* is a folder, but not one"):
+        find_files(path, "--train_file")
