@@ -199,6 +199,15 @@ def test_other_tensors_than_those_of_the_release_are_not_installed(served, cache
     assert not list(cache.iterdir())
 
 
+def test_an_archive_of_two_models_is_not_installed(served, cache, model):
+    with tarfile.open(served / "tar", mode="w:gz") as archive:
+        archive.add(model, "albert_base")
+        archive.add(model, "albert_large")
+    with pytest.raises(ValueError, match="nothing was installed"):
+        download(NAME)
+    assert not list(cache.iterdir())
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model.optimization import Lamb
+from albert_tf.training import replicas
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.step import (
     Gradients,
@@ -80,6 +82,23 @@ def test_two_devices_equal_one(tmp_path, cases):
     subprocess.run([*program, *map(json.dumps, (settings, *cases))], cwd=ROOT, check=True)
     for found, case in zip(np.load(path, allow_pickle=True), cases, strict=True):
         assert_same(found, one_device(case))
+
+
+def test_devices_of_the_second_worker_take_the_rows_of_their_process(monkeypatch):
+    """With a stand-in for a strategy of two workers with two devices each."""
+
+    class StandIn:
+        def experimental_distribute_values_from_function(self, take):
+            places = (types.SimpleNamespace(replica_id_in_sync_group=place) for place in (2, 3))
+            return [take(place) for place in places]
+
+    monkeypatch.setattr(replicas, "num_local_replicas", lambda strategy: 2)
+    monkeypatch.setattr(replicas, "first_local_replica", lambda strategy: 2)
+    step = types.SimpleNamespace(strategy=StandIn())
+    batch = {"input_ids": tf.reshape(tf.range(8), (4, 2))}
+    first, second = TrainStep._split_rows(step, batch)
+    np.testing.assert_array_equal(first["input_ids"], [[0, 1], [2, 3]])
+    np.testing.assert_array_equal(second["input_ids"], [[4, 5], [6, 7]])
 
 
 def test_gradients_are_clipped_as_google_clips_them_and_cleared_if_not_finite():

@@ -249,6 +249,17 @@ def test_the_version_is_chosen_by_the_user_the_model_or_the_data(tmp_path, versi
         choose_version(None, bare, None, None)
 
 
+def test_the_version_of_a_trained_run_is_not_that_of_its_initial_checkpoint(tmp_path, tiny_config):
+    initial, folder = str(tmp_path / "initial"), tmp_path / "run"
+    save_checkpoint(initial, {"start_logits/dense/kernel": np.zeros(1)})
+    folder.mkdir()
+    save_checkpoint(str(folder / "model.ckpt-3"), {"cls/squad/output_weights": np.zeros(1)})
+    settings = Settings(output_dir=str(folder), init_checkpoint=initial, **LENGTHS)
+    for trained, version_2 in ((RunFolder(str(folder)), False), (None, True)):
+        task = QuestionAnswering.make(settings, tiny_config, WordTokenizer(), trained, {})
+        assert task.version_2 is version_2
+
+
 def test_unanswerable_questions_cannot_be_evaluated_with_the_head_of_version_1():
     with pytest.raises(ValueError, match=r"questions\.json has unanswerable questions"):
         choose_version(False, None, None, make_data(version_2=True))
