@@ -12,12 +12,14 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     golden                                  losses and gradients that Google's code computed
     pretrain albert_base 32x512             the whole step: LAMB, bfloat16, dropout 0.1
     pretrain albert_base 32x512 checkpointing
+    pretrain albert_base 32x512 dropout:0   without dropout, as v2 and Chinese models are trained
     classify albert_base 64x128             the whole step of fine-tuning: AdamW
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
-"plain" applies to every task, and means that no kernel of `model/kernels/` is used; "plain:gelu"
+Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "plain"
+applies to every task, and means that no kernel of `model/kernels/` is used; "plain:gelu"
 leaves out a single one.
 """
 
@@ -67,6 +69,9 @@ PROGRAMS = (
     "pretrain albert_base 8x512",
     "pretrain albert_base 128x128",
     "pretrain albert_large 16x512",
+    "pretrain albert_base 32x512 dropout:0",
+    "pretrain albert_base 128x128 dropout:0",
+    "pretrain albert_large 16x512 dropout:0",
     "pretrain albert_tiny_zh 128x128",
     "pretrain albert_base 32x512 checkpointing",
     "classify albert_base 64x128",
@@ -85,6 +90,7 @@ OPS = {name: value for name, value in vars(ops).items() if isinstance(value, Op)
 NAME = re.compile(
     r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
 )
+OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|plain(:\w+)?")
 TENSOR = re.compile(r"tensor<([^>]*)>")
 DTYPES = {
     "bf16": "bfloat16",
@@ -106,7 +112,7 @@ class Name:
         config: name of a config of this package.
         rows: sequences in a batch.
         length: tokens per sequence.
-        options: "checkpointing", "plain" or "plain:" and an operation.
+        options: "checkpointing", "dropout:" and a rate, "plain" or "plain:" and an operation.
     """
 
     task: str
@@ -136,12 +142,23 @@ class Name:
             int(match["length"]),
             tuple(match["options"].split()),
         )
+        for option in name.options:
+            if not OPTION.fullmatch(option):
+                expected = "checkpointing, dropout:0, plain or plain:gelu"
+                raise ValueError(f"{text!r}: unknown option {option!r}: expected {expected}")
         name.read_config().check_length(name.length)
         return name
 
+    @property
+    def dropout(self) -> float:
+        """The dropout rate."""
+        rates = [x.partition(":")[2] for x in self.options if x.startswith("dropout:")]
+        return float(rates[0]) if rates else DROPOUT
+
     def read_config(self) -> AlbertConfig:
         """Returns the config, with dropout."""
-        rates: Any = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
+        rate = self.dropout
+        rates: Any = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
         config = AlbertConfig.from_json_file(config_file(self.config))
         return dataclasses.replace(config, **rates)
 
@@ -290,7 +307,7 @@ def make_attention(name: Name) -> Program:
             tape.watch(sources)
             query, key, value = sources
             mask, seed = inputs["input_mask"], inputs["seed"]
-            context = ops.attention(query, key, value, mask, DROPOUT, seed)
+            context = ops.attention(query, key, value, mask, name.dropout, seed)
         return [context, *tape.gradient(context, sources, inputs["gradient"])]
 
     matmul = 2.0 * np.prod(shape) * name.length

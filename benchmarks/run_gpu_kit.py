@@ -9,7 +9,8 @@ bfloat16, SDPA, logits at the masked positions only, fused AdamW and clipping; p
 graphs ("reduce-overhead"). It runs in a process of its own, which this file starts with `--peer`.
 
 Each result is a JSON line as soon as it is there, so that a run that is cut off leaves what it has
-measured. What fails, for lack of memory, of a package or of time, is a line with its reason.
+measured. What fails, for lack of memory, of a package or of time, is a line with its reason; so is
+a kit that cannot be read, or a name that no program has, and the exit status is then 1.
 
 * `step_ms` is the median of several rounds of steps, each of which waits for its last step only.
 * `matmul_share` is the FLOPs of the model (recomputation not counted) per second, divided by the
@@ -51,6 +52,8 @@ MATRIX = 8192
 COPIED_VALUES = 2**30
 SMALLEST_MATMUL = 1024  # on a CPU
 REASON_LENGTH = 500
+MAKER = "make_gpu_kit.py"
+KEYS = ("name", "task", "options", "file", "inputs", "results")  # of a program in kit.json
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu"}  # ours → Hugging Face's
 OURS_ONLY = ("layout", "ln_type", "share")  # keys of the config
 
@@ -65,6 +68,46 @@ def print_line(**facts: Any) -> None:
 def reason_of(error: BaseException) -> str:
     """Returns what went wrong, on one line."""
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:REASON_LENGTH]
+
+
+def read_kit(folder: str) -> list[Entry]:
+    """Returns the entries of the programs of a kit.
+
+    Raises:
+        OSError, ValueError: `kit.json` cannot be read, or is not what `make_gpu_kit.py` writes.
+    """
+    path = os.path.join(folder, "kit.json")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            kit = json.load(stream)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: expected a folder of {MAKER}") from None
+    except ValueError as error:  # no JSON, or no text
+        raise ValueError(f"{path} is damaged, write it again by {MAKER}: {error}") from None
+    entries: Any = kit.get("programs") if isinstance(kit, dict) else None
+    for entry in entries if isinstance(entries, list) else [None]:
+        missing = [key for key in KEYS if not isinstance(entry, dict) or key not in entry]
+        if missing:
+            text = f"expected programs with {', '.join(KEYS)}; {', '.join(missing)} is missing"
+            raise ValueError(f"{path} is damaged, write it again by {MAKER}: {text}")
+    found: list[Entry] = entries
+    return found
+
+
+def choose(entries: Sequence[Entry], parts: str, is_quick: bool) -> tuple[list[Entry], list[str]]:
+    """Returns the programs to run, and the parts of names that no program has.
+
+    Args:
+        entries: all programs.
+        parts: parts of names, with semicolons between them; "" for all programs.
+        is_quick: whether to run only those of QUICK.
+    """
+    wanted = [part.strip() for part in parts.split(";")]
+    unknown = [part for part in wanted if not any(part in entry["name"] for entry in entries)]
+    chosen = [entry for entry in entries if any(part in entry["name"] for part in wanted)]
+    if is_quick:
+        chosen = [entry for entry in chosen if entry["name"].startswith(QUICK)]
+    return chosen, unknown
 
 
 def make_array(entry: Entry, random: np.random.Generator) -> Any:
@@ -571,17 +614,22 @@ def main() -> None:
         jax.config.update("jax_enable_x64", True)  # steps are counted in int64
     except ImportError as error:
         sys.exit(json.dumps({"error": reason_of(error)}))
-    with open(os.path.join(args.kit, "kit.json"), encoding="utf-8") as stream:
-        entries = json.load(stream)["programs"]
-    wanted = [part.strip() for part in args.programs.split(";")]
-    entries = [entry for entry in entries if any(part in entry["name"] for part in wanted)]
-    if args.quick:
-        entries = [entry for entry in entries if entry["name"].startswith(QUICK)]
-    with started_peer(not args.no_peer) as peer:
+    try:
+        entries = read_kit(args.kit)
+    except (OSError, ValueError) as error:
+        print_line(error=reason_of(error))
+        sys.exit(1)
+    chosen, unknown = choose(entries, args.programs, args.quick)
+    for part in unknown:
+        names = ", ".join(entry["name"] for entry in entries)
+        print_line(program=part, error=f"no program of this kit has such a name: {names}")
+    with started_peer(not args.no_peer and bool(chosen)) as peer:
         run = Run(args.kit, args.seconds or (QUICK_SECONDS if args.quick else SECONDS), peer)
         run.measure_device()
-        for entry in entries:
+        for entry in chosen:
             run.run(entry)
+    if unknown:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

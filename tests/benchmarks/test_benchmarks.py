@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import types
 
+import make_gpu_kit
 import pytest
 import reporting
+import run_gpu_kit
 
 from benchmarks import parity
 from tests.conftest import ROOT
@@ -73,3 +77,64 @@ def test_a_kit_for_the_cpu_computes_the_golden_numbers_and_trains(tmp_path):
     assert of["golden"]["gradient_difference"] < 1e-5
     for name in PROGRAMS[1:3]:
         assert of[name]["falls"], of[name]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "FileNotFoundError: .*kit.json is missing: expected a folder of make_gpu_kit.py"),
+        ("{", "ValueError: .*kit.json is damaged, write it again by make_gpu_kit.py: Expecting"),
+        ("[]", "damaged.*; name, task, options, file, inputs, results is missing"),
+        ('{"programs": [{"name": "golden", "file": "a"}]}', "; task, options, inputs, results is"),
+    ],
+)
+def test_a_kit_that_cannot_be_read_is_a_line_with_the_reason(
+    tmp_path, monkeypatch, capsys, text, reason
+):
+    if text is not None:
+        (tmp_path / "kit.json").write_text(text)
+    status, lines = run_kit(monkeypatch, capsys, str(tmp_path))
+    assert status == 1
+    assert re.search(reason, lines[-1]["error"])
+
+
+def test_a_name_that_no_program_has_is_a_line_and_an_error(tmp_path, monkeypatch, capsys):
+    entry = {key: "" for key in run_gpu_kit.KEYS} | {"name": "golden"}
+    (tmp_path / "kit.json").write_text(json.dumps({"programs": [entry]}))
+    monkeypatch.setattr(run_gpu_kit.Run, "measure_device", lambda run: None)
+    status, lines = run_kit(monkeypatch, capsys, str(tmp_path), "--programs=pretraining")
+    assert status == 1
+    reason = "no program of this kit has such a name: golden"
+    assert lines == [{"program": "pretraining", "error": reason}]
+
+
+def run_kit(monkeypatch, capsys, *arguments):
+    """Returns the exit status and the lines of a run on a machine that seems to have JAX."""
+    jax = types.SimpleNamespace(config=types.SimpleNamespace(update=lambda *_: None))
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setattr("sys.argv", ["run_gpu_kit.py", *arguments, "--no_peer"])
+    with pytest.raises(SystemExit) as end:
+        run_gpu_kit.main()
+    return end.value.code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("pretraining albert_base 8x512", "is no program: expected one like golden"),
+        ("pretrain albert_base", "is no program"),
+        ("pretrain albert_base 8x512 fast", "unknown option 'fast': expected checkpointing"),
+        ("pretrain albert_base 8x513", "513"),
+    ],
+)
+def test_a_kit_refuses_names_of_no_program(name, reason):
+    with pytest.raises(ValueError, match=reason):
+        make_gpu_kit.Name.parse(name)
+
+
+def test_the_rate_of_dropout_in_a_name_is_that_of_both_models():
+    rates = {
+        text: make_gpu_kit.Name.parse(text).read_config().to_dict()["hidden_dropout_prob"]
+        for text in ("predict albert_base 8x16", "predict albert_base 8x16 dropout:0")
+    }
+    assert list(rates.values()) == [0.1, 0.0]
