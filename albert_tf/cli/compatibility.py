@@ -34,7 +34,7 @@ IGNORED: dict[type[SettingsGroup], dict[str, type]] = {
     ),
     pretraining.Settings: {"masked_lm_budget": str, "export_dir": str},
     classification.Settings: {"cached_dir": str},
-    race.Settings: {"train_file": str, "eval_file": str, "predict_file": str},
+    race.Settings: {"eval_file": str, "predict_file": str},
     squad.Settings: {
         "train_feature_file": str,
         "predict_feature_file": str,

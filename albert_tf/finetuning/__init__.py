@@ -7,7 +7,7 @@ config, vocabulary, the record of the model that the run starts with, and the da
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.model_source import ModelSource
@@ -15,6 +15,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.result import FineTuningResult
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.tables.python_rows import tables_of
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -25,6 +26,7 @@ def run_task(
     settings: FineTuningSettings,
     hooks: Sequence[Hook] = (),
     data: object = None,
+    rows: Mapping[str, object] | None = None,
 ) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a model for a task.
 
@@ -35,6 +37,8 @@ def run_task(
             they are beside `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
         data: the data, if they have been read: what the `reader` of the task's row returns.
+        rows: split → rows to read instead of files: an iterable of dicts, a `datasets.Dataset`, or
+            a DataFrame. Only tasks with a `reader` take them.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -48,8 +52,11 @@ def run_task(
         raise ValueError(f"task={name!r}: no model is fine-tuned for it")
     settings = settings.completed()
     source = open_source(settings)
+    if rows is not None and spec.reader is None:
+        raise ValueError(f"task={name!r} reads its data itself: it takes no rows of Python")
     if spec.reader is not None and data is None:
-        data = spec.reader(settings, source.trained)
+        given = [] if rows is None else [tables_of(rows)]
+        data = spec.reader(settings, source.trained, *given)
     from albert_tf.finetuning.run import fine_tune  # imported late: needs TensorFlow
 
     make_task = spec.task_class.make

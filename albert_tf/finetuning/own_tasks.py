@@ -7,7 +7,8 @@ before TensorFlow is, tasks and heads with it.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import (
@@ -23,6 +24,7 @@ from albert_tf.checkpoints.tasks import (
 from albert_tf.finetuning.head_variables import ANSWERABLE_SPANS_HEAD, SPANS_HEAD
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.task_spec import TaskSpec
+from albert_tf.tables import Table
 
 if TYPE_CHECKING:
     from albert_tf.finetuning import classification, race, squad, token_classification
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from albert_tf.finetuning.squad.task import QuestionAnswering
     from albert_tf.finetuning.token_classification.task import TokenClassifier
     from albert_tf.model import heads
+
+Given: TypeAlias = Mapping[str, Table] | None  # split → rows that were passed from Python
 
 
 class _Classification:
@@ -55,10 +59,12 @@ class _Classification:
         return AlbertForClassification
 
     @staticmethod
-    def read(settings: classification.Settings, trained: RunFolder | None) -> object:
+    def read(
+        settings: classification.Settings, trained: RunFolder | None, given: Given = None
+    ) -> object:
         from albert_tf.finetuning.classification.reading import read_data
 
-        return read_data(settings, trained)
+        return read_data(settings, trained, given)
 
 
 class _TokenClassification:
@@ -117,10 +123,10 @@ class _MultipleChoice:
         return AlbertForMultipleChoice
 
     @staticmethod
-    def read(settings: race.Settings, trained: RunFolder | None) -> object:
+    def read(settings: race.Settings, trained: RunFolder | None, given: Given = None) -> object:
         from albert_tf.finetuning.race.reading import read_data
 
-        return read_data(settings, trained)
+        return read_data(settings, trained, given)
 
     @staticmethod
     def parse(row: Row) -> object:

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 from albert_tf import files
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.finetuning.split_files import find_name
+from albert_tf.finetuning.splits import DEV, TRAIN
 from albert_tf.tables import Table, open_table
-from albert_tf.tables.splits import ENDINGS, describe, find_files, find_groups, find_split
+from albert_tf.tables.splits import (
+    ENDINGS,
+    best_names,
+    describe,
+    find_files,
+    find_groups,
+    find_split,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,26 +62,25 @@ class SplitTables:
     Attributes:
         data_dir: the folder; None if there is none.
         named: split → files that a flag names, as `find_files` takes them.
-        given: split → rows that were passed from Python.
+        given: name of a split, such as "validation" → rows that were passed from Python; None to
+            read files.
     """
 
     data_dir: str | None = None
     named: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    given: Mapping[str, Table] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Table] | None = None
 
     @classmethod
     def of(
         cls, settings: SplitSettings, data_dir: str | None, given: Mapping[str, Table] | None = None
     ) -> Self:
         """Returns the tables that settings name, or those that are given instead of them."""
-        if given is not None:
-            return cls(given=given)
         named = {
             "train": settings.train_file,
             "dev": settings.dev_file,
             "test": settings.test_file,
         }
-        return cls(data_dir, named)
+        return cls(data_dir, named, given)
 
     def open(self, split: str, layout: Layout) -> tuple[Table, str]:
         """Opens the rows of a split.
@@ -89,8 +96,8 @@ class SplitTables:
             MissingSplitError: there are none; the message says what the folder has.
             ValueError, OSError: several files may be meant, or a file is missing or damaged.
         """
-        if split in self.given:
-            return self.given[split], ""
+        if self.given is not None:
+            return self._given(self.given, split, layout.suffix), ""
         paths, name = self.find(split, layout)
         return open_table(paths, layout.form, layout.quoting), name
 
@@ -99,16 +106,27 @@ class SplitTables:
         pattern = self.named.get(split)
         if pattern:
             return find_files(pattern, f"--{split}_file"), ""
-        if self.given:
-            raise MissingSplitError(
-                f"no {split} data: the argument `data` has {', '.join(self.given)}"
-            )
         if not self.data_dir:
             raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file")
         name = find_name(self.data_dir, layout.names, layout.takes_first)
         if name is not None:
             return [os.path.join(self.data_dir, name)], name
         return self._find(self.data_dir, split, layout), ""
+
+    @staticmethod
+    def _given(given: Mapping[str, Table], split: str, suffix: str) -> Table:
+        """Returns the rows of a split that were passed from Python."""
+        names = best_names(list(given), split, suffix)
+        if not names:
+            advice = "; dev_fraction=0.1 takes a tenth of the training data" if split == DEV else ""
+            raise MissingSplitError(
+                f"no {split} data: the argument `data` has {', '.join(given) or 'nothing'}{advice}"
+            )
+        if len(names) > 1:
+            raise ValueError(
+                f"the argument `data` has {' and '.join(names)}: pass only one for {split}"
+            )
+        return given[names[0]]
 
     def _find(self, folder: str, split: str, layout: Layout) -> list[str]:
         """Returns the files of a split, which are found by the words in their names."""
@@ -128,6 +146,6 @@ class SplitTables:
         has = describe(folder, groups)
         expected = ", ".join([*layout.names, f"or a file with the word {split} in its name"])
         advice = ""
-        if split == "dev" and any(group.split == "train" for group in groups):
+        if split == DEV and any(group.split == TRAIN for group in groups):
             advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.head_variables import SHARED_HEAD
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 
 Class = TypeVar("Class")
 ModelClass: TypeAlias = "type[AlbertModel] | type[AlbertEncoder]"
-# Returns the data of the splits, given the settings and the folder of the trained model, if any.
-Reader = Callable[[Any, RunFolder | None], object]
+# Returns the data of the splits, given the settings and the folder of the trained model, if any,
+# and, if rows were passed from Python, split → table.
+Reader = Callable[..., object]
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
 
@@ -45,7 +45,8 @@ class TaskSpec:
             an argument.
         reader: the function that reads the data, called with the settings and the folder of the
             trained model (or None) before TensorFlow is imported; its result is the argument `data`
-            of the task's `make`. None if the task's `read` reads them.
+            of the task's `make`. None if the task's `read` reads them. If rows are passed to
+            `run_task`, it gets split → `Table` as a third argument.
         parse: the function that returns the example to predict in a row of a file or a request, or
             raises BadRowError; by default, it returns a pair of texts, (text, text or "").
         is_fine_tuned: whether models are fine-tuned for the task.

@@ -37,13 +37,11 @@ class Group:
     Attributes:
         name: what tells the split: the name of the file, without shard and ending, or its folder's.
         split: "train", "dev" or "test".
-        others: the other words in the name, such as "matched".
         paths: the files in order, relative to the folder.
     """
 
     name: str
     split: str
-    others: frozenset[str]
     paths: tuple[str, ...]
 
     @property
@@ -68,20 +66,38 @@ def find_split(
         ValueError: several sets of files may be meant, or a shard is missing.
     """
     groups = find_groups(folder, endings)
-    found = [group for group in groups if group.split == split]
-    exact = [group for group in found if not group.others]
-    if suffix:
-        exact = [group for group in found if group.others == {suffix}] or exact
-    chosen = exact or found
+    names = best_names([group.name for group in groups], split, suffix)
+    chosen = [group for group in groups if group.name in names]
     if not chosen:
         raise FileNotFoundError(f"no {split} data in {folder}: {describe(folder, groups)}")
     if len(chosen) > 1:
-        names = " and ".join(group.shown for group in chosen[:_MAX_NAMED])
+        shown = " and ".join(group.shown for group in chosen[:_MAX_NAMED])
         raise ValueError(
-            f"{folder} contains {names}: keep only one of them, or name the files of the split"
+            f"{folder} contains {shown}: keep only one of them, or name the files of the split"
         )
     _check_shards(folder, chosen[0].paths)
     return [os.path.join(folder, path) for path in chosen[0].paths]
+
+
+def has_splits(folder: str, inner: Collection[str] = ()) -> bool:
+    """Returns whether a folder has files of splits, itself or in one of some folders in it."""
+    places = [folder, *(os.path.join(folder, name) for name in inner)]
+    return any(files.is_directory(place) and find_groups(place) for place in places)
+
+
+def best_names(names: Sequence[str], split: str, suffix: str = "") -> list[str]:
+    """Returns which of some names mean a split: one, none, or several that may be meant.
+
+    Args:
+        names: such as "train" or "validation_matched".
+        split: "train", "dev" or "test".
+        suffix: see `find_split`.
+    """
+    others = {n: set(_words(n)) - {*WORDS[split]} for n in names if _split_of(n) == split}
+    exact = [name for name in others if not others[name]]
+    if suffix:
+        exact = [name for name in others if others[name] == {suffix}] or exact
+    return exact or list(others)
 
 
 def find_files(pattern: str, what: str) -> list[str]:
@@ -120,9 +136,8 @@ def find_groups(folder: str, endings: Collection[str] = ENDINGS) -> list[Group]:
     for (place, name, _), paths in sets.items():
         split = _split_of(name)
         if split is not None:
-            others = frozenset(_words(name)) - {*WORDS[split]}
             ordered = _saved_order(folder, place) or sorted(paths)
-            groups.append(Group(name, split, others, tuple(ordered)))
+            groups.append(Group(name, split, tuple(ordered)))
     return groups
 
 

@@ -89,7 +89,8 @@ DEFAULTS = [
         race.Settings,
         {
             "task_name": ("race", READING, None, None, ("race", "choice")),
-            "data_dir": (REQUIRED, NOTHING),
+            "data_dir": (None, NOTHING),
+            **SPLITS,
             "label_column": (None, READING),
             "max_seq_length": (512, TRAINING, 4, 65536, None),
             "max_qa_length": (128, TRAINING, 1, None, None),

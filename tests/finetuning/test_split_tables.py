@@ -50,9 +50,13 @@ def test_flags_and_rows_of_python_replace_the_folder(write):
     path, name = path_of(named.open("train", OLD))
     assert (path, name) == (f"{folder}/x.jsonl … y.jsonl", "")
     table = open_table(f"{folder}/x.jsonl")
-    given = SplitTables(folder, given={"train": table})
+    other = open_table(f"{folder}/y.jsonl")
+    given = SplitTables(folder, given={"train": table, "valid_a": table, "valid_b": other})
     assert given.open("train", OLD) == (table, "")
-    with pytest.raises(MissingSplitError, match="no dev data: the argument `data` has train"):
+    assert given.open("dev", Layout(suffix="b")) == (other, "")
+    with pytest.raises(MissingSplitError, match="no test data: the argument `data` has train, val"):
+        given.open("test", OLD)
+    with pytest.raises(ValueError, match="`data` has valid_a and valid_b: pass only one"):
         given.open("dev", OLD)
 
 

@@ -18,7 +18,7 @@ sweep_results.txt. Run the same command again to resume a run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.tasks import CLASSIFICATION
@@ -127,7 +127,11 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, SplitSettings):
         return super().names_for_model | (set() if self.use_pooled_output else {"max_seq_length"})
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+def run(
+    settings: Settings,
+    hooks: Sequence[Hook] = (),
+    data: Mapping[str, object] | None = None,
+) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a classifier, as `run_classifier.py` does.
 
     >>> from albert_tf import classification
@@ -144,6 +148,8 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
             `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
             they are beside `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
+        data: split → rows to read instead of files: an iterable of dicts, a `datasets.Dataset`, or
+            a DataFrame.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -152,4 +158,4 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    return run_task(CLASSIFICATION, settings, hooks)
+    return run_task(CLASSIFICATION, settings, hooks, rows=data)

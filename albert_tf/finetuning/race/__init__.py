@@ -14,15 +14,20 @@ to sweep_results.txt. Run the same command again to resume a run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.tasks import MULTIPLE_CHOICE
 from albert_tf.data.settings import SequenceSettings
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult
-from albert_tf.finetuning.settings import FineTuningSettings, HeadSettings, TaskSettings
-from albert_tf.settings import REQUIRED, TRAINING, redefined, setting
+from albert_tf.finetuning.settings import (
+    FineTuningSettings,
+    HeadSettings,
+    SplitSettings,
+    TaskSettings,
+)
+from albert_tf.settings import TRAINING, redefined, setting
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -32,7 +37,7 @@ __all__ = ["Settings", "run"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(FineTuningSettings, TaskSettings, HeadSettings):
+class Settings(FineTuningSettings, TaskSettings, SplitSettings, HeadSettings):
     """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
@@ -45,7 +50,6 @@ class Settings(FineTuningSettings, TaskSettings, HeadSettings):
         "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
     )
-    data_dir: str = redefined(TaskSettings, "data_dir", REQUIRED, "Folder of the dataset.")
     # The smallest is [CLS] [SEP] question [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=4)
     max_qa_length: int = setting(
@@ -65,13 +69,19 @@ class Settings(FineTuningSettings, TaskSettings, HeadSettings):
     save_checkpoints_steps: int = redefined(FineTuningSettings, "save_checkpoints_steps", 100)
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+def run(
+    settings: Settings,
+    hooks: Sequence[Hook] = (),
+    data: Mapping[str, object] | None = None,
+) -> FineTuningResult:
     """Trains, evaluates, predicts and exports a multiple-choice model, as `run_race.py` does.
 
     Args:
         settings: the flags of that program. Config and vocabulary can be omitted if they are beside
             `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
+        data: split → rows to read instead of files: an iterable of dicts, a `datasets.Dataset`, or
+            a DataFrame.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -80,4 +90,4 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    return run_task(MULTIPLE_CHOICE, settings, hooks)
+    return run_task(MULTIPLE_CHOICE, settings, hooks, rows=data)

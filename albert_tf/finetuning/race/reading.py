@@ -1,4 +1,4 @@
-"""Reads multiple-choice questions: RACE in both of its formats, and JSON lines of other data sets.
+"""Reads multiple-choice questions: RACE in both of its formats, and rows of any data set.
 
 The main functions, `read_race` and `read_questions`, each read a split.
 """
@@ -10,13 +10,13 @@ import functools
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import rows, split_files
+from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import is_none, report_skipped, report_unlabeled
@@ -25,7 +25,10 @@ from albert_tf.finetuning.race.answers import Answers
 from albert_tf.finetuning.race.question_columns import with_known_names
 from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.tables import JSON_LINES, open_table
+from albert_tf.finetuning.split_reading import read_splits
+from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
+from albert_tf.tables import JSON_LINES, Table, open_table
+from albert_tf.tables.splits import has_splits
 
 LEVELS: tuple[str, ...] = ("middle", "high")
 ALL_IN_ONE = "all.txt"
@@ -156,7 +159,7 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
                 logging.warning("%s does not exist; continuing without it", folders[level])
             return existing
     tried = " and ".join(os.path.join(root, split, "{" + ",".join(levels) + "}") for root in roots)
-    raise FileNotFoundError(
+    raise MissingSplitError(
         f"no RACE questions: neither {ALL_IN_ONE} nor other .txt files in {tried}. --data_dir must "
         "be the folder that contains RACE/."
     )
@@ -187,10 +190,12 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
     return found.examples()
 
 
-def read_questions(data_dir: str, split: str) -> Examples[Question]:
-    """Reads a split of a custom task: `<split>.jsonl` or `.json`, with one JSON object per line.
+def read_questions(
+    tables: SplitTables, split: str, configurations: Sequence[str] = (), level: str = ""
+) -> Examples[Question]:
+    """Reads a split from rows, such as those of `<split>.jsonl`.
 
-    The keys of an object are the following, or their names in well-known data sets; see
+    The columns of a row are the following, or their names in well-known data sets; see
     `question_columns`:
 
     * `passage`: the text; optional if there is a question;
@@ -201,36 +206,92 @@ def read_questions(data_dir: str, split: str) -> Examples[Question]:
     * `level`: optional; accuracy is also reported for each level.
 
     Args:
-        data_dir: folder of the file.
+        tables: where the rows are.
         split: "train", "dev" or "test".
+        configurations: see `Layout`.
+        level: the level of all questions, unless their rows have one.
 
     Raises:
-        FileNotFoundError: the file does not exist.
+        MissingSplitError: there are none.
         ValueError: there are two files, or a bad question; the message names the file and the line.
             Or labels may mean different options; see `Answers`.
     """
-    path = split_files.find_file(data_dir, split, EXTENSIONS)
-    table = open_table(path, JSON_LINES)
-    found = _Split(path, split, Answers(path))
+    layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
+    table, _ = tables.open(split, layout)
+    found = _Split(table.path, split, Answers(table.path))
 
     def add(row: Row, number: int) -> None:
         parts = with_known_names(object_of(row))
-        found.add({"id": f"{split}-{number - 1}"} | parts, table.place(number))
+        known = {"level": level} if level else {}
+        found.add({"id": f"{split}-{number - 1}"} | known | parts, table.place(number))
 
-    for _ in rows.parse_rows(table.place, table, add):
+    for _ in rows.parse_rows(table.place, table.objects(), add):
         pass
     return found.examples()
 
 
+def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Examples[Question]:
+    """Reads a split of RACE, from its archive, or from the folders of the Hugging Face Hub."""
+    if tables.data_dir is None or tables.given is not None:
+        return read_questions(tables, split)
+    has_archive = any(
+        _text_files(os.path.join(tables.data_dir, root, part, level))
+        for root in ("RACE", "")
+        for part in ("train", "dev", "test")
+        for level in LEVELS
+    )
+    if has_archive or not has_splits(tables.data_dir, (*LEVELS, "all")):
+        return read_race(tables.data_dir, split, levels)
+    folders = [os.path.join(tables.data_dir, level) for level in levels]
+    if not all(map(files.is_directory, folders)):
+        return read_questions(tables, split, ["all"])
+    parts = [
+        read_questions(SplitTables(folder), split, level=level)
+        for folder, level in zip(folders, levels, strict=True)
+    ]
+    examples = [question for part in parts for question in part.examples]
+    return Examples(tables.data_dir, examples, all(part.has_labels for part in parts))
+
+
+def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTables:
+    """Returns where the rows are; Google's commands have files for RACE, which mean nothing."""
+    tables = SplitTables.of(settings, settings.data_dir, given)
+    if settings.task_name == "race" and settings.data_dir is not None:
+        for split, path in tables.named.items():
+            if path:
+                logging.warning(
+                    "--%s_file=%s is ignored: RACE is read from --data_dir", split, path
+                )
+        tables = SplitTables(settings.data_dir, given=given)
+    return tables
+
+
+def _passage_of(question: Question) -> str:
+    return question.passage
+
+
 def read_data(
-    settings: Settings, trained: RunFolder | None = None
+    settings: Settings,
+    trained: RunFolder | None = None,
+    given: Mapping[str, Table] | None = None,
 ) -> dict[str, Examples[Question]]:
-    """Returns the questions of each split; see `read_race` and `read_questions`."""
-    if settings.task_name == "choice":
-        return {split: read_questions(settings.data_dir, split) for split in settings.splits}
+    """Returns the questions of each split; see `read_race` and `read_questions`.
+
+    Args:
+        settings: the task and its data.
+        trained: not used.
+        given: split → rows that are read instead of files; None to read the files.
+    """
     if settings.middle_only and settings.high_only:
         raise ValueError("--middle_only and --high_only exclude each other: set one of them")
     levels = LEVELS
     if settings.middle_only or settings.high_only:
         levels = ("middle",) if settings.middle_only else ("high",)
-    return {split: read_race(settings.data_dir, split, levels) for split in settings.splits}
+    tables = _tables_of(settings, given)
+
+    def read(split: str) -> Examples[Question]:
+        if settings.task_name == "choice":
+            return read_questions(tables, split)
+        return _read_levels(tables, split, levels)
+
+    return read_splits(settings.splits, settings.dev_fraction, read, group_of=_passage_of)

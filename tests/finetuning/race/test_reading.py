@@ -7,6 +7,8 @@ import pytest
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.questions import Question, num_choices
 from albert_tf.finetuning.race.reading import read_data, read_questions, read_race
+from albert_tf.finetuning.split_tables import SplitTables
+from albert_tf.tables.python_rows import tables_of
 
 OPTIONS = ["w", "x", "y", "z"]
 
@@ -112,13 +114,47 @@ def test_a_program_reads_the_levels_that_are_set(tmp_path, settings, ids):
     assert [question.example_id for question in data["dev"].examples[::2]] == ids
 
 
+HUB_ROW = {"example_id": "7", "article": "It rains.", "question": "How ?", "answer": "B"}
+HUB_ROW |= {"options": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.parametrize(
+    ("folders", "settings", "found"),
+    [
+        (["middle", "high"], {}, ["middle dev middle", "high dev high"]),
+        (["middle", "high"], {"high_only": True}, ["high dev high"]),
+        (["all"], {}, ["all dev "]),
+        ([""], {}, [" dev "]),
+    ],
+)
+def test_the_folders_of_the_hub_are_read(tmp_path, folders, settings, found):
+    for folder in folders:
+        for split, name in (("train", "train"), ("dev", "validation")):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            row = HUB_ROW | {"article": f"{folder} {split}"}
+            path = tmp_path / folder / f"{name}-00000-of-00001.jsonl"
+            path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    given = {"data_dir": str(tmp_path), "output_dir": "out", "do_train": False} | settings
+    data = read_data(Settings(**given))
+    assert [f"{x.passage} {x.level}" for x in data["dev"].examples] == found
+    assert {x.label for x in data["dev"].examples} == {1}
+
+
+def test_rows_of_python_are_questions_and_a_passage_is_in_one_split(tmp_path):
+    rows = [HUB_ROW | {"article": f"Passage {n // 2}"} for n in range(12)]
+    settings = Settings(output_dir="out", dev_fraction=0.34)
+    data = read_data(settings, given=tables_of({"train": rows}))
+    passages = {split: {x.passage for x in data[split].examples} for split in ("train", "dev")}
+    assert (len(data["dev"]), len(passages["dev"]), len(passages["train"])) == (4, 2, 4)
+
+
 # One's own questions
 
 
 def read(root, *rows, split="train"):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (root / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-    return read_questions(str(root), split)
+    return read_questions(SplitTables(str(root)), split)
 
 
 def question(**changes):
@@ -188,6 +224,7 @@ def test_a_program_reads_ones_own_questions_as_the_task_choice(tmp_path):
     given = {"data_dir": str(tmp_path), "output_dir": "out", "do_train": False}
     data = read_data(Settings(task_name="choice", **given))
     assert [len(examples) for examples in data.values()] == [1]
+    (tmp_path / "dev.jsonl").unlink()
     with pytest.raises(FileNotFoundError, match="no RACE questions"):
         read_data(Settings(**given))
 
