@@ -59,7 +59,8 @@ SENTENCEPIECE_ERRORS = {
         "--max_sentence_length bytes. Raise it, or split the lines."
     ),
 }
-OUTPUT_ENDINGS = {"sentencepiece": [".model", ".vocab"], "wordpiece": [".txt"]}
+_LISTED = ".vocab"  # the pieces of a SentencePiece model and their scores
+OUTPUT_ENDINGS = {"sentencepiece": [".model", _LISTED], "wordpiece": [".txt"]}
 CHUNK_BYTES = 1 << 20  # how much text is in memory at a time
 SUMMARY_LINES = 10_000
 SUMMARY_IDS = 16
@@ -256,10 +257,17 @@ def _write_sentencepiece(lines: Iterable[str], settings: Settings) -> FullTokeni
     model = train_sentencepiece(normalized, settings)
     sp = sentencepiece.SentencePieceProcessor(model_proto=model)
     model_file, vocab_file = settings.outputs
+    listed = "".join(
+        f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n"
+        for piece_id in range(sp.get_piece_size())
+    )
+    # The model is written last: where it exists, the vocabulary is whole.
+    if files.exists(vocab_file) and not settings.overwrite:
+        if files.read_text(vocab_file) != listed:
+            raise ValueError(_exists(vocab_file))
+    else:
+        files.write_file(vocab_file, listed)
     files.write_file(model_file, model)
-    with files.write_atomically(vocab_file) as stream:
-        for piece_id in range(sp.get_piece_size()):
-            stream.write(f"{sp.id_to_piece(piece_id)}\t{sp.get_score(piece_id):g}\n")
     return FullTokenizer(vocab_file, settings.do_lower_case, model_file)
 
 
@@ -290,13 +298,31 @@ def _check_settings(paths: list[str], settings: Settings) -> None:
             "vocabulary/30k"
         )
     files.check_outputs({"--output_prefix": settings.outputs}, {"--input_file": paths})
-    for path in settings.outputs:
-        if files.exists(path) and not settings.overwrite:
-            raise ValueError(
-                f"{path} already exists, and records and models created with it depend on it. "
-                "Choose another --output_prefix, or pass --overwrite to replace it."
-            )
+    present = [path for path in settings.outputs if files.exists(path)]
+    if present and not settings.overwrite and not _is_unfinished(present):
+        raise ValueError(_exists(present[0]))
     files.ensure_directory(os.path.dirname(settings.output_prefix), "--output_prefix")
+    files.remove_half_written(settings.outputs)
+
+
+def _exists(path: str) -> str:
+    return (
+        f"{path} already exists, and records and models created with it depend on it. Choose "
+        "another --output_prefix, or pass --overwrite to replace it."
+    )
+
+
+def _is_unfinished(present: list[str]) -> bool:
+    """Returns whether the outputs that exist may be those of this command, killed at the end.
+
+    A kill leaves the list of pieces without the model. Whether they are the pieces of this command
+    is known after training.
+    """
+    (path, *others) = present
+    if others or not path.endswith(_LISTED):
+        return False
+    start = "".join(f"{piece}\t0\n" for piece in ("<pad>", "<unk>", *SPECIAL_TOKENS))
+    return files.read_text(path).startswith(start)
 
 
 def run(settings: Settings) -> Result:

@@ -15,6 +15,7 @@ from albert_tf.data import train_vocabulary
 from albert_tf.data.train_vocabulary import Settings
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import TOY_TEXT, needs_text
+from tests.file_events import folders_at_each_event
 
 CHINESE = """\
 雨下了一整天，到晚上7点才停。
@@ -171,6 +172,38 @@ def test_what_is_wrong_is_named_and_nothing_is_replaced(
         train_vocabulary.run(Settings(**{"input_file": "in.txt", "output_prefix": "v"} | changes))
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "old.model"}
     assert (tmp_path / "old.model").read_text() == "of a model that took weeks"
+
+
+@pytest.mark.parametrize("type_", ["sentencepiece", pytest.param("wordpiece", marks=needs_text)])
+def test_a_kill_at_any_time_leaves_what_the_same_command_finishes(english, tmp_path, type_):
+    folder = tmp_path / "vocabulary"
+    folder.mkdir()
+
+    def train(folder, **changes):
+        settings = Settings(english, str(folder / "v"), type_, vocab_size=79)
+        train_vocabulary.run(dataclasses.replace(settings, **changes))
+
+    def content(folder):
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    *kills, whole = folders_at_each_event(folder, tmp_path / "at", lambda: train(folder))
+    expected = content(whole)
+    assert len(expected) == (2 if type_ == "sentencepiece" else 1)
+    assert len(kills) >= 2 * len(expected)
+    for place in kills:
+        if not expected.keys() <= content(place).keys():
+            train(place)
+            assert content(place) == expected, place
+        with pytest.raises(ValueError, match="already exists"):
+            train(place)
+    if type_ == "sentencepiece":
+        (whole / "v.model").unlink()
+        with pytest.raises(ValueError, match=r"v\.vocab already exists"):
+            train(whole, do_lower_case=False)  # other pieces
+        assert content(whole) == {"v.vocab": expected["v.vocab"]}
+        (whole / "v.vocab").write_text("mine")
+        train(whole, overwrite=True)
+        assert content(whole) == expected
 
 
 @pytest.mark.ci
