@@ -153,30 +153,6 @@ def test_inputs_may_be_as_long_as_the_position_embeddings():
     assert outputs["sequence_output"].shape == (2, 13, SHALLOW.hidden_size)
 
 
-def test_keras_3_models_are_rejected(tiny_batch):
-    keras = pytest.importorskip("keras", minversion="3.0")
-    encoder = modeling.AlbertEncoder(SHALLOW)
-
-    class Wrapped(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.encoder, self.dense = encoder, keras.layers.Dense(2)
-
-        def call(self, ids):
-            return self.dense(self.encoder(ids)["pooled_output"])
-
-    model, ids = Wrapped(), tiny_batch["input_ids"]
-    model.compile("sgd", "mse")
-    sentence = r"A Keras 3 model .* would neither train.*TF_USE_LEGACY_KERAS=1"
-    with pytest.raises(ValueError, match=sentence):
-        model.fit(ids, np.ones((5, 2)), verbose=0)
-    with pytest.raises(ValueError, match=sentence):
-        encoder(keras.Input((11,), dtype="int32"))
-    with pytest.raises(ValueError, match=sentence):
-        MODELS["classification"](SHALLOW)({"input_ids": keras.Input((11,), dtype="int32")})
-    encoder(ids)  # by itself, it works in the same process
-
-
 SHAPES = {
     "pretraining": {"masked_lm_logits": (5, 7, 97), "sentence_order_logits": (5, 2)},
     "classification": (5, 3),

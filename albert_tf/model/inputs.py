@@ -5,11 +5,11 @@ Dimensions: B batch size, S sequence length, E embedding size.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 import tensorflow as tf
 
+from albert_tf.model import keras_3
 from albert_tf.spelling import closest
 
 # Hugging Face's names of the inputs → Google's, which are used here.
@@ -60,7 +60,7 @@ def read_inputs(
             or the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
             would round them to the ids of other words.
     """
-    _reject_keras_3(input_ids)
+    keras_3.refuse_call(input_ids)
     given: Inputs = {"input_ids": input_ids}
     if isinstance(input_ids, Mapping):
         given = _canonical_names(input_ids)
@@ -119,19 +119,3 @@ def one_of(inputs: object, name: str, argument: tf.Tensor | None) -> tf.Tensor |
     if argument is not None:
         raise ValueError(f"{name} is given twice: in the dict of inputs and as an argument")
     return inputs[name]
-
-
-def _reject_keras_3(inputs: object) -> None:
-    """Raises ValueError inside a Keras 3 model, which would not train these weights."""
-    keras = sys.modules.get("keras")
-    state = sys.modules.get("keras.src.backend.common.global_state")
-    if keras is None or state is None:  # Keras 3 has not been imported
-        return
-    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
-    is_inside = state.get_global_attribute("current_call_ctx") is not None
-    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
-        raise ValueError(
-            "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
-            "train nor save its weights. Build the model from tf_keras layers (import tf_keras), "
-            "or set the environment variable TF_USE_LEGACY_KERAS=1 before importing TensorFlow."
-        )

@@ -24,6 +24,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.files import Json
+from albert_tf.model import keras_3
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,6 +60,7 @@ class KerasOptimizer(tf_keras.optimizers.Optimizer):
         jit_compile: bool,
         **kwargs: Unpack[KerasOptions],
     ) -> None:
+        keras_3.refuse(learning_rate, "learning_rate")
         super().__init__(name=name, weight_decay=weight_decay, jit_compile=jit_compile, **kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
 

@@ -35,12 +35,13 @@ N blocks per layer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import kernels, objectives, ops  # noqa: F401, registers the kernels
+from albert_tf.files import JsonObject
+from albert_tf.model import keras_3, kernels, objectives, ops  # noqa: F401, registers the kernels
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.inputs import Features, check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
@@ -557,6 +558,44 @@ class AlbertModel(Configured, tf_keras.Model):
         self.config = config
         self.encoder = AlbertEncoder(config, name="encoder", dtype=self.dtype_policy)
         self.built = True
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        metrics: Any = None,
+        loss_weights: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Configures training, as `tf_keras.Model.compile` does.
+
+        Raises:
+            ValueError: the optimizer or a metric is of Keras 3.
+        """
+        keras_3.refuse(optimizer, "optimizer")
+        keras_3.refuse([metrics, weighted_metrics], "metrics")
+        super().compile(optimizer, loss, metrics, loss_weights, weighted_metrics, **kwargs)
+
+    def compile_from_config(self, config: JsonObject) -> None:
+        """Configures training as before a model was saved; Keras asks for it beside `compile`."""
+        self.compile(**tf_keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Trains the model, as `tf_keras.Model.fit` does, without callbacks of Keras 3."""
+        keras_3.refuse(kwargs.get("callbacks"), "callbacks")
+        return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluates the model, as `tf_keras.Model.evaluate` does, without callbacks of Keras 3."""
+        keras_3.refuse(kwargs.get("callbacks"), "callbacks")
+        return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Predicts, as `tf_keras.Model.predict` does, without callbacks of Keras 3."""
+        keras_3.refuse(kwargs.get("callbacks"), "callbacks")
+        return super().predict(*args, **kwargs)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tf_keras
 
 from albert_tf.files import JsonObject
+from albert_tf.model import keras_3
 from albert_tf.model.config import AlbertConfig
 
 if TYPE_CHECKING:
@@ -25,6 +26,26 @@ class Configured(tf_keras.layers.Layer):
     """
 
     config: AlbertConfig
+
+    def __init__(self, **kwargs: Any) -> None:
+        keras_3.check_policy(kwargs.get("dtype"))
+        super().__init__(**kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the layer; see `keras_3`."""
+        return keras_3.guard(super().__call__(*args, **kwargs))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Sets an attribute, such as a layer in place of another one."""
+        if keras_3.is_layer(value):
+            keras_3.refuse(value, f"{type(self).__name__}.{name}")
+        super().__setattr__(name, value)
+
+    @property
+    def _keras_history(self) -> None:
+        """What only tensors have, and a Sequential model asks for when a layer is added."""
+        keras_3.refuse_to_be_added()
+        raise AttributeError("_keras_history")
 
     def get_config(self) -> JsonObject:
         """Returns the constructor's arguments in JSON-serializable form."""

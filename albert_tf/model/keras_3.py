@@ -1,0 +1,139 @@
+"""Refuses objects of Keras 3 beside these layers and models, which are those of tf_keras (Keras 2).
+
+Both packages may be installed, because TensorFlow requires Keras 3 (`keras`, also `tf.keras`). Some
+of its objects work by chance with those of tf_keras, and do nothing: a `keras.layers.Dense` on the
+output of the encoder is neither trained nor saved. Others end in an AttributeError inside of Keras.
+Each is refused here by a sentence that says which package to import. Keras 3 is never imported for
+it: what is not in `sys.modules` has made no object.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+_ADVICE = (
+    "Import tf_keras in place of keras, or set the environment variable TF_USE_LEGACY_KERAS=1 "
+    "before importing TensorFlow, and use tf.keras."
+)
+# Modules of Keras 3 that look at a tensor when a layer is called.
+_CALLS_LAYERS = ("keras.src.layers", "keras.src.dtype_policies")
+_ADDS_LAYERS = "keras.src.models"
+
+
+def _keras() -> types.ModuleType | None:
+    """Returns Keras 3; None if it has not been imported."""
+    keras = sys.modules.get("keras")
+    return keras if keras is not None and hasattr(keras, "KerasTensor") else None
+
+
+def is_layer(value: object) -> bool:
+    """Returns whether a value is a layer or a model of Keras 3."""
+    keras = _keras()
+    return keras is not None and isinstance(value, keras.Layer)
+
+
+def _is_object(value: object) -> bool:
+    """Returns whether a value is a layer, an optimizer or another object of Keras 3."""
+    return any(base.__module__.startswith("keras.src.") for base in type(value).__mro__)
+
+
+def refuse(value: object, place: str) -> None:
+    """Raises ValueError if a value, or one in a list or dict of values, is of Keras 3.
+
+    Args:
+        value: what was given.
+        place: the argument or attribute, for the message.
+    """
+    if _keras() is None:
+        return
+    for each in tf.nest.flatten(value):
+        if _is_object(each):
+            raise ValueError(
+                f"{place}: {type(each).__name__} is of Keras 3, which does not work with models of "
+                f"tf_keras. {_ADVICE}"
+            )
+
+
+def refuse_call(inputs: object) -> None:
+    """Raises ValueError inside a Keras 3 model, which would not train the weights of our layers.
+
+    Args:
+        inputs: what a layer of ours is called with.
+    """
+    keras = _keras()
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    if keras is None or state is None:
+        return
+    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
+    is_inside = state.get_global_attribute("current_call_ctx") is not None
+    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
+        raise ValueError(
+            "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
+            f"train nor save its weights. {_ADVICE}"
+        )
+
+
+def check_policy(dtype: object) -> None:
+    """Checks the `dtype` of a new layer; without one, warns of a global policy of Keras 3.
+
+    Raises:
+        ValueError: it is a policy of Keras 3.
+    """
+    keras = _keras()
+    if keras is None:
+        return
+    refuse(dtype, "dtype")
+    theirs, ours = keras.mixed_precision.dtype_policy(), tf_keras.mixed_precision.global_policy()
+    if dtype is None and theirs.name != "float32" and ours.name == "float32":
+        logging.log_first_n(
+            logging.WARNING,
+            "The policy %s was set in Keras 3, and has no effect on this model of tf_keras: call "
+            'tf_keras.mixed_precision.set_global_policy("%s").',
+            1,
+            theirs.name,
+            theirs.name,
+        )
+
+
+def guard(outputs: Any) -> Any:
+    """Returns symbolic outputs of a layer, on which a layer of Keras 3 can no longer be called."""
+    if _keras() is not None:
+        for tensor in tf.nest.flatten(outputs):
+            if tf_keras.backend.is_keras_tensor(tensor) and not isinstance(tensor, _Guarded):
+                kind = type(tensor)
+                tensor.__class__ = type(kind.__name__, (_Guarded, kind), {})
+    return outputs
+
+
+class _Guarded:
+    """A symbolic tensor of tf_keras that layers of Keras 3 refuse, and so are parts of it.
+
+    Keras 3 takes it for one of TensorFlow, and would make constants of its own weights. Each of its
+    layers asks for the `dtype` of what it is called on.
+    """
+
+    @property
+    def dtype(self) -> tf.DType:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.startswith(_CALLS_LAYERS):
+            raise ValueError(
+                "a layer of Keras 3 was called on the output of a tf_keras layer: its weights "
+                f"would neither be trained nor saved. {_ADVICE}"
+            )
+        return super().dtype  # type: ignore[misc]
+
+    def __getitem__(self, key: object) -> Any:
+        return guard(super().__getitem__(key))  # type: ignore[misc]
+
+
+def refuse_to_be_added() -> None:
+    """Raises ValueError if `keras.Sequential` of Keras 3 looks at an attribute of a layer."""
+    caller = sys._getframe(2).f_globals.get("__name__", "")
+    if caller.startswith(_ADDS_LAYERS):
+        raise ValueError(f"a layer of tf_keras was added to a model of Keras 3. {_ADVICE}")
