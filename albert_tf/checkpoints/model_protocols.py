@@ -66,6 +66,15 @@ class WithLabels(Protocol):
         """Number of labels."""
 
 
+@runtime_checkable
+class WithLabelNames(Protocol):
+    """A model that knows the names of its labels."""
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Names of the labels; empty if they have none."""
+
+
 def config_of(model: object) -> AlbertConfig | None:
     """Returns the config of a model; None if it has none, or that of another library."""
     config = model.config if isinstance(model, WithConfig) else None

@@ -44,6 +44,8 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
         outputs: name of each output of `compute` → padding value for outputs whose width differs
             between batches, as with questions that have different numbers of options.
         num_truncated: number of texts so far that were longer, and of which only a part was read.
+        argument_names: names of the arguments of `parse_call` in rows of files, in their order; a
+            call may use them too.
         demos: rows to try the task with on the web page, which all have the same columns.
         marks_spans: whether the web page shows a text with marked spans, not a number per label.
     """
@@ -53,6 +55,7 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
     labels: tuple[str, ...] = ()
     outputs: Mapping[str, float]
     num_truncated: int = 0
+    argument_names: ClassVar[Sequence[str]] = ("text", "text_b")
     demos: ClassVar[Sequence[Mapping[str, str]]] = (
         {"text": "What a lovely day!", "text_b": ""},
         {"text": "你多大了", "text_b": "你几岁"},

@@ -37,6 +37,7 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
     """
 
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
+    argument_names = ("text",)
     demos = ({"text": "The capital of France is [MASK]."}, {"text": "北京是[MASK]国的首都"})
 
     def __init__(self, trained: TrainedModel) -> None:

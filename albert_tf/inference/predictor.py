@@ -210,11 +210,16 @@ class Predictor:
         Args:
             *inputs: the arguments of the task's `parse_call`: for most tasks, a text, a list of
                 texts, or a list of pairs of texts.
-            **named_inputs: likewise, by name.
+            **named_inputs: likewise, by name, or by the names of columns in files: `question` and
+                `context`; `text` and `text_b`; `passage`, `question` and `options`.
 
         Raises:
             ValueError: an input is not of the expected type.
         """
+        if not inputs:
+            names = [name for name in self.task.argument_names if name in named_inputs]
+            if names == list(self.task.argument_names[: len(named_inputs)]):
+                inputs, named_inputs = tuple(named_inputs[name] for name in names), {}
         examples, is_single = self.task.parse_call(*inputs, **named_inputs)
         results = self._results(examples)
         return results[0] if is_single else results

@@ -21,6 +21,7 @@ from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 from albert_tf.model.tokenization import Tokenizer
 
 NUM_LABELS = "num_labels"  # argument of the heads whose number of outputs is not fixed
+LABELS = "labels"  # argument of the heads whose outputs may have names
 
 
 def make_model(
@@ -41,6 +42,10 @@ def make_model(
         )
     if NUM_LABELS in parameters and NUM_LABELS not in arguments:
         arguments[NUM_LABELS] = num_labels or count_outputs(source, spec)
+    labels = source.run.record.labels
+    is_of_task = source.run.record.task_name == spec.name
+    if LABELS in parameters and is_of_task and len(labels) == arguments[NUM_LABELS]:
+        arguments = {LABELS: labels, **arguments}
     return head(source.config, **arguments)
 
 

@@ -15,6 +15,7 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.model_protocols import (
     WithEncoder,
+    WithLabelNames,
     WithLabels,
     WithSentenceHead,
     WithVariables,
@@ -70,8 +71,9 @@ def save_pretrained(
         model: an `AlbertEncoder`, `AlbertForPretraining` or one of the classes with a head.
         folder: the folder, which is created if needed.
         tokenizer: the tokenizer of the model; without one, no vocabulary is saved.
-        labels: names of the outputs of a classifier of texts or tokens, in the order of their ids;
-            "0", "1" and so on if not given.
+        labels: names of the outputs of a classifier of texts or tokens, in the order of their ids.
+            Defaults to the `labels` of the model, which `from_pretrained` has read from its folder,
+            or else to "0", "1" and so on.
 
     Raises:
         ValueError: the class of the model is not supported; the number of labels differs from that
@@ -144,7 +146,8 @@ def _check_labels(model: Savable, spec: TaskSpec, labels: Sequence[str] | None) 
             raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
         return ()
     count = model.num_labels
-    named = tuple(labels or map(str, range(count)))
+    of_model = model.labels if isinstance(model, WithLabelNames) else ()
+    named = tuple(labels or of_model or map(str, range(count)))
     if len(set(named)) != count:
         raise ValueError(
             f"labels={list(named)}: expected {count} different ones, as the model has outputs"

@@ -51,6 +51,13 @@ def _no_positions(tokens: tf.Tensor) -> tf.Tensor:
     return tf.zeros((tf.shape(tokens)[0], 0), tf.int32)
 
 
+def _checked_labels(labels: Sequence[str], count: int) -> list[str]:
+    """Returns the names of labels; raises ValueError if they are not `count` different ones."""
+    if len(labels) and not len(labels) == len(set(labels)) == count:
+        raise ValueError(f"labels={list(labels)}: expected {count} different ones, or none")
+    return list(labels)
+
+
 class _Head(AlbertModel):
     """Base class of models whose `answer` computes the output from the encoder's outputs.
 
@@ -112,6 +119,7 @@ class AlbertForClassification(_Head):
         use_pooled_output: whether to use the pooled output. False uses the mean of the last layer
             over all S positions. As with albert_zh's flag of this name, the mean includes padding,
             so the output depends on the length that inputs are padded to.
+        labels: names of the K labels, which `save_pretrained` saves; () if they have none.
 
     Call arguments: as in `AlbertEncoder`.
     Returns: logits, float32 [B, K].
@@ -128,6 +136,7 @@ class AlbertForClassification(_Head):
         is_regression: bool = False,
         use_pooled_output: bool = True,
         is_multi_label: bool = False,
+        labels: Sequence[str] = (),
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
@@ -137,6 +146,7 @@ class AlbertForClassification(_Head):
             raise ValueError("a model predicts a number or labels: is_regression or is_multi_label")
         self.num_labels, self.is_regression = num_labels, is_regression
         self.is_multi_label = is_multi_label
+        self.labels = _checked_labels(labels, num_labels)
         self.use_pooled_output = self.uses_pooler = use_pooled_output
         self.reads_sequence = not use_pooled_output
         # albert_zh's pre-LN encoder does not normalize its output; its fine-tuning programs do.
@@ -212,6 +222,7 @@ class AlbertForTokenClassification(_Head):
         config: the model configuration.
         num_labels: K.
         dropout_prob: dropout rate for the output of the last layer, in [0, 1).
+        labels: names of the K labels, which `save_pretrained` saves; () if they have none.
 
     Call arguments: as in `AlbertEncoder`.
     Returns: logits, float32 [B, S, K].
@@ -228,6 +239,7 @@ class AlbertForTokenClassification(_Head):
         config: AlbertConfig,
         num_labels: int,
         dropout_prob: float = 0.1,
+        labels: Sequence[str] = (),
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(config, **kwargs)
@@ -235,6 +247,7 @@ class AlbertForTokenClassification(_Head):
             config, "", num_labels, HEAD_STDDEV, name="classifier", dtype=self.dtype_policy
         )
         self.num_labels, self.dropout_prob = num_labels, dropout_prob
+        self.labels = _checked_labels(labels, num_labels)
 
     def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> tf.Tensor:
         (seed,) = seeds

@@ -68,6 +68,11 @@ class KerasOptimizer(tf_keras.optimizers.Optimizer):
         """Sets `learning_rate` to that of the schedule after `iterations` steps."""
         self._compute_current_learning_rate()
 
+    @property
+    def schedule(self) -> object:
+        """The schedule of the learning rate; a variable if the learning rate is a number."""
+        return self._learning_rate
+
     def learning_rate_config(self) -> Json:
         """Returns the learning rate for `get_config`; a schedule as its own config."""
         config: Json = self._serialize_hyperparameter(self._learning_rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ import tf_keras
 from albert_tf.files import JsonObject
 from albert_tf.model.keras_optimizer import KerasOptimizer, KerasOptions
 from albert_tf.model.optimizer_names import OPTIMIZERS
-from albert_tf.model.tensorflow_internals import call_for_all_replicas
+from albert_tf.model.schedules import WarmUpPolynomialDecay
+from albert_tf.model.tensorflow_internals import call_for_all_replicas, is_inside_xla
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -124,6 +126,38 @@ class Optimizer(KerasOptimizer):
         """Returns whether a variable is not excluded, also by `exclude_from_weight_decay`."""
         is_matched = bool(self.exclude) and re.search(self.exclude, variable.name) is not None
         return not is_matched and self.is_included_in_decay(variable)
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]],
+        **kwargs: object,
+    ) -> tf.Variable:
+        """Updates variables; see `tf_keras.optimizers.Optimizer`.
+
+        The first step after the end of a `WarmUpPolynomialDecay`, from which on the learning rate
+        is 0, prints a warning to standard error, except in functions that XLA compiles.
+        """
+        self._warn_of_end()
+        return super().apply_gradients(grads_and_vars, **kwargs)
+
+    def _warn_of_end(self) -> None:
+        """Prints a warning in the first step whose learning rate is 0 because the schedule ended.
+
+        The training loop of Keras calls Python only in its first step, so this is part of the step.
+        """
+        schedule = self.schedule
+        if not isinstance(schedule, WarmUpPolynomialDecay) or is_inside_xla():
+            return
+        text = (
+            f"WARNING: the learning rate schedule of {schedule.num_train_steps} steps has ended: "
+            "from now on, the learning rate is 0 and training changes nothing. For another `fit`, "
+            "call `compile` with a new optimizer, whose num_train_steps is that of all its epochs"
+        )
+        tf.cond(
+            tf.equal(self.iterations, schedule.num_train_steps),
+            lambda: tf.print(text, output_stream=sys.stderr),
+            lambda: tf.no_op(),
+        )
 
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
         """Updates one variable. Keras calls this from `apply_gradients`."""

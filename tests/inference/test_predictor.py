@@ -54,6 +54,14 @@ def test_pairs_are_passed_as_pairs_or_as_two_arguments(classify):
         classify(["a", 5])
 
 
+def test_arguments_may_have_the_names_of_columns(classify, answer):
+    assert classify(text_b=TEXTS[1], text=TEXTS[0]) == classify(TEXTS[0], TEXTS[1])
+    asked = {"context": "the boat waits", "question": "what waits"}
+    assert answer(**asked) == answer("what waits", "the boat waits")
+    with pytest.raises(TypeError, match="context"):
+        answer(context="the boat waits")
+
+
 def test_a_label_is_the_most_probable_one_also_of_means_that_include_the_padding(saved):
     folder = saved("mean of the last layer")
     found = albert_tf.load_predictor(folder)(TEXTS)

@@ -9,6 +9,7 @@ import pytest
 
 import albert_tf
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
@@ -37,7 +38,8 @@ def test_a_saved_model_is_opened_as_it_was(kind, saved, toy_tokenizer):
         assert find_task(ModelSource.open(folder)) == task
     found, tokenizer = albert_tf.from_pretrained(folder, task if is_pretraining else None)
     assert type(found) is type(model)
-    assert found.get_config() | {"name": ""} == model.get_config() | {"name": ""}
+    named = {"name": ""} | ({"labels": labels} if labels and "labels" in model.get_config() else {})
+    assert found.get_config() | {"name": ""} == model.get_config() | named
     assert [weight.name for weight in found.weights] == [weight.name for weight in model.weights]
     for weight, expected in zip(found.weights, model.weights, strict=True):
         np.testing.assert_array_equal(weight, expected)
@@ -99,6 +101,23 @@ def test_labels_are_checked_before_anything_is_written(tmp_path, toy_tokenizer, 
     with pytest.raises(ValueError, match=said):
         albert_tf.save_pretrained(model, str(tmp_path / "new"), toy_tokenizer, labels)
     assert not (tmp_path / "new").exists()
+
+
+def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):
+    folder, again, other = (str(tmp_path / name) for name in ("first", "again", "other"))
+    model = make_model("classification", toy_tokenizer)
+    albert_tf.save_pretrained(model, folder, toy_tokenizer, ["negative", "positive"])
+    model, tokenizer = albert_tf.from_pretrained(folder)
+    albert_tf.save_pretrained(model, again, tokenizer)
+    assert RunFolder(again).record.labels == ("negative", "positive")
+    # A head for another task, or with another number of labels, has none.
+    albert_tf.save_pretrained(
+        albert_tf.from_pretrained(folder, "token_classification", num_labels=2)[0], other
+    )
+    assert RunFolder(other).record.labels == ("0", "1")
+    assert not albert_tf.from_pretrained(folder, num_labels=3)[0].labels
+    with pytest.raises(ValueError, match=r"labels=\['a'\]: expected 2 different ones"):
+        albert_tf.from_pretrained(folder, labels=["a"])
 
 
 def test_nothing_of_others_is_replaced(tmp_path, toy_tokenizer):

@@ -38,10 +38,10 @@ DEFAULTS = [
     (modeling.AlbertForPretraining, {"sentence_objective": "sop"}),
     (
         heads.AlbertForClassification,
-        {"is_regression": False, "use_pooled_output": True, "is_multi_label": False},
+        {"is_regression": False, "use_pooled_output": True, "is_multi_label": False, "labels": ()},
     ),
     (heads.AlbertForMultipleChoice, {"dropout_prob": 0.1}),
-    (heads.AlbertForTokenClassification, {"dropout_prob": 0.1}),
+    (heads.AlbertForTokenClassification, {"dropout_prob": 0.1, "labels": ()}),
     (
         heads.AlbertForAnswerableSpans,
         {"start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1},

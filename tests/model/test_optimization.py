@@ -372,3 +372,22 @@ def test_variables_can_be_excluded_by_keras_method():
     kernel = tf.Variable([[2.0, -1.0]], name="x/kernel")
     optimizer.apply_gradients([(tf.zeros((1, 2)), kernel)])
     np.testing.assert_array_equal(kernel, [[2.0, -1.0]])
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["eager", "graph"])
+def test_a_schedule_that_ends_says_so_once(capfd, wrap):
+    weight = tf.Variable([1.0])
+    optimizer = fine_tuning_optimizer(0.5, num_train_steps=2, warmup_proportion=0.0)
+    optimizer.build([weight])
+
+    @wrap
+    def step():
+        optimizer.apply_gradients([(tf.ones(1), weight)])
+
+    said, values = [], []
+    for _ in range(4):
+        step()
+        said.append("the learning rate schedule of 2 steps has ended" in capfd.readouterr().err)
+        values.append(float(weight[0]))
+    assert said == [False, False, True, False]
+    assert values[0] > values[1] == values[2] == values[3]

@@ -26,6 +26,7 @@ class RaceTextTask(FineTunedTextTask[Question, TokenSequences]):
     """Predicts passages with a question and its options."""
 
     task: MultipleChoice
+    argument_names = ("passage", "question", "options")
     demos = (
         {"passage": "Anna sells bread.", "question": "Anna sells _.", "options": "bread\ntea"},
     )

@@ -32,6 +32,7 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
     """
 
     task: QuestionAnswering
+    argument_names = ("question", "context")
     demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
     marks_spans = True
 

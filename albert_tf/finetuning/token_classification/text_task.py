@@ -35,6 +35,7 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
     """
 
     task: TokenClassifier
+    argument_names = ("text",)
     demos = (
         {"text": "Anna lives in Rome and sells bread."},
         {"text": "王小明住在北京。"},

@@ -114,6 +114,31 @@ class Tokenizer(abc.ABC):
         """Returns the number of pieces."""
         return self.vocab_size
 
+    @property
+    def cls_token(self) -> str:
+        """The piece at the beginning of a sequence, "[CLS]"."""
+        return self.pieces[self.cls_id]
+
+    @property
+    def sep_token(self) -> str:
+        """The piece after each text, "[SEP]"."""
+        return self.pieces[self.sep_id]
+
+    @property
+    def mask_token(self) -> str:
+        """The piece of a token to predict, "[MASK]"."""
+        return self.pieces[self.mask_id]
+
+    @property
+    def unk_token(self) -> str:
+        """The piece of what the vocabulary does not have."""
+        return self.pieces[self.unk_id]
+
+    @property
+    def pad_token(self) -> str:
+        """The piece of padding."""
+        return self.pieces[self.pad_id]
+
     def __repr__(self) -> str:
         """Returns a line with the size of the vocabulary, case and length."""
         return (
