@@ -1,7 +1,8 @@
 """Finds the columns of rows: by index, by the names in a header, or by the keys of JSON objects.
 
 Training and prediction of all tasks ask here. Names are compared in lower case and without spaces
-around them; if several columns have a name, it means the first.
+around them; if several columns have a name, it means the first. Of columns that have different
+usual names of a text, none is preferred: `find_texts` refuses to guess.
 """
 
 from __future__ import annotations
@@ -12,19 +13,30 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row
 from albert_tf.tables.row import name_cells, normalized
 
-# Usual names of columns, in lower case; the first one found is used.
+# Usual names of columns, in lower case.
 TEXT_A = ("text_a", "sentence1", "sentence", "text")
 TEXT_B = ("text_b", "sentence2")
-LABEL = ("label", "labels")
-GUID = ("guid", "id", "index", "qid")
+# Pairs of other names: of QQP, QNLI, MNLI, XNLI (of the Hub, of CLUE), LCQMC and its copies.
+PAIRS = (
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("premise", "hypothesis"),
+    ("premise", "hypo"),
+    ("text1", "text2"),
+    ("query", "title"),
+)
+# The first one found is used.
+LABEL = ("label", "labels", "score")
+GUID = ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
 QUESTION = ("question",)
 CONTEXT = ("context", "passage")
 TOKENS = ("tokens",)
 
 # Names that make the first row of a file with labeled examples a header.
-NAMES_OF_EXAMPLES = frozenset((*TEXT_A, *TEXT_B, *LABEL, *GUID))
+_NAMES_IN_PAIRS = tuple(itertools.chain.from_iterable(PAIRS))
+NAMES_OF_EXAMPLES = frozenset((*TEXT_A, *TEXT_B, *_NAMES_IN_PAIRS, *LABEL, *GUID))
 # Those for a file to predict, in which "label" or "id" may as well be a text.
-NAMES_OF_INPUTS = frozenset((*TEXT_A, *QUESTION, *CONTEXT, *TOKENS))
+NAMES_OF_INPUTS = frozenset((*TEXT_A, *_NAMES_IN_PAIRS, *QUESTION, *CONTEXT, *TOKENS))
 
 
 def is_header(row: Row | BadRowError, names: Collection[str]) -> bool:
@@ -58,6 +70,39 @@ def find_column(names: Iterable[str], places: Mapping[str, Column]) -> Column | 
         places: see `places_of`.
     """
     return next((places[n] for n in map(normalized, names) if n in places), None)
+
+
+def find_texts(places: Mapping[str, Column]) -> tuple[Column, Column | None] | None:
+    """Returns where the text, or the two texts, of a row are; None if no column has a usual name.
+
+    Args:
+        places: see `places_of`.
+
+    Returns:
+        The column of the first or only text, and that of the second text or None.
+
+    Raises:
+        BadRowError: several columns might be the text, or the pair.
+    """
+    singles = [name for name in TEXT_A if name in places]
+    seconds = [name for name in TEXT_B if name in places]
+    if "text_a" in singles:  # these names mean nothing else
+        singles = ["text_a"]
+        seconds = seconds[:1]
+    pairs = [pair for pair in PAIRS if places.keys() >= set(pair)]
+    if "sentence1" in singles and "sentence2" in seconds:
+        pairs.append(("sentence1", "sentence2"))
+    elif len(singles) == len(seconds) == 1:
+        pairs.append((singles[0], seconds[0]))
+    in_pairs = set(itertools.chain.from_iterable(pairs))
+    candidates = [*pairs, *((name, "") for name in singles if name not in in_pairs)]
+    if not candidates:
+        return None
+    if len(candidates) > 1:
+        named = [" and ".join(filter(None, pair)) for pair in candidates]
+        raise BadRowError(f"several columns may be the text: {', or '.join(named)}")
+    ((first, second),) = candidates
+    return places[first], places[second] if second else None
 
 
 def named_rows(numbered: Iterator[NumberedRow], names: Collection[str]) -> Iterator[NumberedRow]:

@@ -23,23 +23,30 @@ def is_none(value: object) -> bool:
     return value is None or is_nan or str(value).strip() in _NONE
 
 
-def check_number_of_labels(labels: Sequence[str], path: str) -> None:
-    """Raises ValueError if a file has fewer than two labels, or more than MAX_LABELS."""
+def check_number_of_labels(labels: Sequence[str], path: str, otherwise: str = "") -> None:
+    """Raises ValueError if a file has fewer than two labels, or more than MAX_LABELS.
+
+    Args:
+        labels: the labels.
+        path: the file.
+        otherwise: what to do if the label column is right and there are more labels; "" if nothing
+            can be done.
+    """
     if not 2 <= len(labels) <= MAX_LABELS:
         raise ValueError(
             f"{path}: {len(labels)} different labels ({abbreviate(labels)}), expected 2 to "
-            f"{MAX_LABELS}. Is --label_column right?"
+            f"{MAX_LABELS}. Is --label_column right?{otherwise if len(labels) > 1 else ''}"
         )
 
 
-def report_unlabeled(path: str, places: Sequence[int | str], total: int) -> None:
+def report_unlabeled(path: str, places: Sequence[str], total: int) -> None:
     """Logs that a split cannot be evaluated, because some of it has no known label.
 
     Nothing is logged if nothing has one, as in most test files.
 
     Args:
         path: the file.
-        places: the line numbers of what has no known label, or where it is in words.
+        places: where what has no known label is: the file, and the line or row.
         total: the number of tokens or examples.
     """
     if 0 < len(places) < total:
@@ -48,16 +55,16 @@ def report_unlabeled(path: str, places: Sequence[int | str], total: int) -> None
             path,
             len(places),
             total,
-            _place(places[0]),
+            places[0],
         )
 
 
-def report_skipped(path: str, places: Sequence[int | str], total: int) -> None:
+def report_skipped(path: str, places: Sequence[str], total: int) -> None:
     """Logs how many rows have no label, and are left out of training or evaluation.
 
     Args:
         path: the file.
-        places: the line numbers of these rows, or where they are in words.
+        places: where these rows are: the file, and the line or row.
         total: the number of rows of the file.
     """
     if places:
@@ -66,9 +73,5 @@ def report_skipped(path: str, places: Sequence[int | str], total: int) -> None:
             path,
             len(places),
             total,
-            _place(places[0]),
+            places[0],
         )
-
-
-def _place(place: int | str) -> str:
-    return f"line {place}" if isinstance(place, int) else place

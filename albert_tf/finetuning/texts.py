@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning.cells import check_text, text_cell
-from albert_tf.finetuning.columns import TEXT_A, TEXT_B, find_column, places_of
+from albert_tf.finetuning.columns import TEXT_A, find_column, find_texts, places_of
 from albert_tf.finetuning.rows import BadRowError, Row
 
 
@@ -15,12 +15,25 @@ def parse_pair(row: Row) -> tuple[str, str]:
     if not isinstance(row, dict):
         first, second = [*unnamed_texts(row, 2), ""][:2]
         return first, second
-    return named_text(row, TEXT_A), named_text(row, TEXT_B, "")
+    return _named_pair(row)
 
 
 def parse_text(row: Row) -> str:
     """Returns the text of a row."""
-    return named_text(row, TEXT_A) if isinstance(row, dict) else unnamed_texts(row, 1)[0]
+    return _named_pair(row)[0] if isinstance(row, dict) else unnamed_texts(row, 1)[0]
+
+
+def _named_pair(row: files.JsonObject) -> tuple[str, str]:
+    """Returns the texts in the columns with usual names; the second is "" if there is none.
+
+    Raises:
+        BadRowError: there are no such columns, or several.
+    """
+    found = find_texts(places_of(row))
+    if found is None:
+        return named_text(row, TEXT_A), ""
+    first, second = found
+    return text_cell(row, first), "" if second is None else text_cell(row, second)
 
 
 def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:

@@ -13,8 +13,8 @@ from albert_tf.inference import inputs
 def test_the_usual_names_are_these_in_this_order():
     assert columns.TEXT_A == ("text_a", "sentence1", "sentence", "text")
     assert columns.TEXT_B == ("text_b", "sentence2")
-    assert columns.LABEL == ("label", "labels")
-    assert columns.GUID == ("guid", "id", "index", "qid")
+    assert columns.LABEL == ("label", "labels", "score")
+    assert columns.GUID == ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
     assert (columns.QUESTION, columns.CONTEXT) == (("question",), ("context", "passage"))
     assert columns.TOKENS == ("tokens",)
 
@@ -26,7 +26,7 @@ def test_the_usual_names_are_these_in_this_order():
         (["text_b"], True, False),
         (["label"], True, False),
         (["qid"], True, False),
-        (["question"], False, True),
+        (["question"], True, True),
         (["passage"], False, True),
         (["tokens"], False, True),
         (["a text", "texts"], False, False),
@@ -77,3 +77,41 @@ def test_training_and_prediction_read_the_same_texts(tmp_path, name, lines):
     trained_on = [(example.text_a, example.text_b) for example in data["train"].examples]
     blocks = inputs.read_blocks(str(path), path.suffix[1:], parse_pair)
     assert [pair for block in blocks for _, pair in block] == trained_on == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("header", "texts"),
+    [
+        ("question sentence label idx", "question sentence"),
+        ("label sentence question", "question sentence"),
+        ("question1 question2 is_duplicate", "question1 question2"),
+        ("premise hypothesis label", "premise hypothesis"),
+        ("premise hypo label", "premise hypo"),
+        ("text1 text2", "text1 text2"),
+        ("query title label", "query title"),
+        ("sentence1 sentence2", "sentence1 sentence2"),
+        ("sentence1 label sentence2 sentence", "several"),
+        ("text_b text", "text text_b"),
+        ("text_a text_b question1 question2", "several"),
+        ("text_a text", "text_a"),  # nothing else is called so
+        ("sentence1 label", "sentence1"),
+        ("title text label", "text"),
+        ("text sentence label", "several"),
+        ("question sentence text", "several"),
+        ("premise label", "none"),
+    ],
+)
+def test_a_text_or_a_pair_is_found_by_its_names_and_none_is_guessed(header, texts):
+    names = header.split()
+    places = columns.places_of(names)
+    if texts == "several":
+        with pytest.raises(BadRowError, match=r"several columns may be the text: .*, or "):
+            columns.find_texts(places)
+        with pytest.raises(BadRowError, match=r"several columns may be the text: .*, or "):
+            parse_pair(dict.fromkeys(names, "x"))
+        return
+    found = columns.find_texts(places)
+    shown = "none" if found is None else " ".join(names[n] for n in found if n is not None)
+    assert shown == texts
+    if found is not None:
+        assert parse_pair({name: name for name in names}) == (*texts.split(), "")[:2]

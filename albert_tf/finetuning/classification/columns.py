@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Protocol
 
 from albert_tf import files
 from albert_tf.finetuning import columns
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.classification.labels import parse_label
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning.columns import GUID, LABEL, TEXT_A, TEXT_B, find_column, places_of
+from albert_tf.finetuning.columns import (
+    GUID,
+    LABEL,
+    TEXT_A,
+    TEXT_B,
+    find_column,
+    find_texts,
+    places_of,
+)
 from albert_tf.finetuning.rows import BadRowError, Column, Row
 
 
@@ -67,6 +77,8 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
         return _custom_columns(source.columns, row, has_header, is_test)
     if source.has_header is None and has_header:
         return _columns_in_header(source.columns, row)
+    if isinstance(row, dict) and source.columns.guid not in row:
+        return dataclasses.replace(source.columns, guid=find_column(GUID, places_of(row)))
     return source.columns
 
 
@@ -78,7 +90,10 @@ def _columns_in_header(known: Columns, header: Row) -> Columns:
         named = find_column(usual, places)
         return column if column is None or named is None else named
 
-    text_a, text_b = place(known.text_a, TEXT_A), place(known.text_b, TEXT_B)
+    text_a, text_b = known.text_a, known.text_b
+    texts = find_texts(places)
+    if texts is not None and (texts[1] is None) == (text_b is None):
+        text_a, text_b = texts
     label = known.label if isinstance(known.label, tuple) else place(known.label, LABEL)
     guid = place(known.guid, GUID)
     used = [column for column in (text_a, text_b, label, guid) if column is not None]
@@ -88,6 +103,35 @@ def _columns_in_header(known: Columns, header: Row) -> Columns:
             "the label. Name them text_a, text_b and label"
         )
     return Columns(text_a, text_b, label, guid)
+
+
+class _Place(Protocol):
+    def __call__(
+        self, field: str, column: Column | None, usual: tuple[str, ...], is_optional: bool
+    ) -> Column | None:
+        """Returns the column in the settings, or else that with one of its usual names."""
+
+
+def _custom_texts(
+    asked: Columns, place: _Place, places: Mapping[str, Column]
+) -> tuple[Column | None, Column | None]:
+    """Returns the columns of the texts; those of a pair have usual names that belong together.
+
+    Raises:
+        BadRowError: a column does not exist, or several columns may be the text.
+    """
+    if asked.text_a is None and asked.text_b is None:
+        try:
+            found = find_texts(places)
+        except BadRowError as error:
+            raise BadRowError(
+                f"{error}. Pass --text_a_column, and --text_b_column for pairs"
+            ) from None
+        if found is not None:
+            return found
+    text_a = place("text_a", asked.text_a, TEXT_A, is_optional=False)
+    text_b = place("text_b", asked.text_b, TEXT_B, is_optional=asked.text_b is None)
+    return text_a, text_b
 
 
 def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -> Columns:
@@ -110,8 +154,7 @@ def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -
             )
         return found
 
-    text_a = place("text_a", asked.text_a, TEXT_A, is_optional=False)
-    text_b = place("text_b", asked.text_b, TEXT_B, is_optional=asked.text_b is None)
+    text_a, text_b = _custom_texts(asked, place, places)
     label: Column | tuple[Column, ...] | None
     if isinstance(asked.label, tuple):
         of_labels = [place("label", name, (), is_test) for name in asked.label]

@@ -6,6 +6,8 @@ lines. Columns are found by name or index, and labels are read from the training
 
 from __future__ import annotations
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints import huggingface_task
 from albert_tf.checkpoints.run_record import RunRecord
@@ -22,7 +24,7 @@ from albert_tf.finetuning.classification.tasks import (
     Source,
 )
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.labels import check_number_of_labels
+from albert_tf.finetuning.labels import check_number_of_labels, is_none
 from albert_tf.finetuning.rows import Column
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
@@ -38,13 +40,23 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
     """
     lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
     labels = sorted(lines)
-    check_number_of_labels(labels, train.path)
+    check_number_of_labels(
+        labels, train.path, " If these are the labels, list all of them in --labels"
+    )
     fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
     if fraction is not None:
         raise ValueError(
             f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
             "To predict numbers, pass --is_regression; to predict one of these classes, list all "
             "of them in --labels. Is --label_column right?"
+        )
+    for label in filter(is_none, labels):
+        logging.warning(
+            "%s, line %d: %s is taken as a label. If it stands for none, list the others in "
+            "--labels; such rows are then skipped",
+            train.path,
+            lines[label],
+            files.quote(label),
         )
     if all(label.removeprefix("-").isdecimal() for label in labels):
         labels.sort(key=int)

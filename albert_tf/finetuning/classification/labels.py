@@ -6,7 +6,8 @@ import math
 
 from albert_tf import files
 from albert_tf.finetuning.cells import check_name
-from albert_tf.finetuning.classification.tasks import ClassificationTask
+from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
+from albert_tf.finetuning.labels import is_none
 from albert_tf.finetuning.rows import BadRowError, Column, abbreviate
 
 # Cells of a column that belongs to a label, in lower case.
@@ -35,11 +36,40 @@ def parse_label(value: object, task: ClassificationTask) -> str:
         if not is_number(label):
             raise BadRowError(f"label {files.quote(label)}: expected a number")
         return label
-    if not task.labels or label in task.labels or label in task.unlabeled:
+    if not task.labels or label in task.labels:
         return label
-    if label.lower() in task.labels:  # Google's program lower-cases labels along with texts
-        return label.lower()
-    raise BadRowError(f"unknown label {files.quote(label)}; expected {abbreviate(task.labels)}")
+    same = [known for known in task.labels if known.lower() == label.lower()]
+    if len(same) == 1:  # Google's program lower-cases labels along with texts
+        return same[0]
+    if isinstance(value, float) and value.is_integer():  # pandas has such a column for null
+        return parse_label(int(value), task)
+    raise BadRowError(
+        f"unknown label {files.quote(label)}; expected {abbreviate(task.labels)}"
+        f"{_about_ids(label, task)}"
+    )
+
+
+def _about_ids(label: str, task: ClassificationTask) -> str:
+    """Returns what to do if a label seems to be the id of one; or ""."""
+    if not label.isdecimal() or int(label) >= len(task.labels):
+        return ""
+    return (
+        ". If it is an id, the order of the ids is not known: write the names of the labels, or "
+        "read Parquet or Arrow files that have them"
+    )
+
+
+def is_unknown(value: object, task: ClassificationTask) -> bool:
+    """Returns whether a value stands for a label that is not known.
+
+    What the task has as a label is known, even "-1"; and so is it before the labels are known.
+    """
+    if not is_none(value):
+        return False
+    text = "" if value is None or value != value else str(value).strip()
+    if task.is_regression:
+        return text in ("", "-") or task.name != CUSTOM_TASK
+    return not text or (bool(task.labels) and text not in task.labels)
 
 
 def parse_labels(value: object, task: ClassificationTask) -> tuple[str, ...]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from absl import logging
+
 from albert_tf.finetuning.cells import cell, check_text, text_cell
-from albert_tf.finetuning.classification.columns import columns_of_labels
-from albert_tf.finetuning.classification.labels import (
-    Label,
-    is_true,
-    parse_label,
-    parse_labels,
-)
+from albert_tf.finetuning.classification.label_reader import LabelReader
+from albert_tf.finetuning.classification.labels import Label
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
+from albert_tf.finetuning.rows import BadRowError, Row, ShortRowError
 from albert_tf.tables.row import width_error
 
 
@@ -54,7 +51,8 @@ class RowParser:
         columns: the columns as indices, or as keys of JSON objects.
         width: the number of columns in the header, if rows may not have more.
         num_rows: the number of rows before this one, including the header.
-        num_skipped: the number of rows that Google's programs skip.
+        labels: reads the labels.
+        num_skipped: the number of short rows that Google's program skips.
     """
 
     task: ClassificationTask
@@ -63,6 +61,7 @@ class RowParser:
     columns: Columns
     width: int | None
     num_rows: int
+    labels: LabelReader
     num_skipped: int = 0
 
     def parse(self, row: Row, line: int) -> list[Example]:
@@ -84,9 +83,22 @@ class RowParser:
                 raise
             self.num_skipped += 1
             return []
-        labeled = [x for x in examples if x.label is None or x.label not in self.task.unlabeled]
-        self.num_skipped += len(examples) - len(labeled)
-        return labeled
+        if self.split != "test" and self.columns.label is not None:
+            return [example for example in examples if example.label is not None]
+        return examples
+
+    def report(self, path: str) -> None:
+        """Logs how many rows were skipped because they are short.
+
+        Args:
+            path: the file.
+        """
+        if self.num_skipped:
+            logging.warning(
+                "%s: %d rows are skipped, as in Google's program: too few columns",
+                path,
+                self.num_skipped,
+            )
 
     def _expand(self, row: Row) -> Sequence[Row]:
         """Returns the rows that a row of the file stands for."""
@@ -106,28 +118,8 @@ class RowParser:
         for text, column in zip(texts, columns, strict=True):
             if not (text.strip() or self.split == "test" or self.task.skips_short_rows):
                 raise BadRowError(f"the text in column {column!r} is empty")
-        label = self._label(row)
+        label = self.labels.read(row, line)
         return Example(self._guid(row, default_guid), texts[0], "".join(texts[1:]), label, line)
-
-    def _label(self, row: Row) -> Label:
-        if self.columns.label is None:
-            return None
-        try:
-            label = self._known_label(row, self.columns.label)
-        except BadRowError:
-            if self.split == "test":  # without labels, or with placeholders
-                return None
-            raise
-        return None if self.split == "test" and label in self.task.unlabeled else label
-
-    def _known_label(self, row: Row, column: Column | tuple[Column, ...]) -> Label:
-        if not isinstance(column, tuple):
-            parse = parse_labels if self.task.is_multi_label else parse_label
-            return parse(cell(row, column), self.task)
-        names = columns_of_labels(self.source.columns)
-        cells = [cell(row, place) for place in column]
-        pairs = zip(names, cells, strict=True)
-        return tuple(parse_label(name, self.task) for name, value in pairs if is_true(value, name))
 
     def _guid(self, row: Row, default: str) -> str:
         column = self.columns.guid

@@ -15,8 +15,14 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import check_name
 from albert_tf.finetuning.classification import Settings, tasks
-from albert_tf.finetuning.classification.columns import find_columns, is_header, refuse_example
+from albert_tf.finetuning.classification.columns import (
+    columns_of_labels,
+    find_columns,
+    is_header,
+    refuse_example,
+)
 from albert_tf.finetuning.classification.custom import labels_of, make_custom_task, recorded_labels
+from albert_tf.finetuning.classification.label_reader import LabelReader
 from albert_tf.finetuning.classification.parsing import Example, RowParser
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
@@ -24,10 +30,12 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     Source,
 )
+from albert_tf.finetuning.columns import places_of
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import BadRowError
+from albert_tf.finetuning.rows import BadRowError, Column, Row
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, SplitTables
+from albert_tf.finetuning.unused_columns import UnusedTexts
 from albert_tf.tables import Table
 
 
@@ -84,32 +92,68 @@ def read_examples(
     first = next(numbered, None)
     if first is None:
         raise ValueError(f"{path}: the file is empty")
-    line, row = first
-    try:
-        if isinstance(row, BadRowError):
-            raise row
-        has_header = is_header(row, source)
-        columns = find_columns(source, row, has_header, split == "test")
-        if has_header:
-            refuse_example(row, columns, task)
-    except BadRowError as error:
-        raise ValueError(f"{table.place(line)}: {error}") from None
+    row = first[1]
+    if isinstance(row, BadRowError):
+        raise ValueError(f"{table.place(first[0])}: {row}")
+    has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
+    labels = LabelReader(task, split == "test", columns.label, columns_of_labels(source.columns))
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
-    parser = RowParser(task, split, source, columns, width, num_rows=int(has_header))
+    parser = RowParser(task, split, source, columns, width, int(has_header), labels)
+    unused = _unused_texts(source, row, has_header, columns)
+    examples = []
+
+    def parse(row: Row, number: int) -> None:
+        unused.add(row)
+        examples.extend(parser.parse(row, number))
+
     remaining = numbered if has_header else itertools.chain([first], numbered)
-    examples = [
-        x for _, found in rows.parse_rows(table.place, remaining, parser.parse) for x in found
-    ]
-    if parser.num_skipped:
-        logging.warning(
-            "%s: %d rows are skipped, as in Google's program: too few columns, or no label",
-            path,
-            parser.num_skipped,
-        )
+    for _ in rows.parse_rows(table.place, remaining, parse):
+        pass
+    parser.report(path)
+    unused.report(path)
+    labels.report(table, len(examples))
+    if split == "test" and task.is_regression and task.name == CUSTOM_TASK:
+        examples = _without_placeholders(examples)
     return Examples(path, examples, all(example.label is not None for example in examples))
+
+
+def _find_columns(
+    task: ClassificationTask, split: str, source: Source, place: str, first: Row
+) -> tuple[bool, Columns]:
+    """Returns whether the first row is a header, and the columns of the file.
+
+    Raises:
+        ValueError: the columns are not there, or the header is an example.
+    """
+    try:
+        has_header = is_header(first, source)
+        columns = find_columns(source, first, has_header, split == "test")
+        if has_header:
+            refuse_example(first, columns, task)
+    except BadRowError as error:
+        raise ValueError(f"{place}: {error}") from None
+    return has_header, columns
+
+
+def _unused_texts(source: Source, first: Row, has_header: bool, columns: Columns) -> UnusedTexts:
+    """Returns the unused columns, if it is a custom task whose settings do not choose the text."""
+    places: Mapping[str, Column] = {}
+    is_named = has_header or isinstance(first, dict)
+    if source.is_custom and source.columns.text_a is None and is_named:
+        places = places_of(first)
+    labels = columns.label if isinstance(columns.label, tuple) else (columns.label,)
+    used = {columns.text_a, columns.text_b, columns.guid, *labels} - {None}
+    return UnusedTexts(places, used)
+
+
+def _without_placeholders(examples: list[Example]) -> list[Example]:
+    """Returns the examples of a test split, whose scores are not known if all are -1."""
+    if any(example.label is None or float(str(example.label)) != -1 for example in examples):
+        return examples
+    return [dataclasses.replace(example, label=None) for example in examples]
 
 
 def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:

@@ -135,7 +135,7 @@ class ClassifierFiles(ResultFiles[Examples[Example], TokenSequences]):
         task = self.task.definition
         if task.group_size > 1:  # options of one question, whose label is the most probable option
             best = rows[:, -1].reshape(-1, task.group_size).argmax(axis=1)
-            guids = [""] * len(best)
+            guids = guids[:: task.group_size]
             predictions = [str(choice) for choice in best]
         lines = []
         for number, (guid, prediction) in enumerate(zip(guids, predictions, strict=True)):

@@ -88,8 +88,6 @@ class ClassificationTask:
         metrics: keys of `metrics.METRICS`.
         selection_metric: the metric that selects the best checkpoint; larger is better.
         label_aliases: alternative spelling in the files → label.
-        unlabeled: labels of rows on which annotators did not agree; these rows are skipped and
-            counted.
         leaderboard_file: name of the file to submit to GLUE; "" for none.
         clue_fields: additional fields in each line of CLUE's `<task>_predict.json`; None if there
             is no such file.
@@ -107,7 +105,6 @@ class ClassificationTask:
     metrics: tuple[str, ...] = (ACCURACY,)
     selection_metric: str = ACCURACY
     label_aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    unlabeled: tuple[str, ...] = ()
     leaderboard_file: str = ""
     clue_fields: Mapping[str, str] | None = None
     group_size: int = 1
@@ -137,7 +134,6 @@ def _clue(
     labels: tuple[str, ...],
     expand: Callable[[files.JsonObject], list[files.JsonObject]] | None = None,
     clue_fields: Mapping[str, str] = MappingProxyType({}),
-    unlabeled: tuple[str, ...] = (),
     group_size: int = 1,
 ) -> ClassificationTask:
     """Returns a CLUE task: JSON lines, without labels in the test file."""
@@ -150,7 +146,6 @@ def _clue(
         name,
         splits,
         labels,
-        unlabeled=unlabeled,
         clue_fields=clue_fields,
         group_size=group_size,
     )
@@ -180,6 +175,7 @@ def _pair_with_choices(row: files.JsonObject) -> list[files.JsonObject]:
             )
         first, second = texts if row["question"] == "effect" else texts[::-1]
         pair = {"text_a": first, "text_b": second}
+        pair |= {name: row[name] for name in ("id", "idx") if name in row}
         if "label" in row:
             pair["label"] = str(int(int(row["label"]) == number))
         pairs.append(pair)
@@ -337,11 +333,13 @@ _ROWS = (
         clue_fields={"label_desc": ""},
     ),
     _clue("iflytek", _SENTENCE, tuple(map(str, range(119)))),
-    _clue("cmnli", _PAIR, INFERENCE, unlabeled=("-",)),
-    _clue("ocnli", _PAIR, INFERENCE, unlabeled=("-",)),
+    _clue("cmnli", _PAIR, INFERENCE),
+    _clue("ocnli", _PAIR, INFERENCE),
     _clue("csl", Columns("keyword", "abst", "label", "id"), BINARY),
     _clue("wsc", Columns("text", None, "label", "id"), ("true", "false"), _mark_spans),
-    _clue("copa", Columns("text_a", "text_b", "label"), BINARY, _pair_with_choices, group_size=2),
+    _clue(
+        "copa", Columns("text_a", "text_b", "label", "id"), BINARY, _pair_with_choices, group_size=2
+    ),
 )
 
 TASKS: dict[str, ClassificationTask] = {task.name: task for task in _ROWS}

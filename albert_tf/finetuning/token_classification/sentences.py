@@ -83,7 +83,7 @@ def read_sentences(
         sentences[-1][1].append(token)
         sentences[-1][2].append(label)
         if label is None:
-            unlabeled.append(number)
+            unlabeled.append(f"{path}, line {number}")
     examples = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
     report_unlabeled(path, unlabeled, sum(len(sentence.tokens) for sentence in examples))
     return Examples(path, examples, not unlabeled)

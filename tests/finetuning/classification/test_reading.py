@@ -72,6 +72,8 @@ def wsc(noun, noun_index, pronoun, pronoun_index):
         ("csl/train.json", [KEYWORDS], ["7|甲 乙|文|0"]),
         ("copa/dev.json", [EFFECT], ["dev-0|p|a|0", "dev-1|p|b|1"]),
         ("copa/dev.json", [CAUSE], ["dev-0|a|p|0", "dev-1|b|p|1"]),  # a cause comes first
+        ("copa/dev.json", [EFFECT | {"idx": 7}], ["7|p|a|0", "7|p|b|1"]),
+        ("cmnli/dev.json", [NEUTRAL | {"idx": 5}], ["5|一|二|neutral"]),
         ("wsc/dev.json", [wsc("ab", 0, "e", 4)], ["dev-0|_ab_cd[e]f||true"]),
         ("wsc/dev.json", [wsc("ef", 4, "b", 1)], ["dev-0|a[b]cd_ef_||true"]),
         ("wsc/dev.json", [wsc("cd", 2, "b", 1)], ["dev-0|a[b]_cd_ef||true"]),
@@ -96,6 +98,7 @@ def test_xnli_reads_only_chinese_rows_and_prefers_its_own_format(write):
     ("name", "header", "row", "expected"),
     [
         ("lcqmc", "text_a\ttext_b\tlabel", "一\t二\t1", ("train-1", "一", "二", "1", 2)),
+        ("lcqmc", "label\tquery\ttitle", "1\t一\t二", ("train-1", "一", "二", "1", 2)),
         ("lcqmc", "Sentence1\tSentence2\tLabel", "一\t二\t1", ("train-1", "一", "二", "1", 2)),
         ("chnsenticorp", "label\ttext_a", "1\t好", ("train-1", "好", "", "1", 2)),
         ("chnsenticorp", "qid\tlabel\ttext_a", "7\t1\t好", ("train-1", "好", "", "1", 2)),
@@ -138,10 +141,12 @@ REFUSED = [
     ("LCQMC/train.txt", ["句一\t句二\t标签", "一\t二\t1"], "line 1: unknown label '标签'"),
     (
         "LCQMC/train.txt",
-        ["label\tquery\ttitle", "1\t一\t二"],
-        "line 1: the header 'label', 'query', 'title' does not tell",
+        ["label\tsentence\ttitle", "1\t一\t二"],
+        "line 1: the header 'label', 'sentence', 'title' does not tell",
     ),
-    ("tnews/dev.json", [NEWS, NEWS | {"label": None}], "line 2: the label is None"),
+    ("tnews/dev.json", [NEWS, NEWS | {"label": []}], r"line 2: the label is \[\]"),
+    ("tnews/dev.json", [NEWS | {"label": 3}], "unknown label '3'; .* the order of the ids is not"),
+    ("tnews/dev.json", [NEWS | {"label": None}], "contains no example"),
     ("wsc/dev.json", [wsc("x", 0, "b", 1)], "line 1: the text does not have 'x' at char"),
 ]
 

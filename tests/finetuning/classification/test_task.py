@@ -219,6 +219,7 @@ def test_predictions_are_written_in_googles_format(
             np.array([[0.4, 0.6], [0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]),
             [(0, "1"), (1, "0")],
         ),
+        ("copa", ["7", "7", "5", "5"], np.eye(2)[[1, 0, 0, 1]], [(7, "0"), (5, "1")]),
     ],
 )
 def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):

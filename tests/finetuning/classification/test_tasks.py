@@ -63,7 +63,7 @@ CLUE = {
     "ocnli": Columns("sentence1", "sentence2", "label", "id"),
     "csl": Columns("keyword", "abst", "label", "id"),
     "wsc": Columns("text", None, "label", "id"),
-    "copa": Columns("text_a", "text_b", "label", None),
+    "copa": Columns("text_a", "text_b", "label", "id"),
 }
 HEADERS = {True: "yes", False: "no", None: "maybe"}
 
@@ -141,8 +141,6 @@ def test_what_only_some_tasks_have():
     assert {name for name, task in TASKS.items() if task.skips_short_rows} == {"qqp"}
     groups = {name: task.group_size for name, task in TASKS.items() if task.group_size != 1}
     assert groups == {"copa": 2}
-    unlabeled = {name: task.unlabeled for name, task in TASKS.items() if task.unlabeled}
-    assert unlabeled == {"cmnli": ("-",), "ocnli": ("-",)}
     aliases = {name: dict(task.label_aliases) for name, task in TASKS.items() if task.label_aliases}
     assert aliases == {"xnli": {"contradictory": "contradiction"}}
     rows = {(name, source.only) for name in TASKS for source in TASKS[name].splits["test"]}
