@@ -12,7 +12,7 @@ only on the chunk and the settings.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -26,9 +26,10 @@ from albert_tf.data.settings import EncodingSettings, InstanceSettings, Vocabula
 from albert_tf.data.shuffle import EncodedBatch, draw_slots
 from albert_tf.data.tf_example import Features, encode_examples
 from albert_tf.data.word_starts import word_start_table
-from albert_tf.model.tokenization import Tokenizer
+from albert_tf.model.tokenization import LostMarks, MarkRemoval, Tokenizer
 from albert_tf.model.tokenization import load_tokenizer as load
 
+CHECKED_LINES = 1000  # of each chunk, whose words are checked for marks
 _SLOTS = 1  # mixed into the seed, so that slots have a separate random stream
 
 
@@ -63,6 +64,13 @@ def _count(batch: Features, records: list[bytes]) -> collections.Counter[str]:
     )
 
 
+def _keeping_first(parts: Iterable[list[str]], kept: list[str]) -> Iterator[list[str]]:
+    """Yields lists of lines, and appends the first `CHECKED_LINES` of them to `kept`."""
+    for lines in parts:
+        kept += lines[: CHECKED_LINES - len(kept)]
+        yield lines
+
+
 def make_chunk_encoder(
     settings: EncodingSettings, num_outputs: int
 ) -> Callable[[Chunk], Iterator[EncodedBatch]]:
@@ -77,11 +85,14 @@ def make_chunk_encoder(
     tokenizer = load_tokenizer(settings)
     table = word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     marker = load_word_marker(settings, tokenizer)
+    removal = MarkRemoval.of(tokenizer)
     longest = settings.max_seq_length - settings.num_special_tokens
 
     def encode(chunk: Chunk) -> Iterator[EncodedBatch]:
-        sentences = sentences_of(chunk.parts, settings)
+        first_lines: list[str] = []
+        sentences = _keeping_first(sentences_of(chunk.parts, settings), first_lines)
         documents = tokenize_documents(sentences, tokenizer, table, marker)
+        lost = removal.count(first_lines) if removal is not None else LostMarks()
         counts: collections.Counter[str] = collections.Counter(
             instances=0,
             documents=documents.num_documents,
@@ -89,6 +100,8 @@ def make_chunk_encoder(
             tokens=len(documents.ids),
             unknown=int((documents.ids == tokenizer.unk_id).sum()),
             long_sentences=int((np.diff(documents.sentence_starts) > longest).sum()),
+            checked_words=lost.words,
+            changed_words=lost.changed,
         )
         yield EncodedBatch([], np.zeros(0, np.int64), counts)
         rng = np.random.default_rng([settings.random_seed, *chunk.position, _SLOTS])

@@ -21,6 +21,7 @@ from albert_tf.data.records import FEATURES, read_records
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.tf_example import decode_example
 from albert_tf.files import JsonObject
+from albert_tf.model.tokenization import LostMarks
 
 MAX_UNKNOWN = 0.07  # fraction of the tokens
 MAX_LONG_SENTENCES = 0.05  # fraction of the sentences
@@ -109,4 +110,7 @@ def find_problems(
             f"{vocabulary}. Choose one for the language and the letter case of the text with "
             f"--spm_model_file or --vocab_file (now --do_lower_case={settings.do_lower_case})."
         )
+    lost = LostMarks(counts["checked_words"], counts["changed_words"])
+    if problem := lost.problem("the text"):
+        problems.append(problem)
     return problems

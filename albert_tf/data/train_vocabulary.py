@@ -26,6 +26,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from absl import logging
+
 from albert_tf import files, tensorflow_packages
 from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
@@ -35,6 +37,8 @@ from albert_tf.model.tokenization import (
     SPECIAL_TOKENS,
     BasicTokenizer,
     FullTokenizer,
+    LostMarks,
+    MarkRemoval,
     preprocess_text,
 )
 from albert_tf.settings import REQUIRED, setting
@@ -127,6 +131,7 @@ class Result:
         num_lines: number of lines at the start of the text that the shares are of.
         known_share: fraction of the pieces in these lines that are in the vocabulary.
         characters_per_piece: mean length of a piece in these lines.
+        lost_marks: the words in these lines whose marks normalization removes.
     """
 
     outputs: list[str]
@@ -134,6 +139,7 @@ class Result:
     num_lines: int
     known_share: float
     characters_per_piece: float
+    lost_marks: LostMarks
 
     def __str__(self) -> str:
         first = enumerate(self.tokenizer.pieces[:SUMMARY_IDS])
@@ -142,6 +148,8 @@ class Result:
             f"size: {self.tokenizer.vocab_size} pieces; the model's vocab_size must be no less\n"
             f"coverage: {self.known_share:.3%} of the pieces in the first {self.num_lines} lines "
             f"are known; {self.characters_per_piece:.2f} characters a piece\n"
+            f"marks: {self.lost_marks.share:.1%} of the words in these lines lose accents or other "
+            "marks\n"
             f"first ids: {'  '.join(f'{i} {piece}' for i, piece in first)}"
         )
 
@@ -281,6 +289,10 @@ def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
 
 
 def _summarize(tokenizer: FullTokenizer, lines: list[str], outputs: list[str]) -> Result:
+    removal = MarkRemoval(tokenizer.is_sentencepiece, tokenizer.do_lower_case)
+    lost_marks = removal.count(lines)
+    if problem := lost_marks.problem("the text"):
+        logging.warning("%s", problem)
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
     return Result(
         outputs=outputs,
@@ -288,6 +300,7 @@ def _summarize(tokenizer: FullTokenizer, lines: list[str], outputs: list[str]) -
         num_lines=len(lines),
         known_share=1 - ids.count(tokenizer.unk_id) / max(1, len(ids)),
         characters_per_piece=sum(map(len, lines)) / max(1, len(ids)),
+        lost_marks=lost_marks,
     )
 
 

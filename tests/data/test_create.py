@@ -57,12 +57,14 @@ def test_the_records_of_a_chunk_are_spread_evenly_over_the_outputs(make):
 
 
 def test_the_text_is_counted(tmp_path, make, toy_tokenizer):
-    lines = ["the river", "the sea " * 20, "", "the Ω boat"]
+    lines = ["the rivér", "the sea " * 20, "", "the Ω boat"]
     path = write(tmp_path / "text.txt", "\n".join(lines))
     counts = make(inputs=[path], dupe_factor=1, masked_lm_prob=0.0)["counts"]
     assert (counts["documents"], counts["sentences"]) == (2, 3)
     assert counts["tokens"] == sum(map(len, toy_tokenizer.encode_batch(lines)))
     assert (counts["unknown"], counts["long_sentences"], counts["predictions"]) == (1, 1, 0)
+    assert counts["checked_words"] == sum(len(line.split()) for line in lines)
+    assert counts["changed_words"] == 1
 
 
 def test_a_sentence_that_fills_a_sequence_is_not_long(tmp_path, make, toy_tokenizer):
@@ -232,11 +234,17 @@ def test_the_report_has_shares_and_means(caplog):
         ({"label_1": 667}, "67% of the instances are labeled 1", "--split_sentences"),
         ({"label_1": 320}, "32% of the instances are labeled 1", "--split_sentences"),
         ({"long_sentences": 101}, "5% of the sentences are longer", "--split_sentences"),
+        (
+            {"checked_words": 1000, "changed_words": 31},
+            "normalization removes accents or other marks of 3% of the words of the text: diff",
+            "--nodo_lower_case",
+        ),
         ({"positions": 24_000}, "instances have 24 tokens on average", "--max_seq_length"),
         # By chance.
         ({"unknown": 3500, "label_1": 666, "long_sentences": 100, "positions": 25_000}, "", ""),
         ({"unknown": 2100, "tokens": 30_000}, "", ""),
         ({"label_1": 334}, "", ""),
+        ({"checked_words": 1000, "changed_words": 30}, "", ""),
         ({"instances": 16, "label_1": 16, "positions": 1600}, "", ""),
     ],
 )

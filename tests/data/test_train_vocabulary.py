@@ -64,6 +64,24 @@ def test_text_is_normalized_as_for_the_records_also_if_it_is_compressed(tmp_path
     assert {"C", "F"} <= found[1]
 
 
+@pytest.mark.parametrize(
+    ("type_", "is_lower", "share"),
+    [
+        ("sentencepiece", True, "27.3%"),
+        ("sentencepiece", False, "27.3%"),
+        pytest.param("wordpiece", True, "27.3%", marks=needs_text),
+        pytest.param("wordpiece", False, "0.0%", marks=needs_text),
+    ],
+)
+def test_words_that_lose_their_marks_are_counted(tmp_path, caplog, type_, is_lower, share):
+    text = write(tmp_path / "ru.txt", "мой синий дом на реке\nмои синие дома на море й\n" * 9)
+    settings = Settings(text, str(tmp_path / "v"), type_, vocab_size=99, hard_vocab_limit=False)
+    result = train_vocabulary.run(dataclasses.replace(settings, do_lower_case=is_lower))
+    assert f"marks: {share} of the words in these lines lose" in str(result)
+    said = '27% of the words of the text, such as "мой" → "мои"'
+    assert (said in caplog.text) == (share != "0.0%")
+
+
 @pytest.mark.parametrize("type_", ["sentencepiece", pytest.param("wordpiece", marks=needs_text)])
 def test_the_same_text_gives_the_same_vocabulary(tmp_path, type_):
     lines = [f"{line} {number}" for number in range(59) for line in TOY_TEXT.splitlines()]

@@ -33,6 +33,7 @@ from albert_tf.finetuning.squad.answers import (
 from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
+from albert_tf.finetuning.squad.lost_marks import warn_of_lost_marks
 from albert_tf.finetuning.squad.reading import (
     SquadData,
     shuffled,
@@ -140,6 +141,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             examples, self.tokenizer, settings.windows, is_training, settings.num_workers
         )
         logging.info("%s: %d questions, %d features", data.path, len(examples), len(features))
+        warn_of_lost_marks(examples, self.tokenizer)
         is_full = features.query_lengths == settings.max_query_length
         if is_full.any():
             logging.info(

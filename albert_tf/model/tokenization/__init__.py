@@ -37,6 +37,7 @@ from albert_tf.model.tokenization.huggingface_files import (
 )
 from albert_tf.model.tokenization.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.model.tokenization.loading import checksum_of, load_tokenizer
+from albert_tf.model.tokenization.lost_marks import LostMarks, MarkRemoval
 from albert_tf.model.tokenization.sentencepiece_encoder import (
     SPIECE_UNDERLINE,
     encode_pieces,
@@ -62,6 +63,8 @@ __all__ = [
     "BasicTokenizer",
     "FullTokenizer",
     "HuggingFaceTokenizer",
+    "LostMarks",
+    "MarkRemoval",
     "Tokenizer",
     "WordpieceTokenizer",
     "check_text",
