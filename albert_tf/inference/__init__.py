@@ -12,8 +12,9 @@ r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked 
 --model_dir is the --output_dir of a fine-tuning or pre-training program, a released archive, or any
 folder that `from_pretrained` reads; the task, labels, config and vocabulary are found there. Prints
 a JSON object for each input to standard output, and logs to standard error. --text, or --text and
---text_b, may be given several times. In the results, "line" is the line number in --input_file,
-from 1. --web serves a demo page at http://127.0.0.1:8000.
+--text_b, may be given several times. --input_file may be text, .tsv, .csv, .jsonl, .json, .parquet
+or .arrow, of any size. In the results, "line" is the number of the line in it, or "row" that of the
+row, from 1; columns id, idx and guid are copied. --web serves a demo page at http://127.0.0.1:8000.
 """
 
 from __future__ import annotations

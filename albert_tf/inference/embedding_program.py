@@ -19,7 +19,7 @@ from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_task import Result
 from albert_tf.inference.embeddings import similarities
-from albert_tf.inference.inputs import Block
+from albert_tf.inference.inputs import Block, Inputs
 from albert_tf.inference.program import open_predictor, with_progress
 from albert_tf.inference.settings import Settings
 from albert_tf.training import interruption
@@ -34,22 +34,20 @@ class Embed(Protocol):
         """Returns the embeddings, float32 [N, H], or [H] of a single text."""
 
 
-def run(
-    settings: Settings, source: ModelSource, blocks: Sequence[Block[TextPair]]
-) -> Iterator[Result]:
-    """Yields similarities, with `line` for a file; or nothing, and writes `embeddings_file`.
+def run(settings: Settings, source: ModelSource, inputs: Inputs[TextPair]) -> Iterator[Result]:
+    """Yields similarities, with the origins of inputs; or nothing, and writes `embeddings_file`.
 
     Args:
         settings: the settings.
         source: the model.
-        blocks: the pairs of texts, as `inputs.read_inputs` returns them.
+        inputs: the pairs of texts, as `read_inputs` returns them.
 
     Raises:
         ValueError, OSError: the model cannot be used, or a file cannot be written; the message says
             which.
     """
     with open_predictor(settings, source, EMBEDDINGS) as embed:
-        shown = with_progress(settings, blocks)
+        shown = with_progress(settings, inputs)
         if settings.is_search:
             yield from search(embed, settings.texts[0], shown, settings.top_k)
         elif settings.similarity:
@@ -57,14 +55,14 @@ def run(
                 yield from compare(embed, block)
         elif settings.embeddings_file:
             with interruption.ending_by_exception():
-                _write(settings.embeddings_file, embed, shown)
+                _write(settings.embeddings_file, embed, shown, inputs.total)
 
 
 def compare(embed: Embed, block: Block[TextPair]) -> Iterator[Result]:
-    """Yields the similarity of each pair of texts, with its line number if it has one."""
+    """Yields the similarity of each pair of texts, with where it is from."""
     first, second = (embed([pair[place] for _, pair in block]) for place in (0, 1))
-    for (line, _), score in zip(block, as_json(similarities(first, second)), strict=True):
-        yield {"line": line, "similarity": score} if line else {"similarity": score}
+    for (origin, _), score in zip(block, as_json(similarities(first, second)), strict=True):
+        yield {**origin, "similarity": score}
 
 
 def search(embed: Embed, text: str, blocks: Iterable[Block[TextPair]], top_k: int) -> list[Result]:
@@ -74,17 +72,29 @@ def search(embed: Embed, text: str, blocks: Iterable[Block[TextPair]], top_k: in
     for block in blocks:
         scores = similarities(query, embed([text for _, (text, _) in block]))  # [N]
         best += [
-            {"line": line, "similarity": score, "text": text}
-            for (line, (text, _)), score in zip(block, as_json(scores), strict=True)
+            {**origin, "similarity": score, "text": text}
+            for (origin, (text, _)), score in zip(block, as_json(scores), strict=True)
         ]
         best = sorted(best, key=lambda row: -row["similarity"])[:top_k]
     return best
 
 
-def _write(path: str, embed: Embed, blocks: Iterator[Block[TextPair]]) -> None:
-    """Writes embeddings as an array."""
+def _write(path: str, embed: Embed, blocks: Iterator[Block[TextPair]], total: int) -> None:
+    """Writes embeddings as an array, a block at a time.
+
+    Args:
+        path: the file.
+        embed: computes embeddings.
+        blocks: the texts or pairs.
+        total: their number.
+    """
     files.ensure_directory(os.path.dirname(path) or ".", "--embeddings_file")
-    rows = [embed([pair for _, pair in block]) for block in blocks]
     with files.write_atomically(path, "wb") as stream:
-        np.save(stream, np.concatenate(rows))
-    logging.info("%s: %d embeddings", path, sum(map(len, rows)))
+        for number, block in enumerate(blocks):
+            rows = np.ascontiguousarray(embed([pair for _, pair in block]))  # [N, H]
+            if not number:
+                header = np.lib.format.header_data_from_array_1_0(rows)
+                header["shape"] = (total, *rows.shape[1:])
+                np.lib.format.write_array_header_1_0(stream, header)
+            stream.write(rows.tobytes())
+    logging.info("%s: %d embeddings", path, total)

@@ -1,24 +1,115 @@
-"""Reads the rows to predict, before TensorFlow is imported: mistakes are reported at once."""
+"""Reads the rows to predict, of which only a block is in memory.
+
+All rows are parsed once before TensorFlow is imported, so that mistakes are reported at once, and
+again when they are predicted.
+"""
 
 from __future__ import annotations
 
-import io
+import itertools
+import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import NAMES_OF_INPUTS, named_rows
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_pair, parse_text
-from albert_tf.inference.settings import STANDARD_INPUT, Settings
+from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
-from albert_tf.tables import COMMAS, TABS, parse_lines
+from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table
 
 ExampleType = TypeVar("ExampleType")
-Block: TypeAlias = list[tuple[int, ExampleType]]  # (line, input) pairs
+# Where an input is from, which is a part of its result: its "line" or "row", from 1, and its ids.
+Origin: TypeAlias = dict[str, files.Json]
+Block: TypeAlias = list[tuple[Origin, ExampleType]]
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
+IDS = ("id", "idx", "guid")  # columns that are copied to the results
+
+
+class Inputs(Protocol[ExampleType]):
+    """The inputs in blocks, as often as they are iterated.
+
+    Attributes:
+        total: the number of inputs.
+    """
+
+    total: int
+
+    def __iter__(self) -> Iterator[Block[ExampleType]]:
+        """Yields the blocks."""
+
+
+class _GivenInputs(Generic[ExampleType]):
+    """Inputs given by flags: a single block."""
+
+    def __init__(self, examples: Sequence[ExampleType]) -> None:
+        self._block: Block[ExampleType] = [({}, example) for example in examples]
+        self.total = len(self._block)
+
+    def __iter__(self) -> Iterator[Block[ExampleType]]:
+        yield self._block
+
+
+class _FileInputs(Generic[ExampleType]):
+    """Inputs of a file, of which a block at a time is in memory.
+
+    Args:
+        path: the file, or `STANDARD_INPUT`.
+        form: the format of text, one of `settings.FORMATS`; Parquet and Arrow files are recognized.
+        parse: converts a row to an input; raises `BadRowError`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: there are bad rows, or no rows; the message names the file and the lines.
+    """
+
+    def __init__(self, path: str, form: str, parse: Callable[[Row], ExampleType]) -> None:
+        name = path
+        if path == STANDARD_INPUT:
+            name = "standard input"
+            self._copy = _copy_of_standard_input()  # is removed with this object
+            path = self._copy.name
+        is_text = form in (TEXT, TABS)
+        self._table = open_table(path, form, takes_strings=True, keeps_blank_end=is_text, name=name)
+        self._has_header = self._table.has_cells and form in (TABS, COMMAS)
+        self._parse = parse
+        self.total = sum(1 for _ in self._parsed())
+        if not self.total:
+            raise ValueError(f"{name}: contains no input")
+
+    def __iter__(self) -> Iterator[Block[ExampleType]]:
+        parsed = self._parsed()
+        while block := list(itertools.islice(parsed, ROWS_AT_ONCE)):
+            yield block
+
+    def _parsed(self) -> Iterator[tuple[Origin, ExampleType]]:
+        unit = "line" if self._table.unit == "line" else "row"
+
+        def parse(row: Row, number: int) -> tuple[Origin, ExampleType]:
+            return {unit: number, **_ids_of(row)}, self._parse(row)
+
+        for _, parsed in rows.parse_rows(self._table.place, self._rows(self._table), parse):
+            yield parsed
+
+    def _rows(self, table: Table) -> Iterator[NumberedRow]:
+        return named_rows(iter(table), NAMES_OF_INPUTS) if self._has_header else iter(table)
+
+
+def _ids_of(row: Row) -> Origin:
+    """Returns the ids in a row of named columns."""
+    return {name: row[name] for name in IDS if name in row} if isinstance(row, dict) else {}
+
+
+def _copy_of_standard_input() -> Any:
+    """Returns a temporary file with the content of standard input, which can be read once only."""
+    copy = tempfile.NamedTemporaryFile(suffix=".txt")  # noqa: SIM115 # read as long as it exists
+    shutil.copyfileobj(sys.stdin.buffer, copy)
+    copy.flush()
+    return copy
 
 
 def parse_masked(row: Row) -> str:
@@ -37,10 +128,8 @@ def parse_two(row: Row) -> tuple[str, str]:
     return pair
 
 
-def read_inputs(
-    settings: Settings, parse: Callable[[Row], ExampleType]
-) -> list[Block[ExampleType]]:
-    """Returns blocks of inputs; those given by flags are a block, each with line 0.
+def read_inputs(settings: Settings, parse: Callable[[Row], ExampleType]) -> Inputs[ExampleType]:
+    """Returns the inputs of a file, or those given by flags.
 
     Args:
         settings: the settings.
@@ -50,9 +139,9 @@ def read_inputs(
         ValueError, OSError: a file cannot be read or has bad rows.
     """
     if settings.input_file is not None:
-        return read_blocks(settings.input_file, settings.format, parse)
+        return _FileInputs(settings.input_file, settings.format, parse)
     try:
-        return [[(0, parse(row)) for row in _rows_of(settings)]]
+        return _GivenInputs([parse(row) for row in _rows_of(settings)])
     except BadRowError as error:
         raise ValueError(f"--text, --question, --context or --options: {error}") from None
 
@@ -74,27 +163,20 @@ def _rows_of(settings: Settings) -> list[Row]:
 
 def read_blocks(
     path: str, form: str, parse: Callable[[Row], ExampleType]
-) -> list[Block[ExampleType]]:
-    """Returns all rows of a file in blocks of (line, input).
+) -> list[list[tuple[int, ExampleType]]]:
+    """Returns all rows of a file in blocks of (number, input), for tasks that read their own data.
 
     Args:
         path: the file, or `STANDARD_INPUT`.
         form: the format, one of `settings.FORMATS`.
         parse: converts a row to an input; raises `BadRowError`.
 
+    Returns:
+        The blocks; numbers are those of lines, or of rows in files without lines, from 1.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: there are bad rows, or no rows; the message names the file and the lines.
     """
-    if path == STANDARD_INPUT:
-        path = "standard input"
-        text = files.decode_utf8(sys.stdin.buffer.read(), path).removeprefix("\ufeff")
-    else:
-        text = files.read_text(path)
-    numbered = parse_lines(io.StringIO(text, newline="\n"), form, path)
-    if form in (TABS, COMMAS):
-        numbered = named_rows(numbered, NAMES_OF_INPUTS)
-    found: Block[ExampleType] = list(rows.parse_rows(path, numbered, lambda row, _: parse(row)))
-    if not found:
-        raise ValueError(f"{path}: contains no input")
-    return [found[start : start + ROWS_AT_ONCE] for start in range(0, len(found), ROWS_AT_ONCE)]
+    blocks = _FileInputs(path, form, parse)
+    return [[(next(iter(origin.values())), example) for origin, example in b] for b in blocks]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from absl import logging
 from tqdm import tqdm
@@ -12,7 +12,7 @@ from tqdm import tqdm
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning.text_task import Result
-from albert_tf.inference.inputs import Block, ExampleType
+from albert_tf.inference.inputs import Block, ExampleType, Inputs
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import Settings
 from albert_tf.training.devices import Devices, open_devices
@@ -20,24 +20,24 @@ from albert_tf.training.settings import DeviceSettings
 
 
 def run(
-    settings: Settings, source: ModelSource, task: str, blocks: Sequence[Block[ExampleType]]
+    settings: Settings, source: ModelSource, task: str, inputs: Inputs[ExampleType]
 ) -> Iterator[Result]:
-    """Yields the result of each input, in input order; for a file, results include `line`.
+    """Yields the result of each input, in input order; for a file, with `line` or `row`, and ids.
 
     Args:
         settings: the settings.
         source: the model.
         task: name of the task.
-        blocks: the inputs, as `inputs.read_inputs` returns them.
+        inputs: the inputs, as `read_inputs` returns them.
 
     Raises:
         ValueError, OSError: the model cannot be used; the message says why.
     """
     with open_predictor(settings, source, task) as predictor:
-        for block in with_progress(settings, blocks):
+        for block in with_progress(settings, inputs):
             results = predictor.predict([example for _, example in block])
-            for (line, _), result in zip(block, results, strict=True):
-                yield {"line": line, **result} if line else result
+            for (origin, _), result in zip(block, results, strict=True):
+                yield {**origin, **result}
 
 
 @contextlib.contextmanager
@@ -68,13 +68,10 @@ def use_devices(
     return open_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
-def with_progress(
-    settings: Settings, blocks: Sequence[Block[ExampleType]]
-) -> Iterator[Block[ExampleType]]:
+def with_progress(settings: Settings, inputs: Inputs[ExampleType]) -> Iterator[Block[ExampleType]]:
     """Yields the blocks; shows a progress bar for a file if only stderr is a terminal."""
-    total = sum(map(len, blocks))
     hidden = settings.input_file is None or sys.stdout.isatty() or not sys.stderr.isatty()
-    with tqdm(total=total, desc="predicting", unit="row", disable=hidden) as bar:
-        for block in blocks:
+    with tqdm(total=inputs.total, desc="predicting", unit="row", disable=hidden) as bar:
+        for block in inputs:
             yield block
             bar.update(len(block))

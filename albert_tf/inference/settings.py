@@ -22,6 +22,7 @@ from albert_tf.model.included_configs import config_file
 from albert_tf.model.poolings import MEAN, POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tables import COMMAS, JSON_LINES, TABS
+from albert_tf.tables.table_files import ending_of
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
@@ -106,7 +107,8 @@ class TextInputSettings(SettingsGroup):
         None,
         "File of inputs, instead of text or question: .txt (one text per line, or two separated "
         "by a tab), .tsv or .csv (columns text or text_a, text_b; question, context; passage, "
-        "question, options; tokens) or .jsonl (keys of the same names), or - for standard input.",
+        "question, options; tokens), or .jsonl, .json, .parquet or .arrow (columns of the same "
+        "names), each also as .gz, .bz2 or .zst, or - for standard input.",
     )
     input_format: str | None = redefined(
         TextSettings,
@@ -284,7 +286,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
         """The format of the input file."""
         if self.input_format:
             return self.input_format
-        return _ENDINGS.get(os.path.splitext(self.input_file or "")[1].lower(), TEXT)
+        return _ENDINGS.get(ending_of(self.input_file or ""), TEXT)
 
     def check_paths(self) -> None:
         """Checks the paths of model and input, and that `embeddings_file` can be written."""

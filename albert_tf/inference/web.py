@@ -40,7 +40,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
         row |= {key: row[key].splitlines() for key in LINES if key in row}
         try:
             if "texts" in row:  # to compare with one text
-                texts = [(line, (text, "")) for line, text in enumerate(row["texts"], 1)]
+                texts = [({"line": n}, (text, "")) for n, text in enumerate(row["texts"], 1)]
                 found = search(predictor, row["text"], [texts], settings.top_k)
                 result: Result = {"nearest": found}
             else:

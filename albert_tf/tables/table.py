@@ -53,6 +53,7 @@ class Table:
         path: the files, for messages.
         labels: column → names of its labels, if the metadata of the files have some.
         has_cells: whether rows are lists of cells.
+        unit: what the numbers of rows count: "line", "row" or "item".
 
     Raises:
         ValueError: only some of the parts have cells, or their names of labels differ.
@@ -62,6 +63,7 @@ class Table:
         first, *others = self._parts = list(parts)
         self.labels = first.labels
         self.has_cells = first.has_cells
+        self.unit = first.unit
         for other in others:
             if (other.has_cells, other.labels) != (first.has_cells, first.labels):
                 raise ValueError(

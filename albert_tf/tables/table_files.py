@@ -33,11 +33,17 @@ JSON_ARRAY = "json array"
 ARROW_ROWS = "arrow"  # or Parquet
 _UNITS = {JSON_ARRAY: "item", ARROW_ROWS: "row"}
 _FORMS_BY_ENDING = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
+_TEXT_ENDINGS = (".txt", ".tsv", ".conll", *_FORMS_BY_ENDING)
 _SNIFFED_BYTES = 1 << 10
 
 
 def open_table(
-    paths: str | Sequence[str], form: str = "", quoting: bool = False, takes_strings: bool = False
+    paths: str | Sequence[str],
+    form: str = "",
+    quoting: bool = False,
+    takes_strings: bool = False,
+    keeps_blank_end: bool = False,
+    name: str = "",
 ) -> Table:
     """Opens files of rows, which are read when the table is iterated.
 
@@ -47,13 +53,22 @@ def open_table(
             `.json` and `.jsonl`, and otherwise TABS. Endings of compression do not count.
         quoting: whether cells of tab-separated lines may be quoted.
         takes_strings: whether a string in JSON is a row with one cell, instead of an error.
+        keeps_blank_end: whether blank lines at the end of a file are rows.
+        name: what a single file is called in messages; "" for its path.
 
     Raises:
         FileNotFoundError: a file does not exist.
         ValueError: a file is damaged, or the files do not fit together.
     """
     listed = [paths] if isinstance(paths, str) else paths
-    return Table([_File(path, form, quoting, takes_strings) for path in listed])
+    default = QUOTED_TABS if quoting else TABS
+    forms = [form or _FORMS_BY_ENDING.get(ending_of(path), default) for path in listed]
+    return Table(
+        [
+            _File(path, name or path, by_name, takes_strings, keeps_blank_end)
+            for path, by_name in zip(listed, forms, strict=True)
+        ]
+    )
 
 
 def ending_of(path: str) -> str:
@@ -65,32 +80,36 @@ def ending_of(path: str) -> str:
 class _File:
     """A file as a part of a table; see `open_table`."""
 
-    def __init__(self, path: str, form: str, quoting: bool, takes_strings: bool) -> None:
-        self.path = path
+    def __init__(
+        self, file: str, name: str, form: str, takes_strings: bool, keeps_blank_end: bool
+    ) -> None:
+        self.path = name
+        self._file = file
         self._takes_strings = takes_strings
+        self._keeps_blank_end = keeps_blank_end
         self.labels: Mapping[str, LabelNames] = {}
-        default = QUOTED_TABS if quoting else TABS
-        self._form = form or _FORMS_BY_ENDING.get(ending_of(path), default)
-        with open_content(path) as (stream, _):
+        self._form = form
+        with open_content(file) as (stream, _):
             start = stream.read(_SNIFFED_BYTES)
-            if start.startswith(arrow.MAGICS):
-                self._form = ARROW_ROWS
-            elif self._form == JSON_LINES and begins_array(start):
-                self._form = JSON_ARRAY
+        # A text may begin with the letters PAR1.
+        if start.startswith(arrow.MAGICS) and ending_of(file) not in _TEXT_ENDINGS:
+            self._form = ARROW_ROWS
+        elif form == JSON_LINES and begins_array(start):
+            self._form = JSON_ARRAY
         if self._form == ARROW_ROWS:
-            with _open_arrow(path) as table:
-                self.labels = label_names.of_schema(table.schema, path)
+            with _open_arrow(file) as table:
+                self.labels = label_names.of_schema(table.schema, name)
         self.unit = _UNITS.get(self._form, "line")
         self.has_cells = self._form not in (ARROW_ROWS, JSON_LINES, JSON_ARRAY)
 
     def rows(self) -> Iterator[NumberedRow]:
         """Yields the rows of the file with their numbers."""
         if self._form == ARROW_ROWS:
-            with _open_arrow(self.path) as table:
+            with _open_arrow(self._file) as table:
                 batches = (row for batch in table.batches() for row in batch.to_pylist())
                 yield from enumerate(batches, 1)
             return
-        with open_content(self.path) as (stream, _):
+        with open_content(self._file) as (stream, _):
             numbered = self._text_rows(stream)
             if self.has_cells or self._takes_strings:
                 yield from numbered
@@ -104,7 +123,8 @@ class _File:
     def _text_rows(self, stream: IO[bytes]) -> Iterator[NumberedRow]:
         if self._form == JSON_ARRAY:
             return read_array(stream, self.path)
-        return parse_lines(decode_lines(stream, self.path), self._form, self.path)
+        lines = decode_lines(stream, self.path, self._keeps_blank_end)
+        return parse_lines(lines, self._form, self.path)
 
 
 @contextlib.contextmanager

@@ -18,14 +18,17 @@ COMMAS = "csv"
 JSON_LINES = "jsonl"
 
 
-def decode_lines(stream: Iterable[bytes], path: str) -> Iterator[str]:
+def decode_lines(
+    stream: Iterable[bytes], path: str, keeps_blank_end: bool = False
+) -> Iterator[str]:
     """Yields the lines of a UTF-8 file with their line feeds, without its byte order mark.
 
-    Only a line feed ends a line. Blank lines at the end of the file are left out.
+    Only a line feed ends a line.
 
     Args:
         stream: the lines in bytes, as an open file yields them.
         path: the file, for messages.
+        keeps_blank_end: whether blank lines at the end of the file are not left out.
 
     Raises:
         ValueError: a line is not UTF-8; the message names it.
@@ -35,7 +38,7 @@ def decode_lines(stream: Iterable[bytes], path: str) -> Iterator[str]:
         line = files.decode_utf8(data, path, number)
         if number == 1:
             line = line.removeprefix("\ufeff")
-        if not line or line.isspace():
+        if (not line or line.isspace()) and not keeps_blank_end:
             blank.append(line)
             continue
         if blank:

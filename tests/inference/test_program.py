@@ -68,7 +68,11 @@ def test_texts_that_are_too_long_are_counted(predict, saved, tmp_path, caplog):
     assert said == ["2 texts are longer than max_seq_length=90: only a part of each was read"]
 
 
-def test_embeddings_are_printed_or_written_to_a_file(predict, pretrained_dir, texts_file, tmp_path):
+def test_embeddings_are_printed_or_written_to_a_file(
+    predict, pretrained_dir, texts_file, tmp_path, monkeypatch
+):
+    """The file is that of `np.save`, although a block at a time is computed and written."""
+    monkeypatch.setattr("albert_tf.inference.inputs.ROWS_AT_ONCE", 3)
     arguments = [
         f"--model_dir={pretrained_dir}",
         f"--input_file={texts_file}",
@@ -82,6 +86,8 @@ def test_embeddings_are_printed_or_written_to_a_file(predict, pretrained_dir, te
     np.testing.assert_allclose(np.load(array), expected, atol=1e-6)
     values = np.float32([row["embedding"] for row in printed])
     np.testing.assert_array_equal(values, np.load(array))
+    np.save(tmp_path / "expected.npy", values)
+    assert array.read_bytes() == (tmp_path / "expected.npy").read_bytes()
 
 
 def test_texts_are_compared_and_searched(predict, pretrained_dir, texts_file, tmp_path):

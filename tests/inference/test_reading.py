@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import types
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.rows import BadRowError
@@ -13,6 +17,7 @@ from albert_tf.finetuning.squad.reading import parse_question
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.token_classification.sentences import parse_words
 from albert_tf.inference import inputs
+from albert_tf.inference.settings import Settings
 
 CHOICE = {"passage": "p", "question": "q", "options": ["a", "b"]}
 
@@ -47,7 +52,8 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
         ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
         ("csv", b'text\n"a\n', r"inputs, line 2: not comma-separated values"),
         ("jsonl", b'{"text": "a"}\n{"text"\n', "line 2: expected one JSON object"),
-        ("jsonl", b"[1]\n", "line 1: expected one JSON object per line"),
+        ("jsonl", b"{}\n[1]\n", "line 2: expected one JSON object per line"),
+        ("jsonl", b"[1]\n", "item 1: expected a JSON object, got 1"),
         ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
         ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
         ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
@@ -74,6 +80,58 @@ def test_standard_input_is_read_like_a_file(monkeypatch):
     stream.buffer = io.BytesIO(b"a\n\xff\n")
     with pytest.raises(ValueError, match="standard input, line 2: not UTF-8"):
         inputs.read_blocks("-", "txt", parse_text)
+
+
+ROWS = [{"idx": 7, "text": "a", "other": 1}, {"idx": 9, "text": "b", "other": 2}]
+
+
+def write_parquet(path):
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+
+
+def write_array(path):
+    path.write_bytes(gzip.compress(json.dumps(ROWS).encode()))
+
+
+def write_lines(path):
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS) + "\n")
+
+
+def write_csv(path):
+    path.write_text("idx,text,other\n7,a,1\n9,b,2\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "unit", "first"),
+    [
+        ("a.parquet", write_parquet, "row", 1),
+        ("a.json.gz", write_array, "row", 1),
+        ("a.jsonl", write_lines, "line", 1),
+        ("a.csv", write_csv, "line", 2),
+    ],
+)
+def test_inputs_of_every_format_keep_their_place_and_ids(tmp_path, name, write, unit, first):
+    write(tmp_path / name)
+    settings = Settings(model_dir="m", input_file=str(tmp_path / name))
+    read = inputs.read_inputs(settings, parse_text)
+    ids = ("7", "9") if name == "a.csv" else (7, 9)
+    expected = [({unit: first + n, "idx": ids[n]}, text) for n, text in enumerate("ab")]
+    assert (read.total, list(read), list(read)) == (2, [expected], [expected])
+
+
+def test_only_a_block_of_inputs_is_in_memory(tmp_path):
+    (tmp_path / "a.txt").write_text("x\n" * 3000)
+    seen = []
+    settings = Settings(model_dir="m", input_file=str(tmp_path / "a.txt"))
+    read = inputs.read_inputs(settings, lambda row: seen.append(row) or row[0])
+    assert (read.total, len(seen)) == (3000, 3000)
+    next(iter(read))
+    assert len(seen) == 3000 + inputs.ROWS_AT_ONCE
+
+
+def test_blank_lines_at_the_end_of_a_text_are_inputs_and_letters_are_no_format(tmp_path):
+    (tmp_path / "a.txt").write_text("PAR1 is a gene\n\n")
+    assert read(tmp_path / "a.txt", "txt", parse_text) == [(1, "PAR1 is a gene"), (2, "")]
 
 
 @pytest.mark.parametrize(
