@@ -12,6 +12,7 @@ The library takes instances of it, and `cli.flags` defines command line flags fr
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 REQUIRED: Any = dataclasses.MISSING  # the default of settings that must be given
 Value = TypeVar("Value")  # of one setting
 Scalar: TypeAlias = bool | int | float | str
+SettingsType = TypeVar("SettingsType", bound="SettingsGroup")
 SettingValue: TypeAlias = Scalar | tuple[Scalar, ...] | None  # of any setting
 
 # What the value of a setting affects; see `setting`.
@@ -153,6 +155,22 @@ class SettingsGroup:
         The command line creates its settings with this method.
         """
         return dict(values)
+
+
+def derives_values(settings: type[SettingsType]) -> type[SettingsType]:
+    """Class decorator: the constructor, too, completes its values by `with_derived_values`.
+
+    So settings are the same however they are made. It is for values that are derived from others
+    alone; those that are read from files belong to `make`.
+    """
+    construct = settings.__init__
+
+    @functools.wraps(construct)
+    def complete_and_construct(self: SettingsType, **values: object) -> None:
+        construct(self, **settings.with_derived_values(values))
+
+    settings.__init__ = complete_and_construct  # type: ignore[assignment, method-assign]
+    return settings
 
 
 def check_value(field: dataclasses.Field[object], value: object) -> None:

@@ -117,6 +117,34 @@ def test_patterns_expand_to_sorted_files_without_duplicates(folder):
             files.expand_patterns(nothing, "--x")
 
 
+def test_a_name_that_exists_is_no_pattern(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "a[1].txt",
+        "a1.txt",
+        "b?/c.txt",
+        "b?/d.txt",
+        "bx/c.txt",
+        "e,f.txt",
+        "[g]/[h].txt",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    for given, expected in {
+        "a[1].txt": ["a[1].txt"],
+        "a[0-9].txt": ["a1.txt"],
+        "b?/*.txt": ["b?/c.txt", "b?/d.txt"],
+        "b?/c.txt,a1.txt": ["b?/c.txt", "a1.txt"],
+        "[b]*/c.txt": ["b?/c.txt", "bx/c.txt"],
+        "e,f.txt": ["e,f.txt"],
+        "[g]/[h].txt": ["[g]/[h].txt"],
+        f"{tmp_path}/[g]/*": [f"{tmp_path}/[g]/[h].txt"],
+    }.items():
+        assert files.expand_patterns(given, "--x") == expected, given
+    remote = f"file://{tmp_path}/a[1].txt"
+    assert files.expand_patterns(remote, "--x") == [remote]
+
+
 # Writing
 
 

@@ -79,7 +79,9 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
     absl_flags.FLAGS.mark_as_parsed()  # the program's flags are in a separate FlagValues object
     root = python_logging.getLogger()
     root.removeHandler(logging.get_absl_handler())
-    root.addHandler(ConsoleHandler())
+    # A program may be started several times in a process.
+    if not any(isinstance(handler, ConsoleHandler) for handler in root.handlers):
+        root.addHandler(ConsoleHandler())
     try:
         return flags.parse(settings_class, argv[1:])
     except (absl_flags.Error, ValueError, OSError) as error:

@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.data.text_formats import INPUT_FORMATS, SENTENCES
 from albert_tf.model import objectives
 from albert_tf.model.objectives import NONE, NSP, SOP, SentenceObjective, find
-from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, setting
+from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, derives_values, setting
 
 # What an instance is made of; RoBERTa (arXiv 1907.11692), section 4.2.
 SEGMENT_PAIR = "segment_pair"
@@ -287,6 +287,7 @@ class EncodingSettings(InstanceSettings, TextSettings, VocabularySettings):
     )
 
 
+@derives_values
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(EncodingSettings, InputSettings):
     """Settings of create_pretraining_data.py."""

@@ -88,6 +88,9 @@ def real_path(path: str) -> str:
 def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     """Returns the files that match a comma-separated list of file names and glob patterns.
 
+    A file or folder that exists under the very name is meant, even if the name has a comma, or
+    characters of patterns such as "[".
+
     Args:
         patterns: "a.txt,b/*.txt" or a list of such patterns.
         what: the flag or argument with the patterns, for the message.
@@ -99,13 +102,14 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
         ValueError: there is no pattern, or a pattern matches no file.
     """
     if isinstance(patterns, str):
-        patterns = patterns.split(",")
+        is_name = not is_remote(patterns) and os.path.exists(patterns)
+        patterns = [patterns] if is_name else patterns.split(",")
     patterns = [pattern.strip() for pattern in patterns if pattern.strip()]
     if not patterns:
         raise ValueError(f"{what}: expected at least one file name, got none")
     paths: dict[str, None] = {}
     for pattern in patterns:
-        matches = _remote_matches(pattern) if is_remote(pattern) else glob.glob(pattern)
+        matches = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
         if not matches:
             looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
             raise ValueError(f"{what}: {pattern!r} matches no file{looked}")
@@ -113,8 +117,18 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     return list(paths)
 
 
+def _local_matches(pattern: str) -> list[str]:
+    """Returns the local paths that match a glob pattern, whose beginning may be a path."""
+    begin = pattern
+    while glob.has_magic(begin) and not os.path.exists(begin):
+        begin = os.path.dirname(begin)
+    return glob.glob(glob.escape(begin) + pattern[len(begin) :])
+
+
 def _remote_matches(pattern: str) -> list[str]:
     """Returns the remote paths that match a glob pattern."""
+    if glob.has_magic(pattern) and is_file(pattern):
+        return [pattern]
     system, name = file_system(pattern)
     begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
     return [begin + match for match in system.glob(name)]

@@ -114,3 +114,21 @@ def test_each_prediction_is_a_line_of_json_with_its_characters(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "你好" in lines[0]
     assert list(map(json.loads, lines)) == results
+
+
+def test_a_program_that_is_started_again_in_a_process_logs_each_line_once():
+    code = """
+import logging, sys
+from albert_tf.cli import console
+from albert_tf.data.settings import TextSettings
+
+sys.argv = ["program"]
+for _ in range(3):
+    try:
+        console.start(TextSettings, lambda settings: logging.warning("said"), "")
+    except SystemExit as end:
+        assert not end.code
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.count("WARNING: said") == 3

@@ -118,6 +118,10 @@ def test_albert_zh_compat_sets_the_defaults_of_albert_zh():
     given = {"do_whole_word_mask": True, "max_seq_length": 512, "segment_chinese_words": False}
     kept = {name: value for name, value in expected.items() if name not in given}
     assert changes(albert_zh_compat=True, **given) == kept
+    for values in ({}, given):
+        made = Settings(**PATHS, albert_zh_compat=True, **values)
+        assert made == Settings.make(**PATHS, albert_zh_compat=True, **values)
+        assert dataclasses.replace(made, max_seq_length=99, ngram=3).ngram == 3
 
 
 def test_non_chinese_turns_off_chinese_words():
