@@ -34,6 +34,7 @@ from absl import logging
 
 from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import loading, releases, run_record, tasks
+from albert_tf.checkpoints.load_report import LoadReport
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.output_formats import FORMATS, Output
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
@@ -110,7 +111,7 @@ def run(settings: Settings) -> Iterator[str]:
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
     weights = loading.read_weights(settings.input)
-    yield str(report) if settings.inspect else report.heading
+    yield from _describe(source, settings.input, report) if settings.inspect else [report.heading]
     if release := releases.containing(weights):
         yield f"  all weights are those of {release}"
     if settings.inspect:
@@ -122,6 +123,19 @@ def run(settings: Settings) -> Iterator[str]:
         raise ValueError(f"{report}\nThis checkpoint cannot be converted.")
     _write(settings, source, model)
     yield f"wrote {settings.output} ({settings.output_format})"
+
+
+def _describe(source: ModelSource, path: str, report: LoadReport) -> Iterator[str]:
+    """Yields what a checkpoint contains; of a fine-tuned model, its task, and what its head is."""
+    from albert_tf.model.modeling import AlbertEncoder
+
+    record = source.run.record
+    if not record.task_name or record.task_name in tasks.ALIASES.values() or not report.fits:
+        yield str(report)
+        return
+    yield loading.inspect_checkpoint(path, AlbertEncoder(source.config)).as_text(unused="head")
+    labels = f", labels {files.quote_all(record.labels)}" if record.labels else ""
+    yield f"  fine-tuned for {record.task_name}{labels}; all that use the model load its head"
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:

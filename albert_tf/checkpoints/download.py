@@ -74,7 +74,13 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         return folder
     files.ensure_directory(os.path.dirname(folder), "cache_dir")
     with tempfile.TemporaryDirectory(prefix=".download-", dir=cache) as temporary:
-        archive = _fetch(release.url, temporary)
+        try:
+            archive = _fetch(release.url, temporary)
+        except OSError as error:
+            raise OSError(
+                f"{error}\nWithout a connection, unpack {release.url} so that {folder} has the "
+                "config, the vocabulary and the weights themselves"
+            ) from None
         unpacked = os.path.join(temporary, "unpacked")
         try:
             _unpack(archive, unpacked)

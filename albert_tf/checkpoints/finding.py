@@ -30,6 +30,7 @@ SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_
 _VARIABLES = os.path.join("variables", "variables")  # the checkpoint of a SavedModel
 # Hugging Face repositories may contain a model in several formats; the first one is used.
 SHARDS = "model.safetensors.index.json"  # which file has which weight
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/model
 _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
@@ -84,7 +85,23 @@ def find_checkpoint(path: str) -> str:
         return prefix
     if prefix == path and files.exists(path):
         return path
-    raise FileNotFoundError(f"{path}: no such checkpoint. Expected: {ACCEPTED}")
+    raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
+
+
+def _what_is_there(path: str) -> str:
+    """Returns the checkpoints beside one that does not exist, and what may have been meant."""
+    folder = os.path.dirname(path)
+    if files.is_directory(folder or "."):
+        if names := _candidates(folder or "."):
+            return f"{folder or 'The current folder'} has {files.quote_all(names)}"
+        unset = " A shell variable before the first slash is not set." if folder == "/" else ""
+        return f"{folder or 'The current folder'} has none.{unset} Expected: {ACCEPTED}"
+    if _HUB_NAME.fullmatch(path):
+        return (
+            f"Neither is there a folder {folder}. If it is a model of the Hugging Face Hub, "
+            f"download it: albert download {path} --hub"
+        )
+    return f"There is no folder {folder} either. Expected: {ACCEPTED}"
 
 
 def _candidates(folder: str) -> list[str]:

@@ -177,6 +177,14 @@ class LoadReport:
 
     def __str__(self) -> str:
         """Returns the number of weights in each part of the model, and the names not loaded."""
+        return self.as_text()
+
+    def as_text(self, unused: str = "unused") -> str:
+        """Returns the number of weights in each part of the model, and the names not loaded.
+
+        Args:
+            unused: what the weights are that the model does not have, in ten letters or fewer.
+        """
         counts = collections.Counter(map(part_of, self.found))
         parts = ", ".join(f"{part} {counts[part]}" for part in PARTS if part in counts)
         sizes = ", ".join(f"{k} {size}" for k, size in families.sizes(self.entries).items())
@@ -188,7 +196,7 @@ class LoadReport:
                 *(f"  note: {note}" for note in self.notes),
                 *_first(f"  missing    {name}" for name in self.missing),
                 *_first(f"  misshapen  {text}" for text in self.other_shapes),
-                *_first(f"  unused     {name}" for name in self.unused),
+                *_first(f"  {unused:<10} {name}" for name in self.unused),
             ]
         )
 

@@ -105,10 +105,14 @@ def suggestion(name: str) -> str:
 
     >>> suggestion("albert_base_v3")
     "Did you mean 'albert_base_v2'? Download it: albert download albert_base_v2"
+    >>> suggestion("albert_base")  # not a Chinese model
+    "Did you mean 'albert_base_v2'? Download it: albert download albert_base_v2"
     """
+    meant = canonical(name)
     names = [known for row in downloadable() for known in (row.name, *row.aliases)]
-    as_deep = [known for known in names if known.count("/") == canonical(name).count("/")]
-    similar = closest(canonical(name), as_deep, _LIKENESS)
+    as_deep = [known for known in names if known.count("/") == meant.count("/")]
+    same_language = [known for known in as_deep if ("zh" in known) == ("zh" in meant)]
+    similar = closest(meant, same_language, _LIKENESS) or closest(meant, as_deep, _LIKENESS)
     return f"Did you mean {similar!r}? Download it: albert download {similar}" if similar else ""
 
 

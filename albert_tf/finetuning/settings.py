@@ -102,6 +102,13 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
     PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")
     DEFAULT_PHASES: ClassVar[Mapping[str, bool]] = {"do_train": True, "do_eval": True}
 
+    do_train: bool = redefined(
+        RunSettings,
+        "do_train",
+        False,
+        "Train the model. Without this flag and the other do_ flags, and without export_dir, the "
+        "program trains and evaluates.",
+    )
     do_predict: bool = setting(
         False, "Predict the test set with the best checkpoint.", group="prediction and export"
     )

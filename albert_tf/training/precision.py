@@ -39,7 +39,7 @@ def resolve_precision(precision: str) -> tuple[str, str]:
 
 
 def precision_difference(precision: str) -> str:
-    """Returns how losses in a precision differ from Google's, as text to append to a message.
+    """Returns how numbers in a precision differ from Google's, as text to append to a message.
 
     Args:
         precision: "float32", "bfloat16" or "float16".
@@ -51,7 +51,7 @@ def precision_difference(precision: str) -> str:
     if precision == "float32":
         return ""
     return (
-        ". Losses differ from those of Google's programs, which compute in float32, by about 1e-3; "
+        ". Numbers differ by about 1e-3 from those of Google's programs, which compute in float32; "
         "--precision=float32 gives Google's numbers."
     )
 

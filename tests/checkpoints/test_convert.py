@@ -171,6 +171,17 @@ def test_a_head_that_hugging_face_lacks_is_refused(tmp_path):
     assert not (tmp_path / "refused").exists()
 
 
+def test_inspecting_a_fine_tuned_model_names_its_task_and_its_head(tmp_path):
+    task = {"name": "classification", "labels": ["no", "yes"]}
+    source, _ = fine_tuned(tmp_path / "model", 2, task, {})
+    printed = convert(Settings(source, inspect=True)).splitlines()
+    assert printed[-3:] == [
+        "  head       output_bias",
+        "  head       output_weights",
+        "  fine-tuned for classification, labels 'no', 'yes'; all that use the model load its head",
+    ]
+
+
 def test_inspecting_prints_the_table_and_writes_nothing(google, tmp_path):
     printed = convert(Settings(google, inspect=True))
     assert "model.ckpt-best: Google ALBERT (TensorFlow checkpoint)" in printed

@@ -65,13 +65,31 @@ def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
     [
         (["albert_model.ckpt", "x.safetensors"], "", "choose one: albert_model.ckpt, x.safetens"),
         (["notes.txt"], "", r"contains no checkpoint\. Expected: a TensorFlow"),
-        (["notes.txt"], "model.ckpt-9", "ckpt-9: no such checkpoint"),
+        (
+            ["notes.txt"],
+            "model.ckpt-9",
+            r"ckpt-9: no such checkpoint\. .* has none\. Expected: a Te",
+        ),
+        (["b.ckpt.index"], "model.ckpt-9", r"ckpt-9: no such checkpoint\. .* has 'b\.ckpt'$"),
+        (
+            ["notes.txt"],
+            "none/model.ckpt-9",
+            r"There is no folder .*none either\. Expected: a TensorFlow",
+        ),
     ],
 )
 def test_no_checkpoint_or_several_are_refused(tmp_path, names, path, said):
     make(tmp_path, *names)
     with pytest.raises((ValueError, FileNotFoundError), match=said):
         find_checkpoint(str(tmp_path / path))
+
+
+def test_an_unset_variable_and_a_name_of_the_hub_are_recognized(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"/ has none\. A shell variable before the first"):
+        find_checkpoint("/no.ckpt-best")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"albert download me/my-model\.v2 --hub"):
+        find_checkpoint("me/my-model.v2")
 
 
 def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):

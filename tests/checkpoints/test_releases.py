@@ -214,7 +214,10 @@ def test_an_archive_of_two_models_is_not_installed(served, cache, model):
         (lambda good: b"<html>Not Found</html>", "unsafe or damaged archive"),
         (lambda good: good[: len(good) // 2], "unsafe or damaged archive"),
         (lambda good: good[:-6] + b"other?", "unsafe or damaged archive"),  # the checksum
-        (None, r"^URL fetch failure on file://\S+/tar: "),
+        (
+            None,
+            r"^URL fetch failure on file://\S+/tar: .*\nWithout .* unpack file:.* so that .*cache/",
+        ),
     ],
 )
 def test_a_damaged_archive_is_not_installed(served, cache, model, damage, said):
@@ -289,7 +292,7 @@ def cache_model(cache, model):
 
 
 def test_a_name_of_which_four_fifths_are_those_of_a_release_is_taken_for_it():
-    assert "'albert_base_zh'" in releases.suggestion("albert_base_mrpc")  # 0.8
+    assert "'albert_base_v2'" in releases.suggestion("albert_base_mrpc")  # 0.8
     assert releases.suggestion("my_albert_base") == ""  # 0.79
 
 

@@ -46,6 +46,7 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-classifier", CLASSIFY, "train.tsv, line 2: expected 4 or more columns"),
     ("run-classifier", (*CLASSIFY, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
     ("run-classifier", (*CLASSIFY, "--output_dir=other"), "other contains another model .*num"),
+    ("run-classifier", ("--task_name=mrcp", "--data_dir=.", "--output_dir=x"), "mean 'mrpc'"),
     ("run-squad", (*SQUAD, "--max_query_length=7"), "no.json: 'data' is missing"),
     ("run-squad", SQUAD, "--max_query_length=64 .* expected 68 or more"),
     ("run-race", (*TUNE, "--data_dir=."), "no key 'questions' among 'article'"),

@@ -35,6 +35,8 @@ from albert_tf.finetuning.settings import (
 from albert_tf.settings import MODEL, READING, REQUIRED, redefined, setting
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from albert_tf.training.hooks import Hook
 
 
@@ -110,11 +112,15 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, SplitSettings):
         group="prediction and export",
     )
 
-    def check_paths(self) -> None:
-        """Checks the name of the task, and all paths."""
-        super().check_paths()
+    def completed(self) -> Self:
+        """Adds to the base class: checks the name of the task, before the files that it needs."""
         if self.task_name.strip().lower() != CUSTOM_TASK:
             find_task(self.task_name)
+        return super().completed()
+
+    def check_paths(self) -> None:
+        """Checks all paths, and that what is quantized is exported."""
+        super().check_paths()
         if self.tflite_quantization and not self.export_dir:
             raise ValueError(
                 f"--tflite_quantization={self.tflite_quantization} requires --export_dir, the "
