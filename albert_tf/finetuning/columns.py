@@ -26,7 +26,7 @@ PAIRS = (
     ("query", "title"),
 )
 # The first one found is used.
-LABEL = ("label", "labels", "score")
+LABEL = ("label", "labels", "score", "gold_label", "is_duplicate")
 GUID = ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
 QUESTION = ("question",)
 CONTEXT = ("context", "passage")

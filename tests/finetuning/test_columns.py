@@ -13,7 +13,7 @@ from albert_tf.inference import inputs
 def test_the_usual_names_are_these_in_this_order():
     assert columns.TEXT_A == ("text_a", "sentence1", "sentence", "text")
     assert columns.TEXT_B == ("text_b", "sentence2")
-    assert columns.LABEL == ("label", "labels", "score")
+    assert columns.LABEL == ("label", "labels", "score", "gold_label", "is_duplicate")
     assert columns.GUID == ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
     assert (columns.QUESTION, columns.CONTEXT) == (("question",), ("context", "passage"))
     assert columns.TOKENS == ("tokens",)

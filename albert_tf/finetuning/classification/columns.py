@@ -77,9 +77,21 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
         return _custom_columns(source.columns, row, has_header, is_test)
     if source.has_header is None and has_header:
         return _columns_in_header(source.columns, row)
-    if isinstance(row, dict) and source.columns.guid not in row:
+    if not isinstance(row, dict):
+        return source.columns
+    if source.expand is None and source.columns.text_a not in row:  # a copy with other names
+        return _custom_columns(Columns(), row, has_header, is_test)
+    if source.columns.guid not in row:
         return dataclasses.replace(source.columns, guid=find_column(GUID, places_of(row)))
     return source.columns
+
+
+def has_usual_names(columns: Columns) -> bool:
+    """Returns whether files with the columns of a task may as well have other usual names."""
+    if not isinstance(columns.text_a, str):
+        return True
+    names = [name for name in (columns.text_a, columns.text_b) if isinstance(name, str)]
+    return find_texts(places_of(names)) is not None
 
 
 def _columns_in_header(known: Columns, header: Row) -> Columns:

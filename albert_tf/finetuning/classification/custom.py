@@ -87,15 +87,31 @@ def _parse_label_column(settings: Settings) -> Column | tuple[str, ...] | None:
     return names
 
 
-def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> ClassificationTask:
-    """Returns a custom task, without labels if only the training data tells them."""
-    label_column = _parse_label_column(settings)
-    columns = Columns(
+def columns_in(settings: Settings) -> Columns:
+    """Returns the columns in the settings.
+
+    Raises:
+        ValueError: columns of labels are given by number, without names.
+    """
+    return Columns(
         _parse_column(settings.text_a_column),
         _parse_column(settings.text_b_column),
-        label_column,
+        _parse_label_column(settings),
     )
-    named = label_column if isinstance(label_column, tuple) else ()
+
+
+def make_custom_task(
+    settings: Settings, labels: tuple[str, ...], is_multi_label: bool
+) -> ClassificationTask:
+    """Returns a custom task, without labels if only the training data tells them.
+
+    Args:
+        settings: the settings.
+        labels: the labels; () to read them from the training data.
+        is_multi_label: whether an example has any number of labels.
+    """
+    columns = columns_in(settings)
+    named = tuple(map(str, columns.label)) if isinstance(columns.label, tuple) else ()
     if named and labels and set(named) != set(labels):
         raise ValueError(
             f"--label_column={settings.label_column}: expected the columns of the labels "
@@ -108,7 +124,7 @@ def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> Classificat
     if settings.is_regression:
         metrics = ("MSE", "pearson", "spearman")
         selection_metric = "pearson"
-    elif settings.is_multi_label:
+    elif is_multi_label:
         metrics = ()  # all of `multi_label_metrics`
         selection_metric = MICRO_F1
     splits = {
@@ -127,7 +143,7 @@ def make_custom_task(settings: Settings, labels: tuple[str, ...]) -> Classificat
         metrics,
         selection_metric,
         label_aliases=aliases,
-        is_multi_label=settings.is_multi_label,
+        is_multi_label=is_multi_label,
     )
 
 

@@ -8,6 +8,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning.cells import cell
+from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.labels import (
     Label,
     is_true,
@@ -30,6 +31,7 @@ class LabelReader:
         column: the column of the label, or of each label of a multi-label task; None if there is
             none.
         names: the labels of these columns, in the latter case.
+        class_names: the names of the class ids in the column; None if there are none.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class LabelReader:
         is_test: bool,
         column: Column | tuple[Column, ...] | None,
         names: Sequence[Column],
+        class_names: ClassNames | None = None,
     ) -> None:
         self._unlabeled: list[int] = []
         self._task = task
         self._is_test = is_test
         self._column = column
         self._names = [str(name) for name in names]
+        self._class_names = class_names
         self._strange = ""  # the first value of a test split that is no label
         self._exact: set[str] = set()
         self._spellings: dict[str, str] = {}  # label → how else it is spelled
@@ -84,6 +88,8 @@ class LabelReader:
                 parse_label(name, self._task) for name, value in pairs if is_true(value, name)
             )
         value = cell(row, column)
+        if self._class_names is not None:
+            value = self._class_names.decode(value)
         if is_unknown(value, self._task):
             return None
         if self._task.is_multi_label:

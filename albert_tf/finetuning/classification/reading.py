@@ -12,16 +12,24 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.tasks import MULTI_LABEL
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import check_name
 from albert_tf.finetuning.classification import Settings, tasks
+from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.columns import (
     columns_of_labels,
     find_columns,
+    has_usual_names,
     is_header,
     refuse_example,
 )
-from albert_tf.finetuning.classification.custom import labels_of, make_custom_task, recorded_labels
+from albert_tf.finetuning.classification.custom import (
+    columns_in,
+    labels_of,
+    make_custom_task,
+    recorded_labels,
+)
 from albert_tf.finetuning.classification.label_reader import LabelReader
 from albert_tf.finetuning.classification.parsing import Example, RowParser
 from albert_tf.finetuning.classification.tasks import (
@@ -30,17 +38,18 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning.columns import places_of
+from albert_tf.finetuning.columns import LABEL, find_column, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, SplitTables
+from albert_tf.finetuning.splits import TRAIN
 from albert_tf.finetuning.unused_columns import UnusedTexts
 from albert_tf.tables import Table
 
 
 def _open(
-    task: ClassificationTask, tables: SplitTables, split: str, quoting: bool
+    task: ClassificationTask, tables: SplitTables, split: str, asked: Columns, quoting: bool
 ) -> tuple[Source, Table]:
     """Returns the rows of a split, and where their columns are.
 
@@ -64,13 +73,21 @@ def _open(
         quoting=quoting,
     )
     table, name = tables.open(split, layout)
-    columns = sources[0].columns if sources[0].is_custom else Columns()
-    by_names = Source("", columns, sources[0].has_header, is_custom=True)
-    return of_files.get(name, by_names), table
+    if name:
+        return of_files[name], table
+    own = sources[0]
+    if own.expand is not None or not has_usual_names(own.columns):
+        return dataclasses.replace(own, file=""), table
+    has_header = own.has_header if own.is_custom else None
+    return Source("", asked, has_header, is_custom=True), table
 
 
 def read_examples(
-    task: ClassificationTask, tables: SplitTables, split: str, quoting: bool = False
+    task: ClassificationTask,
+    tables: SplitTables,
+    split: str,
+    asked: Columns = Columns(),  # noqa: B008, because it is frozen
+    quoting: bool = False,
 ) -> Examples[Example]:
     """Reads the examples of a split.
 
@@ -78,6 +95,7 @@ def read_examples(
         task: a task of the table, or a custom task.
         tables: where the data are: the parent of the task's folder, that folder, or elsewhere.
         split: "train", "dev" or "test".
+        asked: the columns in the settings, for files that may have others than the task knows.
         quoting: see `open_table`.
 
     Raises:
@@ -86,7 +104,7 @@ def read_examples(
             too many), an unknown label, an empty text, or invalid JSON. The message names the file
             and the lines.
     """
-    source, table = _open(task, tables, split, quoting)
+    source, table = _open(task, tables, split, asked, quoting)
     path = table.path
     numbered = iter(table)
     first = next(numbered, None)
@@ -98,7 +116,9 @@ def read_examples(
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    labels = LabelReader(task, split == "test", columns.label, columns_of_labels(source.columns))
+    class_names = _class_names(task, table, columns)
+    named = columns_of_labels(source.columns)
+    labels = LabelReader(task, split == "test", columns.label, named, class_names)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
     parser = RowParser(task, split, source, columns, width, int(has_header), labels)
@@ -131,11 +151,44 @@ def _find_columns(
     try:
         has_header = is_header(first, source)
         columns = find_columns(source, first, has_header, split == "test")
+        if source.is_custom and not task.splits[split][0].is_custom:
+            _check_texts(task.splits[split][0].columns, columns)
         if has_header:
             refuse_example(first, columns, task)
     except BadRowError as error:
         raise ValueError(f"{place}: {error}") from None
     return has_header, columns
+
+
+def _check_texts(known: Columns, found: Columns) -> None:
+    """Raises BadRowError if a task has pairs of texts and a file has not, or the reverse."""
+    if (known.text_b is None) != (found.text_b is None):
+        what = "two texts" if found.text_b is None else "one text"
+        raise BadRowError(
+            f"expected {what} for this task, found {found.text_a!r}"
+            + (f" and {found.text_b!r}" if found.text_b is not None else "")
+            + ". Pass --text_a_column, and --text_b_column for pairs"
+        )
+
+
+def _class_names(task: ClassificationTask, table: Table, columns: Columns) -> ClassNames | None:
+    """Returns the names of the class ids in the column of the label, if the table has some."""
+    names = table.labels.get(str(columns.label))
+    return None if names is None else ClassNames(names, task, table.path)
+
+
+def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked: Columns) -> bool:
+    """Returns whether the labels of a custom task are lists, by their type or the first row."""
+    try:
+        _, table = _open(task, tables, split, asked, quoting=False)
+    except (FileNotFoundError, ValueError):
+        return False  # which is reported where the split is read
+    _, row = next(iter(table), (0, []))
+    if not isinstance(row, dict):
+        return False
+    column = find_column(LABEL if asked.label is None else [str(asked.label)], places_of(row))
+    names = table.labels.get(str(column))
+    return (names is not None and names.is_list) or isinstance(row.get(str(column)), list)
 
 
 def _unused_texts(source: Source, first: Row, has_header: bool, columns: Columns) -> UnusedTexts:
@@ -156,8 +209,13 @@ def _without_placeholders(examples: list[Example]) -> list[Example]:
     return [dataclasses.replace(example, label=None) for example in examples]
 
 
-def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:
-    """Returns the task of the settings, without labels if only the training data tells them."""
+def _find_task(
+    settings: Settings, trained: RunFolder | None, tables: SplitTables
+) -> ClassificationTask:
+    """Returns the task of the settings, without labels if only the training data tells them.
+
+    A custom task whose labels are lists has any number of labels.
+    """
     name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
         flags = {"is_regression": settings.is_regression, "is_multi_label": settings.is_multi_label}
@@ -168,11 +226,17 @@ def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationT
     if settings.is_regression and settings.is_multi_label:
         raise ValueError("--is_regression and --is_multi_label exclude each other: pass one")
     labels = settings.labels
+    is_multi_label = settings.is_multi_label
     if not labels and trained is not None and not settings.do_train:
         labels = recorded_labels(trained.record)
+        is_multi_label |= trained.record.task_name == MULTI_LABEL
     for label in labels:
         check_name(label, f"a label of --labels or {run_record.FILE}")
-    return make_custom_task(settings, labels)
+    task = make_custom_task(settings, labels, is_multi_label)
+    split = next(iter(settings.splits), TRAIN) if labels else TRAIN
+    if not settings.is_regression and _has_lists(task, tables, split, columns_in(settings)):
+        task = make_custom_task(settings, labels, is_multi_label=True)
+    return task
 
 
 def read_data(
@@ -195,17 +259,18 @@ def read_data(
         FileNotFoundError: there is no file of a split, or no training data to read the labels from.
         ValueError: the task does not exist, or a file is invalid; see `read_examples`.
     """
-    task = _find_task(settings, trained)
     tables = SplitTables.of(settings, settings.data_dir, given)
+    task = _find_task(settings, trained, tables)
+    asked = columns_in(settings)
     known = {}
     if not (task.labels or task.is_regression):
         try:
-            known["train"] = read_examples(task, tables, "train", settings.quoting)
+            known[TRAIN] = read_examples(task, tables, TRAIN, asked, settings.quoting)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error} It is needed for the labels.") from None
-        task = dataclasses.replace(task, labels=labels_of(known["train"]))
+        task = dataclasses.replace(task, labels=labels_of(known[TRAIN]))
 
     def read(split: str) -> Examples[Example]:
-        return read_examples(task, tables, split, settings.quoting)
+        return read_examples(task, tables, split, asked, settings.quoting)
 
     return task, read_splits(settings.splits, settings.dev_fraction, read, known)

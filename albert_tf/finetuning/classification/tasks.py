@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from albert_tf import files
+from albert_tf.finetuning.labels import is_none
 from albert_tf.finetuning.rows import Column
 from albert_tf.spelling import did_you_mean
 
@@ -176,7 +177,7 @@ def _pair_with_choices(row: files.JsonObject) -> list[files.JsonObject]:
         first, second = texts if row["question"] == "effect" else texts[::-1]
         pair = {"text_a": first, "text_b": second}
         pair |= {name: row[name] for name in ("id", "idx") if name in row}
-        if "label" in row:
+        if not is_none(row.get("label")):
             pair["label"] = str(int(int(row["label"]) == number))
         pairs.append(pair)
     return pairs

@@ -146,7 +146,10 @@ OF_COLUMNS = {"is_multi_label": True, "label_column": "a, b,c"}
 
 @pytest.mark.parametrize(
     ("name", "lines", "settings", "labels"),
-    [("train.jsonl", LISTS, {}, ("b", "a")), ("train.csv", COLUMNS, OF_COLUMNS, ("a", "b"))],
+    [
+        ("train.jsonl", LISTS, {"is_multi_label": False}, ("b", "a")),
+        ("train.csv", COLUMNS, OF_COLUMNS, ("a", "b")),
+    ],
 )
 def test_a_text_has_a_list_of_labels_or_columns_of_0_and_1(write, name, lines, settings, labels):
     folder = write(name, *lines)
@@ -205,7 +208,7 @@ REFUSED = [
         "line 3: expected 2 columns, as in the header, got 3",
     ),
     ("train.jsonl", changed(label="a\tb"), {}, "line 2: the label is 'a.*tb'" + NO_BREAKS),
-    ("train.jsonl", LISTS, {}, r"line 1: the label is \['b', 'a'\].* pass --is_multi_label"),
+    ("train.jsonl", LISTS, {"is_regression": True}, r"line 1: the label is \['b', 'a'\].* pass --"),
     ("train.jsonl", in_list("a, b"), {"is_multi_label": True}, "'a, b', expected a list of "),
     ("train.jsonl", in_list([0, 1, 0]), {"is_multi_label": True}, "expected .*different"),
     (
