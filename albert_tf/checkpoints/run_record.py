@@ -33,6 +33,7 @@ FORMAT = 1  # of the file; a change that this version would misread needs the ne
 LOWER_CASE = "do_lower_case"
 OBJECTIVE = "sentence_objective"
 PRECISION = "precision"
+RECORD_STREAMS = "record_streams"
 # Files of a record.
 VOCABULARY = "vocabulary"
 CONFIG = "config"

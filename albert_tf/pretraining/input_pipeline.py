@@ -1,16 +1,16 @@
 """Input pipeline: reads, shuffles and batches pre-training records.
 
 The order of training records is a pure function of the files, the seed and the position, so that a
-run that was stopped at record n resumes at record n:
+run that was stopped at record n resumes at record n. Many files are read in streams, of which each
+worker reads its own (`record_streams`). The order for few files:
 
 * Each epoch shuffles the files and interleaves `FILES_AT_ONCE` of them, one record each, to mix
   files of different origin.
 * Each block of `SHUFFLE_BLOCK` records of an epoch is shuffled.
+* To resume, the records of the current epoch before the position are read and dropped. Each of
+  several processes that share a batch reads all records, and parses those of its own rows.
 
 `tf.data.Dataset.shuffle` is not used, because its order depends on `tf.random.set_seed` as well.
-
-To resume, the records of the current epoch before the position are read and dropped. Each of
-several processes that share a batch reads all records, and parses those of its own rows.
 
 Google's program uses a shuffle buffer of 100 records over files read in parallel, in an order that
 is not reproducible.
@@ -20,18 +20,19 @@ Shapes: B batch size, S sequence length, P masked positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.features import Features
 from albert_tf.pretraining.record_files import RecordFile, damage_named, parse
+from albert_tf.pretraining.record_streams import SHUFFLE_BLOCK, StreamPlan
 from albert_tf.training.prefetching import prefetch
 from albert_tf.training.task import Batch
 
 FILES_AT_ONCE = 4
-SHUFFLE_BLOCK = 10_000  # records in memory, about 3 kB each at S = 512
+STREAMS_AT_ONCE = 16  # read by threads, because object stores answer slowly
 PARSED_AT_ONCE = 2  # batches, more are not faster
 
 stateless_shuffle = tf.random.experimental.stateless_shuffle
@@ -45,6 +46,7 @@ def training_dataset(
     start: int = 0,
     rows: slice | None = None,
     masking: DynamicMasking | None = None,
+    plan: StreamPlan | None = None,
 ) -> tf.data.Dataset:
     """Returns an infinite dataset of batches of parsed records.
 
@@ -57,9 +59,27 @@ def training_dataset(
         rows: the rows of each batch that this process trains on, if several processes share it;
             None for all.
         masking: masks the batches; None if the records contain masked tokens.
+        plan: how streams read the files from this start on; None for the order for few files.
 
     Returns:
         A dataset of feature name → tensor [B, …] (only `rows` of it, if given); integers are int32.
+    """
+    rows = rows or slice(0, batch_size)
+    if plan is None:
+        records = _shuffled_epochs(files, seed, start)
+        batches = records.batch(batch_size, drop_remainder=True).map(lambda batch: batch[rows])
+    else:
+        batches = _streamed_rows(plan, batch_size, seed, rows)
+    return _parsed(batches, features, masking, start, batch_size, rows.start)
+
+
+def _shuffled_epochs(files: Sequence[RecordFile], seed: int, start: int) -> tf.data.Dataset:
+    """Returns a dataset of serialized records, string scalars, in the order for few files.
+
+    Args:
+        files: the record files.
+        seed: random seed.
+        start: number of records read before.
     """
     first_epoch, position = divmod(start, sum(file.num_records for file in files))
     blocks_before, records_before = divmod(position, SHUFFLE_BLOCK)
@@ -68,18 +88,69 @@ def training_dataset(
         epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
         # Skipping whole blocks is twice as fast as shuffling them and skipping their records.
         first_block = tf.where(epoch == first_epoch, tf.constant(blocks_before, tf.int64), 0)
-
-        def shuffle(block: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
-            return stateless_shuffle(contents, tf.random.fold_in(epoch_seed, block))
-
         order = stateless_shuffle(tf.range(len(files)), epoch_seed)
-        blocks = _read(files, order, FILES_AT_ONCE).batch(SHUFFLE_BLOCK)
-        return blocks.skip(first_block).enumerate(first_block).map(shuffle).unbatch()
+        blocks = _read(files, order, FILES_AT_ONCE).batch(SHUFFLE_BLOCK).skip(first_block)
+        return _shuffled_blocks(blocks, epoch_seed, first_block)
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-    shuffled = epochs.flat_map(shuffled_epoch).skip(records_before)
-    batches = shuffled.batch(batch_size, drop_remainder=True)
-    return _parsed(batches, features, masking, start, batch_size, rows or slice(0, batch_size))
+    return epochs.flat_map(shuffled_epoch).skip(records_before)
+
+
+def _shuffled_blocks(
+    blocks: tf.data.Dataset, seed: tf.Tensor, first_block: tf.Tensor
+) -> tf.data.Dataset:
+    """Returns a dataset of string scalars, of which each block was shuffled.
+
+    Args:
+        blocks: a dataset of string [block].
+        seed: seed of all blocks, int64 [2].
+        first_block: number of the first block, int64.
+    """
+
+    def shuffle(block: tf.Tensor, contents: tf.Tensor) -> tf.Tensor:
+        return stateless_shuffle(contents, tf.random.fold_in(seed, block))
+
+    return blocks.enumerate(first_block).map(shuffle).unbatch()
+
+
+def _streamed_rows(plan: StreamPlan, batch_size: int, seed: int, rows: slice) -> tf.data.Dataset:
+    """Returns a dataset of the serialized rows of batches, string [rows], by a plan.
+
+    Only the streams that these rows are from are read.
+
+    Args:
+        plan: which files the streams read.
+        batch_size: B.
+        seed: random seed.
+        rows: the rows of each batch.
+    """
+    each = batch_size // plan.num_streams  # rows of a stream
+    first, last = rows.start // each, -(-rows.stop // each)
+    kept = slice(rows.start - first * each, rows.stop - first * each)
+
+    def read_stream(stream: tf.Tensor) -> tf.data.Dataset:
+        def read_file(number: tf.Tensor) -> tf.data.Dataset:
+            arguments = [stream, number]
+            path, skipped = tf.numpy_function(plan.open_file, arguments, [tf.string, tf.int64])
+            # TensorFlow 2.20 crashes if the number to skip comes from the function directly.
+            skipped = tf.maximum(tf.ensure_shape(skipped, []), 0)
+            return tf.data.TFRecordDataset(tf.ensure_shape(path, [])).skip(skipped)
+
+        records = tf.data.Dataset.range(tf.int64.max).flat_map(read_file)
+        stream_seed = tf.stack([tf.constant(seed, tf.int64), stream])
+        blocks = records.batch(plan.block)
+        shuffled = _shuffled_blocks(blocks, stream_seed, tf.constant(plan.first_block, tf.int64))
+        return shuffled.skip(plan.dropped).batch(each, drop_remainder=True)
+
+    count = last - first
+    parts = tf.data.Dataset.range(first, last).interleave(
+        read_stream,
+        cycle_length=count,
+        num_parallel_calls=min(count, STREAMS_AT_ONCE),
+        deterministic=True,
+    )
+    whole = parts.batch(count, drop_remainder=True)  # [streams, B / V]
+    return whole.map(lambda batch: tf.reshape(batch, [count * each])[kept])
 
 
 def _read(files: Sequence[RecordFile], order: tf.Tensor, files_at_once: int) -> tf.data.Dataset:
@@ -102,23 +173,23 @@ def _parsed(
     masking: DynamicMasking | None,
     first: int,
     batch_size: int,
-    rows: slice,
+    first_row: int = 0,
 ) -> tf.data.Dataset:
     """Returns a dataset of parsed batches.
 
     Args:
-        batches: a dataset of serialized records, string [B].
+        batches: a dataset of serialized rows of batches, string [rows].
         features: name → shape and type of each feature.
         masking: masks the batches; None to leave them as they are.
         first: number of the first record.
         batch_size: B.
-        rows: the rows of each batch to parse.
+        first_row: number of the first of the rows in a batch.
     """
 
     def parse_batch(index: tf.Tensor, serialized: tf.Tensor) -> Batch:
-        batch = parse(serialized[rows], features)
-        first_row = first + index * batch_size + rows.start
-        return masking.mask(batch, first_row) if masking else batch
+        batch = parse(serialized, features)
+        first_instance = first + index * batch_size + first_row
+        return masking.mask(batch, first_instance) if masking else batch
 
     plain = tf.autograph.experimental.do_not_convert(parse_batch)  # not needed, and takes time
     return prefetch(batches.enumerate().map(plain, num_parallel_calls=PARSED_AT_ONCE))
@@ -141,18 +212,18 @@ def evaluation_dataset(
     if masking is not None:
         masking = masking.for_evaluation()
     batches = _read(files, tf.range(len(files)), files_at_once=1).batch(batch_size)
-    return _parsed(batches, features, masking, 0, batch_size, slice(0, batch_size))
+    return _parsed(batches, features, masking, 0, batch_size)
 
 
-def batches(dataset: tf.data.Dataset, files: Sequence[RecordFile]) -> Iterator[Batch]:
+def batches(dataset: tf.data.Dataset, files: Iterable[RecordFile]) -> Iterator[Batch]:
     """Yields the batches of a dataset.
 
     Args:
         dataset: a dataset of this module.
-        files: the files that it reads.
+        files: the files that it reads, or the list of those that it has opened so far.
 
     Raises:
-        ValueError: see `damage_named`.
+        ValueError, OSError, InterruptedRunError: see `damage_named`.
     """
     iterator = iter(dataset)
     while True:

@@ -15,6 +15,7 @@ from absl import logging
 
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.evaluations import Evaluation
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.model.config import AlbertConfig
@@ -22,6 +23,7 @@ from albert_tf.model.objectives import SOP, find
 from albert_tf.pretraining import record_files, vocabulary
 from albert_tf.pretraining.features import pretraining_features
 from albert_tf.pretraining.record_contents import describe_contents
+from albert_tf.pretraining.record_streams import ONE_ORDER, choose_streams
 from albert_tf.pretraining.record_task import RecordTask, format_results
 from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
 from albert_tf.pretraining.settings import Settings
@@ -76,6 +78,9 @@ def run(
     """
     with Run.open(settings) as run:
         task = make_task(settings, run.config, train_records, eval_records)
+        if settings.do_train:
+            num_files = len(task.train_records.files)
+            task.num_streams = streams_of(settings, run.folder, num_files)
         run.admit(describe_data(task))
         if settings.do_train:
             check_learning_rate(settings.learning_rate, settings.train_batch_size)
@@ -116,7 +121,7 @@ def make_task(
         eval_records: the record files to evaluate on.
 
     Raises:
-        ValueError: see `records_to_mask`; or there are fewer records than a batch has.
+        ValueError: see `records_to_mask`.
     """
     features = pretraining_features(
         config,
@@ -135,11 +140,42 @@ def make_task(
         evaluating = check(eval_records, is_trained_on=False)
     total = training.num_records
     if settings.do_train and total < settings.train_batch_size:
-        raise ValueError(
-            f"--train_batch_size={settings.train_batch_size} is larger than the data: {total} "
-            "records. Reduce it, or create more data (a larger --dupe_factor)."
+        logging.warning(
+            "--train_batch_size=%d is larger than the data: each batch repeats some of the %d "
+            "records, as in Google's program.",
+            settings.train_batch_size,
+            total,
         )
     return RecordTask(config, settings, training, evaluating)
+
+
+def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
+    """Returns the number of streams in which a run reads its records.
+
+    A run of an earlier version, which had no streams, goes on in the order for few files.
+
+    Args:
+        settings: settings of the run.
+        folder: the folder of the run.
+        num_files: number of files to train on.
+
+    Raises:
+        ValueError: see `choose_streams`; or an earlier version has begun the run, and the settings
+            ask for streams.
+    """
+    chosen = choose_streams(settings.record_streams, num_files, settings.train_batch_size)
+    recorded = folder.record.settings
+    is_older = folder.is_trained and bool(recorded) and run_record.RECORD_STREAMS not in recorded
+    if not is_older or settings.allow_changed_settings or chosen == ONE_ORDER:
+        return chosen
+    if settings.record_streams is not None:
+        raise ValueError(
+            f"--record_streams={chosen}: {folder.path} contains a run of an earlier version, which "
+            "had no streams. Omit the flag to resume it in the same order of records, choose "
+            "another --output_dir, or pass --allow_changed_settings."
+        )
+    logging.info("The run goes on in the order of records of the earlier version that began it")
+    return ONE_ORDER
 
 
 def describe_data(task: RecordTask) -> RunRecord:
@@ -156,6 +192,7 @@ def describe_data(task: RecordTask) -> RunRecord:
     data = FileRecord.of(record_files.checksum_of(train_files), path)
     return dataclasses.replace(
         known,
+        settings={**known.settings, run_record.RECORD_STREAMS: task.num_streams},
         files={
             **known.files,
             run_record.TRAINING_DATA: data,

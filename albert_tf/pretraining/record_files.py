@@ -9,20 +9,24 @@ import contextlib
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 from absl import logging
 from google.protobuf.message import DecodeError
 
+from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, RecordFileInfo
 from albert_tf.pretraining.features import Features
+from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.task import Batch
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
 # may not be valid text.
 UNPARSABLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
+# What it raises when a store does not answer, after it has asked again for minutes.
+UNANSWERED = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError)
 
 # Feature → flag that sets its length.
 _FLAG_OF_FEATURE = {
@@ -146,23 +150,45 @@ def parse(serialized: tf.Tensor, features: Features) -> Batch:
 
 
 @contextlib.contextmanager
-def damage_named(files: Sequence[RecordFile]) -> Iterator[None]:
-    """Converts TensorFlow's error about a corrupt record into one line that names the file.
+def damage_named(record_files: Iterable[RecordFile]) -> Iterator[None]:
+    """Converts TensorFlow's errors about records into one line that names the file.
 
     Args:
-        files: the files of a dataset of this module.
+        record_files: the files of a dataset of this module, or those that it has opened so far.
 
     Raises:
         ValueError: a record is corrupt, which names the file and the record, or it has not the
             expected features, which names the files.
+        FileNotFoundError: a file was removed meanwhile.
+        InterruptedRunError: the store with the files does not answer.
     """
     try:
         yield
     except tf.errors.DataLossError:  # which does not say in which file
-        for file in files:
-            records.count_records(file.path)
+        for path in _last_first(record_files):
+            records.count_records(path)
         raise
     except UNPARSABLE:
         raise ValueError(
-            f"{name_files(files)}: a record is not a tf.train.Example with the expected features"
+            f"{name_files(list(record_files))}: a record is not a tf.train.Example with the "
+            "expected features"
         ) from None
+    except tf.errors.NotFoundError:
+        missing = [path for path in _last_first(record_files) if not files.is_file(path)]
+        if not missing:
+            raise
+        raise FileNotFoundError(
+            f"{missing[0]}: this record file was removed or renamed since the run was started. Put "
+            "it back and run the same command again: the run resumes from its last checkpoint."
+        ) from None
+    except UNANSWERED as error:
+        raise InterruptedRunError(
+            f"{name_files(list(record_files))}: the store does not answer "
+            f"({type(error).__name__}: {error.message.splitlines()[0]:.300}). Run the same command "
+            "again: the run resumes from its last checkpoint."
+        ) from None
+
+
+def _last_first(record_files: Iterable[RecordFile]) -> list[str]:
+    """Returns the paths of files without duplicates, those that were opened last first."""
+    return list(dict.fromkeys(file.path for file in reversed(list(record_files))))

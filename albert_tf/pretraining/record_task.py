@@ -14,6 +14,7 @@ from albert_tf.model.objectives import SOP
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files, vocabulary
 from albert_tf.pretraining.record_contents import describe_contents
+from albert_tf.pretraining.record_streams import ONE_ORDER, StreamPlan
 from albert_tf.pretraining.records import Records
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
@@ -29,6 +30,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         settings: the settings of the run, with the sentence objective.
         train_records: the records to train on.
         eval_records: the records to evaluate on.
+        num_streams: number of streams in which the records are read; see `record_streams`.
     """
 
     selection_metric = "masked_lm_accuracy"
@@ -40,6 +42,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         settings: Settings,
         train_records: Records,
         eval_records: Records,
+        num_streams: int = ONE_ORDER,
     ) -> None:
         super().__init__(
             config,
@@ -49,6 +52,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         )
         self.train_records = train_records
         self.eval_records = eval_records
+        self.num_streams = num_streams
         self.init_from_group0 = settings.init_from_group0
         self._model_folder = settings.source.folder
         self._eval_batch_size = settings.eval_batch_size
@@ -72,16 +76,23 @@ class RecordTask(PretrainingTask, Task[Settings]):
     def batches(self, settings: Settings, step: int, rows: slice) -> Iterator[Batch]:
         """Returns the training batches from a step on; see `Task`."""
         records = self.train_records
+        start = step * settings.train_batch_size
+        plan = None
+        if self.num_streams != ONE_ORDER:
+            plan = StreamPlan(
+                records.files, self.num_streams, settings.seed, start // self.num_streams
+            )
         dataset = input_pipeline.training_dataset(
             records.files,
             records.features,
             settings.train_batch_size,
             settings.seed,
-            start=step * settings.train_batch_size,
+            start=start,
             rows=rows,
             masking=records.masking,
+            plan=plan,
         )
-        return input_pipeline.batches(dataset, records.files)
+        return input_pipeline.batches(dataset, plan.opened if plan else records.files)
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary of the records to the folder of a run, if it is found."""

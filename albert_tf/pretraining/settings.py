@@ -128,6 +128,16 @@ class Settings(RunSettings, RecordSettings):
     num_warmup_steps: int = setting(
         3125, "Number of warm-up steps; 0 means no warm-up.", minimum=0, affects=TRAINING
     )
+    record_streams: int | None = setting(
+        None,
+        "Number of streams in which the records are read, a divisor of train_batch_size: each "
+        "worker reads the files of its own streams. auto is the largest power of two up to 64, if "
+        "there are 64 files or more; with 1, all workers read all files.",
+        minimum=1,
+        group="data",
+        affects=TRAINING,
+        is_optional=True,
+    )
     start_warmup_step: int = setting(
         0,
         "Training step at which the warm-up starts; 0 starts at the beginning.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import tensorflow as tf
 from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.pretraining.program import check_learning_rate
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.pretraining.program import check_learning_rate, streams_of
 from albert_tf.pretraining.record_files import check_files
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
@@ -92,7 +94,7 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_keeps_the_best(tmp_path
     assert re.findall(r"(?m)^global_step = (\d+)\nloss = ", text) == ["0", "4", "8", "9"]
     best = tensors(tmp_path / "out" / "model.ckpt-best")["global_step"]
     assert best == min(losses, key=losses.get)
-    found_out = {"sentence_objective": "sop", "precision": "float32"}
+    found_out = {"sentence_objective": "sop", "precision": "float32", "record_streams": 1}
     assert folder.record.settings == json.loads(json.dumps(training.to_dict())) | found_out
     assert "training data" in folder.record.files
     assert folder.record.task == {"selection_metric": "masked_lm_accuracy"}
@@ -104,7 +106,7 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_keeps_the_best(tmp_path
         ({"do_train": False}, "nothing to do"),
         ({"max_seq_length": 41}, "--max_seq_length=41 is larger .*max_position_.*=40"),
         ({"gradient_accumulation_steps": 4}, r"batch_size=6 is not a multiple of 1 device\(s\)"),
-        ({"train_batch_size": 7}, "--train_batch_size=7 is larger than the data: 6 records"),
+        ({"record_streams": 2}, "--record_streams=2: there are only 1 record files"),
         ({"input_file": "none*"}, r"'none\*' matches no file"),
         ({"init_checkpoint": "none"}, "none: no such checkpoint"),
         ({"masked_lm_prob": 0.3}, "masked_lm_prob=0.3 has no effect, because the records"),
@@ -115,6 +117,43 @@ def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes
     with pytest.raises((ValueError, OSError), match=said):
         pretraining.run(dataclasses.replace(settings, **changes))
     assert not list(tmp_path.glob("out/*.index"))
+
+
+@pytest.mark.ci
+def test_a_batch_larger_than_the_data_repeats_records_as_googles_program_does(settings, caplog):
+    settings = dataclasses.replace(settings, train_batch_size=15, num_train_steps=1)
+    pretraining.run(settings)
+    assert list(RunFolder(settings.output_dir).checkpoints()) == [0, 1]
+    assert sum("is larger than the data: " in text for text in caplog.messages) == 1
+
+
+RECORDED = {"seed": 12345}  # of a run of a version that had no streams
+
+
+@pytest.mark.parametrize(
+    ("recorded", "steps", "changes", "streams"),
+    [
+        (RECORDED, 9, {}, 1),
+        (RECORDED, 9, {"record_streams": 1}, 1),
+        (RECORDED, 9, {"record_streams": 16}, "contains a run of an earlier version"),
+        (RECORDED, 9, {"record_streams": 16, "allow_changed_settings": True}, 16),
+        (RECORDED, 0, {}, 32),
+        ({}, 9, {}, 32),
+        (RECORDED | {"record_streams": 32}, 9, {}, 32),
+    ],
+)
+def test_a_run_of_an_earlier_version_goes_on_in_its_order_of_records(
+    settings, recorded, steps, changes, streams
+):
+    settings = dataclasses.replace(settings, train_batch_size=32, **changes)
+    folder = types.SimpleNamespace(
+        path="run", is_trained=steps > 0, record=RunRecord(settings=recorded)
+    )
+    if isinstance(streams, int):
+        assert streams_of(settings, folder, 99) == streams
+    else:
+        with pytest.raises(ValueError, match=f"--record_streams=16: run {streams}"):
+            streams_of(settings, folder, 99)
 
 
 def test_records_have_to_fit_the_model(tmp_path, tiny_config, tiny_batch, caplog):

@@ -73,6 +73,7 @@ PRETRAINING = {
     "poly_power": (1.0, TRAINING, 0, None, None),
     "num_train_steps": (125000, TRAINING, 1, None, None),
     "num_warmup_steps": (3125, TRAINING, 0, None, None),
+    "record_streams": (None, TRAINING, 1, None, None),
     "start_warmup_step": (0, TRAINING, 0, None, None),
     "max_eval_steps": (100, NOTHING, 1, None, None),
 }
