@@ -84,7 +84,6 @@ SPLIT = {"input_file": "a", "output_file": "b", "split_sentences": True}
     [
         ("tokenizers", "hf", load_hugging_face_tokenizer),
         ("safetensors", "hf", read_safetensors),
-        ("safetensors.numpy", "hf", write_hugging_face),
         ("tokenizers", "hf", write_hugging_face),
         ("huggingface_hub", "hf", lambda _: download.download_from_hub("a/b")),
         ("backports.zstd", "zstd", read_zstandard),

@@ -14,12 +14,14 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints import safetensors_file
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ class WeightFile:
         path: path of the file, or prefix of a TensorFlow checkpoint.
         container: name of the file format, for messages.
         shapes: name → shape of every array.
-        read: returns the array with a given name; raises ValueError if it is damaged.
+        read: returns the array with a given name, one that is read-only if it is not the caller's
+            alone; raises ValueError if it is damaged.
     """
 
     path: str
@@ -153,10 +156,17 @@ def _open_local_copy(path: str) -> WeightFile:
     with files.local_copy(path) as local:
         try:
             weights = open_weights(local)
-            arrays = {name: weights.read(name) for name in weights.shapes}
+            arrays = {name: np.array(weights.read(name)) for name in weights.shapes}
         except ValueError as error:
             raise ValueError(str(error).replace(local, path)) from None
-    return dataclasses.replace(weights, path=path, read=arrays.__getitem__)
+    return dataclasses.replace(weights, path=path, read=_held(arrays))
+
+
+def _held(arrays: Mapping[str, Array]) -> Callable[[str], Array]:
+    """Returns a function that returns arrays that are in memory, read-only."""
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays.__getitem__
 
 
 def _open_tensorflow(prefix: str) -> WeightFile:
@@ -202,7 +212,15 @@ def _open_safetensors(path: str) -> WeightFile:
         shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
-    return WeightFile(path, "safetensors", shapes, opened.get_tensor)
+    places = safetensors_file.places_of_float32(path)
+
+    def read(name: str) -> Array:
+        if name not in places:
+            array: Array = opened.get_tensor(name)
+            return array
+        return np.memmap(path, np.float32, "r", places[name], shapes[name])
+
+    return WeightFile(path, "safetensors", shapes, read)
 
 
 def _shards(path: str) -> list[str]:
@@ -243,4 +261,4 @@ def _open_pytorch(path: str) -> WeightFile:
             f"{path}: damaged or not a plain dict of PyTorch tensors ({type(error).__name__})"
         ) from None
     shapes = {name: array.shape for name, array in arrays.items()}
-    return WeightFile(path, "PyTorch", shapes, arrays.__getitem__)
+    return WeightFile(path, "PyTorch", shapes, _held(arrays))

@@ -110,11 +110,13 @@ def run(settings: Settings) -> Iterator[str]:
     )
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
-    weights = loading.read_weights(settings.input)
+    weights = loading.lazy_weights(settings.input)
     yield from _describe(source, settings.input, report) if settings.inspect else [report.heading]
     if release := releases.containing(weights):
         yield f"  all weights are those of {release}"
     if settings.inspect:
+        for name in weights:
+            _ = weights[name]  # raises an error if it is damaged
         if not report.fits:
             sys.exit(1)
         return
@@ -127,28 +129,30 @@ def run(settings: Settings) -> Iterator[str]:
 
 def _describe(source: ModelSource, path: str, report: LoadReport) -> Iterator[str]:
     """Yields what a checkpoint contains; of a fine-tuned model, its task, and what its head is."""
+    from albert_tf.model import initialization
     from albert_tf.model.modeling import AlbertEncoder
 
     record = source.run.record
     if not record.task_name or record.task_name in tasks.ALIASES.values() or not report.fits:
         yield str(report)
         return
-    yield loading.inspect_checkpoint(path, AlbertEncoder(source.config)).as_text(unused="head")
+    with initialization.without_values():
+        encoder = AlbertEncoder(source.config)
+    yield loading.inspect_checkpoint(path, encoder).as_text(unused="head")
     labels = f", labels {files.quote_all(record.labels)}" if record.labels else ""
     yield f"  fine-tuned for {record.task_name}{labels}; all that use the model load its head"
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:
-    """Returns the model of the config; None if the checkpoint is of another kind of model.
+    """Returns the model of the config, whose weights have no values.
 
-    If the input is only inspected, this is None without a config as well.
+    It is None if the checkpoint is of another kind of model, and if the input is only inspected,
+    without a config as well.
 
     Raises:
         FileNotFoundError: there is no config file, and the conversion needs one.
         ValueError: there are several config files, or the config is invalid.
     """
-    from albert_tf.model.modeling import AlbertForPretraining
-
     if source.recognized.refusal:
         return None
     try:
@@ -157,7 +161,15 @@ def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining
         if settings.inspect and not settings.albert_config_file:
             return None
         raise
-    return AlbertForPretraining(config, source.objective)
+    return _model_of(config, source.objective)
+
+
+def _model_of(config: AlbertConfig, objective: str) -> AlbertForPretraining:
+    from albert_tf.model import initialization
+    from albert_tf.model.modeling import AlbertForPretraining
+
+    with initialization.without_values():  # they are assigned where they are needed
+        return AlbertForPretraining(config, objective)
 
 
 def _check_output(settings: Settings) -> None:
@@ -175,16 +187,14 @@ def _check_output(settings: Settings) -> None:
 
 def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining) -> None:
     """Writes the output under a temporary name, and renames it."""
-    from albert_tf.model.modeling import AlbertForPretraining
-
     if settings.output_format == "tf_hub" and "pooler" not in source.parts:
         raise ValueError(
             f"{settings.input} has no pooler, and --output_format=tf_hub returns its output"
         )
     config = _target_config(model.config, settings)
     if config != model.config:
-        model = AlbertForPretraining(config, model.sentence_objective)
-    tensors = loading.read_weights(settings.input, model, bool(settings.num_hidden_groups))
+        model = _model_of(config, model.sentence_objective)
+    tensors = loading.lazy_weights(settings.input, model, bool(settings.num_hidden_groups))
     tokenizer = _find_tokenizer(settings, source)
     record = _record(settings, source, tokenizer)
     with files.publish_directory(files.real_path(settings.output or ""), "--output") as folder:

@@ -15,8 +15,10 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import safetensors_file
 from albert_tf.checkpoints.families import check_google_layout, group_obstacle
 from albert_tf.checkpoints.huggingface_task import write_task
+from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.weight_names import PROJECTION, name_map
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import LAYER_NORM_EPSILON, AlbertConfig
@@ -71,10 +73,10 @@ def config_to_hugging_face(
     return values
 
 
-def to_hugging_face(
-    tensors: Mapping[str, np.ndarray], config: AlbertConfig
-) -> dict[str, np.ndarray]:
+def to_hugging_face(tensors: Mapping[str, np.ndarray], config: AlbertConfig) -> LazyArrays:
     """Converts weights with Google's names to Hugging Face's names and layout.
+
+    Each is computed when it is asked for.
 
     Raises:
         ValueError: Hugging Face's ALBERT does not support this model. The message says why.
@@ -86,16 +88,22 @@ def to_hugging_face(
     left_out = sorted(set(tensors) - set(names))
     if left_out:
         logging.warning("Not part of Hugging Face's ALBERT, not written: %s", ", ".join(left_out))
-    every = dict(tensors)
+    every = LazyArrays.of(tensors)
     if not config.has_embedding_projection:
         size = config.hidden_size
-        every[f"{PROJECTION}/kernel"] = np.eye(size, dtype=np.float32)
-        every[f"{PROJECTION}/bias"] = np.zeros(size, np.float32)
-    return {
-        other: np.ascontiguousarray(every[name].T if name.endswith("/kernel") else every[name])
-        for name, other in names.items()
-        if name in every
+        kernel, bias = np.eye(size, dtype=np.float32), np.zeros(size, np.float32)
+        every = every.plus({f"{PROJECTION}/kernel": kernel, f"{PROJECTION}/bias": bias})
+    ours = {other: name for name, other in names.items() if name in every}
+
+    def compute(other: str) -> np.ndarray:
+        array = every[ours[other]]
+        return array.T if ours[other].endswith("/kernel") else array
+
+    shapes = {
+        other: every.shapes[name][:: -1 if name.endswith("/kernel") else 1]
+        for other, name in ours.items()
     }
+    return LazyArrays(shapes, compute)
 
 
 def save_hugging_face(
@@ -116,23 +124,19 @@ def save_hugging_face(
         task: as in `config_to_hugging_face`.
 
     Raises:
-        ValueError: Hugging Face's ALBERT does not support this model, or safetensors or tokenizers
-            is not installed.
+        ValueError: Hugging Face's ALBERT does not support this model, or tokenizers is not
+            installed.
     """
     weights = to_hugging_face(tensors, config)
     try:
         import tokenizers  # noqa: F401 - is it installed?
-        from safetensors.numpy import save
     except ImportError:
         raise ValueError(
-            "writing a Hugging Face model requires safetensors and tokenizers: pip install "
-            "'albert-tf2[hf]'"
+            "writing a Hugging Face model requires tokenizers: pip install 'albert-tf2[hf]'"
         ) from None
     values = config_to_hugging_face(config, tensors, task)
     files.write_json(os.path.join(directory, CONFIG_FILE), values)
-    files.write_file(
-        os.path.join(directory, WEIGHTS_FILE), save(weights, metadata={"format": "pt"})
-    )
+    safetensors_file.write(os.path.join(directory, WEIGHTS_FILE), weights, {"format": "pt"})
     for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
         files.write_file(os.path.join(directory, name), content)
     if isinstance(tokenizer, FullTokenizer):

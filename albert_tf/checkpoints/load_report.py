@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from albert_tf.checkpoints import families
 from albert_tf.checkpoints.containers import WeightFile
 from albert_tf.checkpoints.families import Entry
+from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.model_protocols import WithVariables, config_of
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
@@ -157,12 +158,20 @@ class LoadReport:
     # The weights themselves.
 
     def read(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-        """Returns name → weight of the checkpoint, float32.
+        """Returns name → weight of the checkpoint, float32, the small ones first.
 
         Raises:
             ValueError: the file is damaged.
         """
-        return {name: self._compute(self.entries[name]) for name in names}
+        return dict(self.lazily(names))
+
+    def lazily(self, names: Iterable[str]) -> LazyArrays:
+        """Returns name → weight of the checkpoint, float32, read when it is asked for.
+
+        Reading one raises ValueError if the file is damaged.
+        """
+        shapes = {name: self.entries[name].shape for name in names}
+        return LazyArrays(shapes, lambda name: self._compute(self.entries[name]))
 
     def _compute(self, entry: Entry) -> NDArray[np.float32]:
         arrays = map(self._weights.read, entry.sources)

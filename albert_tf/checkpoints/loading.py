@@ -9,7 +9,7 @@ read them: they have Google's variable names, the optimizer's moments as `<varia
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import finding, releases, run_record
 from albert_tf.checkpoints.containers import open_checkpoint, open_weights, read_tensor
+from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.load_report import LoadReport
 from albert_tf.checkpoints.model_protocols import (
     WithEncoder,
@@ -27,6 +28,7 @@ from albert_tf.checkpoints.model_protocols import (
     config_of,
     encoder_of,
 )
+from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     GLOBAL_STEP,
@@ -223,10 +225,12 @@ def inspect_checkpoint(
     return LoadReport(open_weights(path), model, init_from_group0)
 
 
-def read_weights(
+def lazy_weights(
     path: str, model: WithVariables | None = None, init_from_group0: bool = False
-) -> dict[str, np.ndarray]:
+) -> LazyArrays:
     """Returns all weights of a checkpoint, float32, with the names of this package.
+
+    Each is read when it is asked for, which raises ValueError if it is damaged.
 
     Args:
         path: as in `find_checkpoint`.
@@ -234,11 +238,22 @@ def read_weights(
         init_from_group0: as in `load_checkpoint`.
     """
     report = inspect_checkpoint(path, model, init_from_group0)
-    return report.read(report.entries)
+    return report.lazily(report.entries)
 
 
-def _assign(model: WithVariables, values: Mapping[str, np.ndarray]) -> None:
-    """Assigns the variables once all values were read, because the file may be damaged."""
+def read_weights(path: str, model: WithVariables | None = None) -> dict[str, np.ndarray]:
+    """Returns all weights of a checkpoint; see `lazy_weights`."""
+    return dict(lazy_weights(path, model))
+
+
+def _assign(model: WithVariables, values: dict[str, np.ndarray]) -> None:
+    """Assigns the variables once all values were read, because the file may be damaged.
+
+    The values are removed one by one, the large ones first, so that what is copied of a mapped file
+    is not in memory twice.
+    """
+    from albert_tf.model.initialization import set_value
+
     variables = by_name(model.variables)
-    for name, value in values.items():
-        variables[name].assign(value)
+    for name in sorted(values, key=lambda name: -values[name].nbytes):
+        set_value(variables[name], as_tensor(values.pop(name)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,10 @@ from absl import logging
 
 from albert_tf.checkpoints import huggingface, loading
 from albert_tf.checkpoints.containers import Array
+from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.run_folder import BEST
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.model.objectives import SOP
 from albert_tf.model.tokenization import FullTokenizer, Tokenizer
@@ -34,14 +36,15 @@ class Output:
     Attributes:
         folder: the folder.
         model: a model of the output's config.
-        tensors: variable → weights, float32; those of a head of fine-tuning are not the model's.
+        tensors: variable → weights, float32, read when they are asked for; those of a head of
+            fine-tuning are not the model's.
         tokenizer: the tokenizer; None if the input has none.
         record: what is known of the training.
     """
 
     folder: str
     model: AlbertForPretraining
-    tensors: dict[str, Array]
+    tensors: Mapping[str, Array]
     tokenizer: Tokenizer | None
     record: RunRecord
 
@@ -49,8 +52,9 @@ class Output:
 def _write_tensorflow(output: Output) -> None:
     from albert_tf.checkpoints import store
 
-    step = {GLOBAL_STEP: np.int64(0)}  # Google's programs expect int64
-    store.save_checkpoint(os.path.join(output.folder, BEST), {**output.tensors, **step})
+    step = {GLOBAL_STEP: np.array(0, np.int64)}  # Google's programs expect int64
+    tensors = LazyArrays.of(output.tensors).plus(step)
+    store.save_checkpoint(os.path.join(output.folder, BEST), tensors)
 
 
 def _write_hugging_face(output: Output) -> None:
@@ -118,11 +122,16 @@ def _assign(output: Output, target: str) -> set[str]:
     Returns:
         Keys of `weight_names.PARTS`.
     """
+    from albert_tf.model.initialization import set_value
+
     variables = by_name(output.model.variables)
     for name in sorted(output.tensors.keys() - variables.keys()):
         logging.warning("%s is not part of %s and is left out", name, target)
     for name, variable in variables.items():
-        variable.assign(output.tensors.get(name, np.zeros(variable.shape)))
+        value = output.tensors.get(name)
+        if value is None:
+            value = np.zeros(variable.shape, np.float32)
+        set_value(variable, as_tensor(value))
     return set(map(part_of, output.tensors))
 
 

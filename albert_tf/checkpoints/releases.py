@@ -131,11 +131,16 @@ def containing(tensors: Mapping[str, np.ndarray]) -> Release | None:
     """Returns the release that has all these tensors, with the same values; None if none has.
 
     Args:
-        tensors: variable name → value, such as those of the encoder.
+        tensors: variable name → value, such as those of the encoder. They are compared in this
+            order until no release is left, so the small ones should come first.
     """
-    here = checksums(tensors).items()
-    matching = (release for release in table() if here and here <= release.tensors.items())
-    return next(matching, None)
+    possible = [release for release in table() if tensors.keys() <= release.tensors.keys()]
+    for name in tensors:
+        if not possible:
+            return None
+        here = checksum(tensors[name])
+        possible = [release for release in possible if release.tensors[name] == here]
+    return possible[0] if tensors and possible else None
 
 
 def cache_directory() -> str:

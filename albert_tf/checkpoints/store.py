@@ -30,6 +30,7 @@ from albert_tf.checkpoints.run_folder import (
     INTERRUPTED,
     RunFolder,
 )
+from albert_tf.checkpoints.tensor_memory import as_tensor
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
@@ -52,7 +53,7 @@ def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
             checkpoints are not affected.
     """
     names = sorted(tensors)
-    values = [tf.convert_to_tensor(tensors[name]) for name in names]
+    values = [_to_tensor(tensors[name]) for name in names]
     with _new_files(prefix) as temporary:
         with tf.device("cpu"):
             tf.raw_ops.SaveV2(
@@ -68,6 +69,10 @@ def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
                 "and run the same command again. Older checkpoints are not affected."
             )
         _publish(temporary, prefix, [DATA_SUFFIX])
+
+
+def _to_tensor(value: ArrayLike) -> tf.Tensor:
+    return as_tensor(value) if isinstance(value, np.ndarray) else tf.convert_to_tensor(value)
 
 
 def copy_checkpoint(source: str, target: str) -> None:

@@ -25,6 +25,7 @@ from albert_tf.finetuning.splits import DEV, TRAIN, AnySplit, make_splits
 from albert_tf.finetuning.sweep import run_all
 from albert_tf.finetuning.task import AnyTask
 from albert_tf.finetuning.task_record import describe_task
+from albert_tf.model import initialization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training import devices, replicas
@@ -151,8 +152,9 @@ def _predict_with_best(
     kept = task.known_outputs(split, containers.digest(prefix))
     if kept is not None:
         return step, kept
-    model = run.evaluation_model(task)
-    loading.load_weights(model, prefix)
+    with initialization.deferred():
+        model = run.evaluation_model(task)
+        loading.load_weights(model, prefix)
     return step, task.compute_outputs(model, split)
 
 
@@ -167,8 +169,9 @@ def _export(run: Run[FineTuningSettings], task: AnyTask, export_dir: str) -> Non
     """
     settings = run.settings
     with saved_model.float32_models():
-        model = task.build_model()
-        loading.load_weights(model, run.best_checkpoint())
+        with initialization.deferred():
+            model = task.build_model()
+            loading.load_weights(model, run.best_checkpoint())
         model_files = saved_model.model_files(
             run.folder.file(CONFIG_FILE), settings.vocabulary_file, run.folder.record
         )

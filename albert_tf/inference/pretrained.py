@@ -17,6 +17,7 @@ from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import count_outputs, find_task
+from albert_tf.model import initialization
 from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 from albert_tf.model.tokenization import Tokenizer
 
@@ -57,11 +58,12 @@ def load_trained(source: ModelSource, task: str) -> tuple[AlbertModel | AlbertEn
             model uses.
     """
     tokenizer = source.tokenizer
-    model = make_model(source, task)
-    uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
-    if "pooler" not in source.parts and not uses_pooler:
-        leave_out_pooler(model)
-    load_weights(model, source.checkpoint)
+    with initialization.deferred():
+        model = make_model(source, task)
+        uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
+        if "pooler" not in source.parts and not uses_pooler:
+            leave_out_pooler(model)
+        load_weights(model, source.checkpoint)
     return model, tokenizer
 
 
@@ -119,6 +121,7 @@ def from_pretrained(
     """
     source = ModelSource.open(folder, config_file, vocab_file, spm_model_file, do_lower_case)
     tokenizer = source.tokenizer
-    model = make_model(source, task or find_task(source), num_labels, **head_arguments)
-    load_checkpoint(model, source.checkpoint)
+    with initialization.deferred():
+        model = make_model(source, task or find_task(source), num_labels, **head_arguments)
+        load_checkpoint(model, source.checkpoint)
     return model, tokenizer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import ops
+from albert_tf.model import initialization, ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.ops import Seeds
 from albert_tf.model.serialization import Configured, register
@@ -51,7 +51,7 @@ class AlbertLayer(Configured):
         """Adds a matrix or table; the default of `stddev` is the config's `initializer_range`."""
         stddev = self.config.initializer_range if stddev is None else stddev
         initializer = tf_keras.initializers.TruncatedNormal(stddev=stddev)
-        return self.add_weight(name, shape, initializer=initializer)
+        return initialization.add_weight(self.add_weight, name, shape, initializer)
 
     def add_bias(self, name: str, size: int, initializer: str = "zeros") -> tf.Variable:
         """Adds a vector that stays float32 in half and in mixed precision."""

@@ -13,8 +13,10 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name
 from albert_tf.model import optimization
+from albert_tf.model.initialization import set_value
 from albert_tf.training import non_finite
 from albert_tf.training.step import TrainStep
 
@@ -70,7 +72,7 @@ class Checkpoints:
         store.check_is_ours(self._folder, prefix, step)
         values = {name: containers.read_tensor(reader, name, prefix) for name in variables}
         for name, variable in variables.items():
-            variable.assign(values[name])
+            set_value(variable, as_tensor(values.pop(name)))
         self._optimizer.iterations.assign(step)
         return step
 

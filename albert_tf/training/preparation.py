@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model import optimization
+from albert_tf.model import initialization, optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import plan, replicas
@@ -41,24 +41,25 @@ def make_trainer(
     replicas.check_batch_size(
         strategy, settings.train_batch_size, settings.gradient_accumulation_steps
     )
-    take_step = make_step(
-        task,
-        settings,
-        schedule,
-        strategy,
-        recompute=settings.gradient_checkpointing,
-        jit_compile=is_compiled(settings.jit_compile, strategy),
-    )
-    trainer = Trainer(take_step, settings, schedule.num_train_steps, folder)
-    is_resumed = trainer.restore_latest()
-    plan.check_warm_up(schedule, trainer.step)
-    if settings.init_checkpoint and not is_resumed:
-        loading.load_checkpoint(
-            trainer.model,
-            settings.init_checkpoint,
-            settings.allow_partial_init,
-            task.init_from_group0,
+    with initialization.deferred():
+        take_step = make_step(
+            task,
+            settings,
+            schedule,
+            strategy,
+            recompute=settings.gradient_checkpointing,
+            jit_compile=is_compiled(settings.jit_compile, strategy),
         )
+        trainer = Trainer(take_step, settings, schedule.num_train_steps, folder)
+        is_resumed = trainer.restore_latest()
+        plan.check_warm_up(schedule, trainer.step)
+        if settings.init_checkpoint and not is_resumed:
+            loading.load_checkpoint(
+                trainer.model,
+                settings.init_checkpoint,
+                settings.allow_partial_init,
+                task.init_from_group0,
+            )
     return trainer
 
 

@@ -1,0 +1,52 @@
+"""Makes tensors of arrays without copying them, because the arrays of a model are large.
+
+`tf.constant` copies an array once or twice. TensorFlow takes over the memory of an array as it is
+if it begins at a multiple of 64 bytes, as that of arrays read by TensorFlow does. Other arrays are
+copied once, such as a part of a mapped file or the transpose of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
+_LINE = 16  # float32 numbers in a line of the processor's cache
+_ROWS = 4096
+_SMALL = 1 << 16  # bytes: not worth it
+
+
+def as_tensor(array: NDArray[Any]) -> tf.Tensor:
+    """Returns an array as a tensor, which takes over its memory if it can.
+
+    The caller must not use the array any more, unless it is read-only: such arrays are copied.
+    """
+    import tensorflow as tf
+
+    if array.dtype != np.float32 or array.nbytes < _SMALL:
+        return tf.convert_to_tensor(array)
+    flags = array.flags
+    if not (flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0):
+        array = aligned_copy(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def aligned_copy(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns a copy in the order of C, which begins at a multiple of 64 bytes."""
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    result = memory[start : start + array.nbytes].view(np.float32).reshape(array.shape)
+    if array.ndim != 2 or array.flags.c_contiguous:
+        np.copyto(result, array)
+        return result
+    # The rows of the transposed array are read in order, and lines of the cache are written whole.
+    for column in range(0, array.shape[1], _LINE):
+        for row in range(0, array.shape[0], _ROWS):
+            part = slice(row, row + _ROWS), slice(column, column + _LINE)
+            result[part] = array[part]
+    return result
