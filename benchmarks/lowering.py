@@ -131,7 +131,8 @@ def lower(
 
     compiled = tf.function(call, jit_compile=True, autograph=False)
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in (*variables, *flat)]
-    with dispatch.for_tpu() if platform == "TPU" else contextlib.nullcontext():
+    contexts: dict[str, Any] = {"TPU": dispatch.for_tpu, "GPU": dispatch.for_gpu}
+    with contexts.get(platform, contextlib.nullcontext)():
         generate = compiled.experimental_get_compiler_ir(*specs)
         return generate(stage=stage, platform_name=platform)
 

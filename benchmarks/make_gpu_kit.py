@@ -16,11 +16,12 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     classify albert_base 64x128             the whole step of fine-tuning: AdamW
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
+    attention albert_base 32x512 unfused    the same as XLA compiles it
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
-Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "plain"
-applies to every task, and means that no kernel of `model/kernels/` is used; "plain:gelu"
-leaves out a single one.
+Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "unfused"
+leaves out the kernels for NVIDIA GPUs, such as fused attention. "plain" means that no kernel of
+`model/kernels/` is used; "plain:gelu" leaves out a single one. Both apply to every task.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.prepared_task import PreparedTask
-from albert_tf.model import ops
+from albert_tf.model import dispatch, ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.model.dispatch import Op
@@ -64,12 +65,15 @@ GOLDEN = "golden"
 PROGRAMS = (
     GOLDEN,
     "attention albert_base 32x512",
-    "attention albert_base 32x512 plain",
+    "attention albert_base 32x512 unfused",
+    "attention albert_base 32x512 dropout:0",
+    "attention albert_base 32x512 dropout:0 unfused",
     "pretrain albert_base 32x512",
     "pretrain albert_base 8x512",
     "pretrain albert_base 128x128",
     "pretrain albert_large 16x512",
     "pretrain albert_base 32x512 dropout:0",
+    "pretrain albert_base 32x512 dropout:0 unfused",
     "pretrain albert_base 128x128 dropout:0",
     "pretrain albert_large 16x512 dropout:0",
     "pretrain albert_tiny_zh 128x128",
@@ -90,7 +94,7 @@ OPS = {name: value for name, value in vars(ops).items() if isinstance(value, Op)
 NAME = re.compile(
     r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
 )
-OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|plain(:\w+)?")
+OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|unfused|plain(:\w+)?")
 TENSOR = re.compile(r"tensor<([^>]*)>")
 DTYPES = {
     "bf16": "bfloat16",
@@ -112,7 +116,8 @@ class Name:
         config: name of a config of this package.
         rows: sequences in a batch.
         length: tokens per sequence.
-        options: "checkpointing", "dropout:" and a rate, "plain" or "plain:" and an operation.
+        options: "checkpointing", "dropout:" and a rate, "unfused", "plain", or "plain:" and an
+            operation.
     """
 
     task: str
@@ -144,7 +149,7 @@ class Name:
         )
         for option in name.options:
             if not OPTION.fullmatch(option):
-                expected = "checkpointing, dropout:0, plain or plain:gelu"
+                expected = "checkpointing, dropout:0, unfused, plain or plain:gelu"
                 raise ValueError(f"{text!r}: unknown option {option!r}: expected {expected}")
         name.read_config().check_length(name.length)
         return name
@@ -361,6 +366,8 @@ def without_kernels(options: tuple[str, ...]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in plain:
             stack.enter_context(mock.patch.dict(OPS[name].kernels, clear=True))
+        if "unfused" in options:
+            stack.enter_context(mock.patch.object(dispatch, "for_gpu", contextlib.nullcontext))
         yield
 
 

@@ -391,7 +391,7 @@ class Run:
 
 def is_plain(entry: Entry) -> bool:
     """Returns whether a program is a variant, which is compared with another program of ours."""
-    return any(option.startswith("plain") for option in entry["options"])
+    return any(option.startswith(("plain", "unfused")) for option in entry["options"])
 
 
 def median_seconds(function: Callable[[Any], Any], x: Any) -> float:

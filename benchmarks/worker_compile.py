@@ -14,6 +14,7 @@ other package of CUDA.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -47,8 +48,11 @@ BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "
 SHAPE = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
 DEFINITION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (\S+) ")
 DOT = re.compile(r" dot\((?:\S+ )?%?([\w.-]+), .*lhs_contracting_dims=\{([\d,]*)\}")
-# A matmul by cuBLAS, which XLA knows as a call: its arguments, and the axes that it sums.
-CUBLAS = re.compile(r' custom-call\(([^)]*)\), custom_call_target="__cublas\$')
+# Calls that read and write arrays of the device: their arguments and targets.
+DEVICE_CALL = re.compile(
+    r" custom-call\(([^)]*)\), "
+    r'custom_call_target="(__cublas\$|__cudnn\$fmha|__gpu\$xla\.gpu\.triton)'
+)
 SUMMED = re.compile(r'"lhs_contracting_dimensions":\[([^\]]*)\]')
 COLLECTIVE = re.compile(
     r" = (.+?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -103,6 +107,8 @@ INSTRUCTION = re.compile(
 # An array with its layout, in which S(n) is any memory but HBM.
 PLACED = re.compile(r"\b[a-z]+\d*\[[\d,]*\](?:\{[^}]*\})?")
 MOVES_NOTHING = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")
+TARGET = re.compile(r'custom_call_target="([^"]*)"')
+TRANSPOSE = re.compile(r" = ([a-z]+\d*\[[\d,]*\])\S* transpose\(")
 HOST = re.compile(r" (infeed|outfeed|send|recv)\(| \S+\{[^}]*S\(5\)\}")  # S(5): host memory
 
 
@@ -119,6 +125,8 @@ class Compiled:
         argument_bytes: memory of the arguments.
         matmul_flops: dtype of the operands → FLOPs of the matmuls, before the device's own passes.
         collectives: operation across replicas → [number, bytes of its results].
+        calls: target of a custom call → number of such calls.
+        transposes: types of the arrays that are stored in another order of their axes.
         problems: instructions that a step must not have: transfers from or to the host, and results
             whose shape depends on values.
     """
@@ -131,6 +139,8 @@ class Compiled:
     argument_bytes: int
     matmul_flops: dict[str, float]
     collectives: dict[str, list[int]]
+    calls: dict[str, int]
+    transposes: list[str]
     problems: list[str]
 
 
@@ -159,26 +169,29 @@ def matmul_flops(text: str) -> dict[str, float]:
     return flops
 
 
-def cublas_costs(text: str) -> tuple[float, float]:
-    """Returns FLOPs and bytes of the matmuls of cuBLAS in the text of a compiled program.
+def call_costs(text: str) -> tuple[float, float]:
+    """Returns FLOPs and bytes of the calls of cuBLAS, cuDNN and Triton in a compiled program.
 
-    XLA's analysis counts neither.
+    XLA's analysis counts neither. Those of cuDNN and Triton are counted without their FLOPs.
     """
     flops = 0.0
     size = 0.0
-    types = {}
+    types: dict[str, str] = {}
     for line in text.splitlines():
-        if not (match := DEFINITION.match(line)):
+        if not (match := INSTRUCTION.match(line)):
             continue
-        shape = SHAPE.search(match[2])  # of a tuple, the first: the result without the workspace
-        types[match[1]] = shape[0] if shape else ""
-        if not (call := CUBLAS.search(line)):
+        types[match[1]] = match[2]
+        if not (call := DEVICE_CALL.search(line)):
             continue
         arguments = [types[name.strip().rpartition("%")[2]] for name in call[1].split(",")]
-        size += bytes_of(types[match[1]]) + sum(map(bytes_of, arguments))
-        result, first = (dimensions(x) for x in (types[match[1]], arguments[0]))
-        axes = [int(axis.strip('"')) for axis in SUMMED.findall(line)[0].split(",")]
-        flops += 2.0 * math.prod(result) * math.prod(first[axis] for axis in axes)
+        if call[2].startswith("__cublas"):  # the first of the results; the other is a workspace
+            result, first = (dimensions(x) for x in (match[2], arguments[0]))
+            size += bytes_of(SHAPE.search(match[2])[0])  # type: ignore[index]
+            axes = [int(axis.strip('"')) for axis in SUMMED.findall(line)[0].split(",")]
+            flops += 2.0 * math.prod(result) * math.prod(first[axis] for axis in axes)
+        else:
+            size += bytes_of(match[2])
+        size += sum(map(bytes_of, arguments))
     return flops, size
 
 
@@ -290,7 +303,7 @@ def costs_of(executable: Any, topology: str) -> dict[str, float]:
     client = jax.devices("cpu")[0].client
     module = executable.hlo_modules()[0]
     costs = xla_client._xla.hlo_module_cost_analysis(client, module)
-    flops, size = cublas_costs(module.to_string())
+    flops, size = call_costs(module.to_string())
     return {
         "flops": costs["flops"] + flops,
         "bytes accessed": costs["bytes accessed"] + size,
@@ -320,6 +333,8 @@ def compile_program(program: str, topology: str, replicas: int = 1) -> Compiled:
         argument_bytes=memory.argument_size_in_bytes,
         matmul_flops=matmul_flops(computation.as_hlo_text()),
         collectives=collectives(text),
+        calls=dict(collections.Counter(TARGET.findall(text))),
+        transposes=sorted(set(TRANSPOSE.findall(text))),
         problems=problems,
     )
 

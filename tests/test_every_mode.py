@@ -21,7 +21,7 @@ from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import dispatch, ops, optimization
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.dispatch import CPU, KERNELS, TPU
+from albert_tf.model.dispatch import CPU, GPU, KERNELS, TPU
 from albert_tf.model.kernels import cpu_attention, loops
 from albert_tf.model.modeling import AlbertForPretraining
 from tests import kernel_arguments
@@ -133,7 +133,8 @@ def check_kernel(kernel, mode, seeds):
     plain = values_and_gradients(op, *arguments)  # eager
     # The operation chooses the kernel for XLA itself, and runs as it is in eager execution.
     function = kernel.function if kernel.target == CPU and mode.run == "graph" else op
-    with dispatch.for_tpu() if kernel.target == TPU else contextlib.nullcontext():
+    contexts = {TPU: dispatch.for_tpu, GPU: dispatch.for_gpu}
+    with contexts.get(kernel.target, contextlib.nullcontext)():
         found = mode(lambda: values_and_gradients(function, *arguments))
     for ours, theirs, exact in zip(*map(tf.nest.flatten, (found, plain, expected)), strict=True):
         assert ours.dtype == theirs.dtype, mode

@@ -28,7 +28,7 @@ ALWAYS_COMPARED = frozenset({LOWER_CASE, OBJECTIVE, PRECISION, TASK, LABELS})
 _AFFECTS_STEP_0 = frozenset({"seed", "optimizer", "init_from_group0", INIT_CHECKPOINT})
 
 _AFFECTS_ROUNDING = frozenset(
-    {"gradient_accumulation_steps", "gradient_checkpointing", "jit_compile"}
+    {"fused_attention", "gradient_accumulation_steps", "gradient_checkpointing", "jit_compile"}
 )
 
 _HEADINGS = ("before", "now")  # of a table of changes

@@ -1,7 +1,8 @@
 """Runs kernels in the place of operations, where they apply.
 
 Inside a `tf.function`, kernels replace the operations decorated with `op`: some on CPUs, others
-where XLA compiles the whole program, as it does on GPUs and TPUs. In eager execution and in
+where XLA compiles the whole program, as it does on GPUs and TPUs; some of these call what only
+NVIDIA GPUs run, and are used within `for_gpu`. In eager execution and in
 exported models, operations run as they stand in `ops.py`. `plain` is the only switch for users.
 """
 
@@ -22,6 +23,9 @@ from albert_tf.model.tensorflow_internals import is_inside_xla
 CPU = "cpu"
 XLA = "xla"
 TPU = "tpu"
+GPU = "gpu"
+# Target → the targets whose kernels are tried for it, in order.
+_TRIED = {CPU: (CPU,), XLA: (XLA,), TPU: (TPU, XLA), GPU: (GPU, XLA)}
 
 # What a function decorated with `tf.custom_gradient` returns beside its result.
 Gradient = Callable[..., object]
@@ -31,6 +35,7 @@ R = TypeVar("R")  # its result
 
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
+_is_for_gpu = contextvars.ContextVar("_is_for_gpu", default=False)
 
 
 class Op(Generic[P, R]):
@@ -38,7 +43,7 @@ class Op(Generic[P, R]):
 
     Attributes:
         function: the operation.
-        kernels: target, CPU, XLA or TPU, → the kernel that is registered for it.
+        kernels: target, CPU, XLA, TPU or GPU, → the kernel that is registered for it.
     """
 
     def __init__(self, function: Callable[P, R]) -> None:
@@ -49,17 +54,11 @@ class Op(Generic[P, R]):
     @tf.autograph.experimental.do_not_convert  # conversion takes time to trace
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Returns the result of the kernel if one applies, else that of the operation."""
-        kernel = self._find_kernel() if self.kernels else None
-        if kernel is not None and kernel.applies(*args, **kwargs):
-            return kernel.function(*args, **kwargs)
+        for tried in _TRIED.get(target(), ()) if self.kernels else ():
+            kernel = self.kernels.get(tried)
+            if kernel is not None and kernel.applies(*args, **kwargs):
+                return kernel.function(*args, **kwargs)
         return self.function(*args, **kwargs)
-
-    def _find_kernel(self) -> Kernel[P, R] | None:
-        """Returns the kernel for the current target; on TPUs, XLA's if they have none."""
-        wanted = target()
-        if wanted == TPU and TPU not in self.kernels:
-            wanted = XLA
-        return self.kernels.get(wanted)
 
 
 def op(function: Callable[P, R]) -> Op[P, R]:
@@ -73,7 +72,7 @@ class Kernel(Generic[P, R]):
 
     Attributes:
         op: the operation.
-        target: CPU, XLA or TPU, the graphs in which the kernel is used.
+        target: CPU, XLA, TPU or GPU, the graphs in which the kernel is used.
         function: computes the same as the operation, from the same arguments.
         applies: returns whether the kernel is used, given the operation's arguments.
     """
@@ -98,7 +97,7 @@ def register_kernel(
 
     Args:
         op: a function decorated with `op` that has no kernel for the target yet.
-        target: CPU, XLA or TPU.
+        target: CPU, XLA, TPU or GPU.
         when: returns whether the kernel is used, given the operation's arguments.
 
     Raises:
@@ -129,6 +128,9 @@ def _in_context(is_on: contextvars.ContextVar[bool]) -> Iterator[None]:
 plain = functools.partial(_in_context, _is_plain)
 # Context manager that traces XLA programs for a TPU on a machine without one.
 for_tpu = functools.partial(_in_context, _is_for_tpu)
+# Context manager that traces XLA programs for an NVIDIA GPU, with kernels that run nowhere else.
+# XLA compiles functions for CPUs too, on machines with a GPU as well.
+for_gpu = functools.partial(_in_context, _is_for_gpu)
 
 
 def is_plain() -> bool:
@@ -140,13 +142,15 @@ def target() -> str:
     """Returns the target of the function that is being traced; "" if there are no kernels for it.
 
     Returns:
-        TPU or XLA inside programs that XLA compiles whole, for TPUs and for other devices; CPU in
-        other graphs on machines without an accelerator; otherwise "": in eager execution, and
-        within `plain`.
+        TPU, GPU or XLA inside programs that XLA compiles whole, for TPUs, within `for_gpu`, and for
+        other devices; CPU in other graphs on machines without an accelerator; otherwise "": in
+        eager execution, and within `plain`.
     """
     if is_plain() or not tf.inside_function():
         return ""
     if is_inside_xla():
-        return TPU if _is_for_tpu.get() or tf.config.list_physical_devices("TPU") else XLA
+        if _is_for_tpu.get() or tf.config.list_physical_devices("TPU"):
+            return TPU
+        return GPU if _is_for_gpu.get() else XLA
     devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
     return "" if devices else CPU

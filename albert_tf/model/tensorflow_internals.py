@@ -12,17 +12,27 @@ operations:
 
 * `xla_optimization_barrier`: without it, the compiled step of a GPU writes the gradient of GELU in
   float32, and takes 2 % longer.
+* `xla_call_module`, and `stablehlo`, which writes what it takes: without them, or before TensorFlow
+  2.18, attention on GPUs is XLA's own, and writes its scores to memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+try:
+    from tensorflow.compiler.mlir.stablehlo import stablehlo
+except ImportError:
+    stablehlo = None
+
 Arguments = ParamSpec("Arguments")
+
+_FIRST_MODULES = (2, 18)  # the release of TensorFlow that embeds modules as 2.20 does
+_MODULE_VERSION = 9  # of the arguments of `xla_call_module`, from TensorFlow 2.18 on
 
 
 def is_inside_xla() -> bool:
@@ -46,8 +56,42 @@ def call_for_all_replicas(
     tf.__internal__.distribute.interim.maybe_merge_call(function, strategy, *args, **kwargs)
 
 
-def optimization_barrier(x: tf.Tensor) -> tf.Tensor:
-    """Returns `x`, whose uses XLA does not combine with what it was computed from."""
-    result: tf.Tensor
-    (result,) = gen_xla_ops.xla_optimization_barrier([x])
-    return result
+def optimization_barrier(*tensors: tf.Tensor) -> list[tf.Tensor]:
+    """Returns tensors whose uses XLA does not combine with anything before, each as it is."""
+    results: list[tf.Tensor] = gen_xla_ops.xla_optimization_barrier(tensors)
+    return results
+
+
+def embeds_modules() -> bool:
+    """Returns whether `call_module` works with this release of TensorFlow."""
+    release = tuple(map(int, tf.__version__.split(".")[:2]))
+    return stablehlo is not None and release >= _FIRST_MODULES
+
+
+def call_module(
+    module: str,
+    operands: Sequence[tf.Tensor],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[tf.DType],
+) -> list[tf.Tensor]:
+    """Returns the results of a program for NVIDIA GPUs, compiled with what is around it.
+
+    Args:
+        module: a module of StableHLO whose function `main` takes the operands.
+        operands: tensors of static shape.
+        shapes: those of the results.
+        dtypes: those of the results.
+
+    Raises:
+        ValueError: the module is no StableHLO.
+    """
+    program = stablehlo.serialize_portable_artifact_str(module, stablehlo.get_minimum_version())
+    results: list[tf.Tensor] = gen_xla_ops.xla_call_module(
+        list(operands),
+        version=_MODULE_VERSION,
+        module=program,
+        Sout=list(shapes),
+        Tout=list(dtypes),
+        platforms=["CUDA"],
+    )
+    return results

@@ -10,6 +10,7 @@ from albert_tf.model import initialization, optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import plan, replicas
+from albert_tf.training.fused_attention import can_be_fused
 from albert_tf.training.loop import Trainer
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.precision import current_precision
@@ -49,6 +50,7 @@ def make_trainer(
             strategy,
             recompute=settings.gradient_checkpointing,
             jit_compile=is_compiled(settings.jit_compile, strategy),
+            fused_attention=settings.fused_attention,
         )
         trainer = Trainer(take_step, settings, schedule.num_train_steps, folder)
         is_resumed = trainer.restore_latest()
@@ -71,6 +73,7 @@ def make_step(
     *,
     recompute: bool,
     jit_compile: bool,
+    fused_attention: bool,
 ) -> TrainStep:
     """Returns the training step of a model with random weights.
 
@@ -81,13 +84,8 @@ def make_step(
         strategy: the distribution strategy.
         recompute: whether activations are computed again in the backward pass.
         jit_compile: whether the step is compiled with XLA.
+        fused_attention: whether attention in a compiled step is fused, if the GPU takes it.
     """
-    options = StepOptions(
-        seed=settings.seed,
-        micro_batches=settings.gradient_accumulation_steps,
-        clip_per_replica=settings.clip_per_replica,
-        jit_compile=jit_compile,
-    )
     set_random_seed(settings.seed)
     with strategy.scope():
         model = task.build_model()
@@ -97,6 +95,14 @@ def make_step(
             settings.optimizer, schedule, settings.weight_decay
         )
         loss_scale = LossScale() if current_precision() == "float16" else None
+    is_used = fused_attention and jit_compile and can_be_fused(model, strategy)
+    options = StepOptions(
+        seed=settings.seed,
+        micro_batches=settings.gradient_accumulation_steps,
+        clip_per_replica=settings.clip_per_replica,
+        jit_compile=jit_compile,
+        fused_attention=is_used,
+    )
     signature = task.batch_signature()
     return TrainStep(model, task, optimizer, options, strategy, signature, loss_scale)
 

@@ -97,6 +97,13 @@ class DeviceSettings(SettingsGroup):
         "Compile the training step with XLA; auto does so on a single GPU.",
         choices=("auto", "true", "false"),
     )
+    fused_attention: bool = setting(
+        True,
+        "Compute attention on an NVIDIA GPU by cuDNN and Triton, which write no scores to memory: "
+        "in steps compiled with XLA for a single GPU, in bfloat16 or float16, with batches of one "
+        "length, a multiple of 64, and heads of at most 128 units. It is tried at the start; where "
+        "it is not taken, attention is as XLA compiles it, and the log says why.",
+    )
     gradient_checkpointing: bool = setting(
         False,
         "Recompute the activations of each layer in the backward pass instead of storing them, "

@@ -19,11 +19,13 @@ Notation: B rows of the global batch, R replicas, n micro-batches per replica.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+from albert_tf.model import dispatch
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.ops import SEED_ALGORITHM
 from albert_tf.model.optimizer import Optimizer
@@ -98,12 +100,14 @@ class StepOptions:
         clip_per_replica: whether to clip the gradient of each replica before they are summed, as
             Google's programs do on TPUs.
         jit_compile: whether to compile the step with XLA.
+        fused_attention: whether kernels for NVIDIA GPUs run in the compiled step.
     """
 
     seed: int = 0
     micro_batches: int = 1
     clip_per_replica: bool = False
     jit_compile: bool = False
+    fused_attention: bool = False
 
 
 class TrainStep:
@@ -170,7 +174,9 @@ class TrainStep:
     def _run(self, batch: Batch, allow_update: tf.Tensor, request_stop: tf.Tensor) -> StepResult:
         """Runs the step on all replicas of this process."""
         rows = self._split_rows(batch)
-        results = self.strategy.run(self._replica_step, args=(rows, allow_update, request_stop))
+        arguments = rows, allow_update, request_stop
+        with dispatch.for_gpu() if self.options.fused_attention else contextlib.nullcontext():
+            results = self.strategy.run(self._replica_step, args=arguments)
         # All replicas return the same values: sums over all of them.
         result: StepResult = tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], results

@@ -28,6 +28,7 @@ RUN = {
     "num_devices": (None, NOTHING, 1, None, None),
     "precision": ("auto", NOTHING, None, None, ("auto", "float32", "bfloat16", "float16")),
     "jit_compile": ("auto", NOTHING, None, None, ("auto", "true", "false")),
+    "fused_attention": (True, NOTHING),
     "gradient_checkpointing": (False, NOTHING),
     "threads": (None, NOTHING, 1, 4096, None),
     "use_tpu": (False, NOTHING),

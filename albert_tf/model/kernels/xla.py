@@ -44,7 +44,7 @@ def _project_heads(
     return projected
 
 
-def _column_sums(x: tf.Tensor) -> tf.Tensor:
+def column_sums(x: tf.Tensor) -> tf.Tensor:
     """Returns the sums over all axes but the last, float32 [H]."""
     return tf.reduce_sum(tf.cast(ops.as_rows(x), tf.float32), axis=0)
 
@@ -60,8 +60,8 @@ def _add_bias(x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def run(x: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
         def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            dy = optimization_barrier(dy)  # [..., H]
-            return dy, _column_sums(dy)  # [..., H], [H]
+            (dy,) = optimization_barrier(dy)  # [..., H]
+            return dy, column_sums(dy)  # [..., H], [H]
 
         return ops.add_bias.function(x, bias), gradient
 

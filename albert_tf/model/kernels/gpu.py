@@ -1,0 +1,104 @@
+"""Kernels of the operations in `ops.py` for NVIDIA GPUs, in programs that XLA compiles whole.
+
+They are used within `dispatch.for_gpu`, and leave to the kernels in `xla.py` what they do not take.
+
+Dimensions: as in `ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.model import ops
+from albert_tf.model.dispatch import GPU, Gradient, register_kernel
+from albert_tf.model.kernels import cudnn_attention
+from albert_tf.model.kernels.xla import column_sums
+from albert_tf.model.tensorflow_internals import optimization_barrier
+
+_HALF = (tf.bfloat16, tf.float16)
+MAX_HEAD_SIZE = 128
+HEAD_SIZES = 8  # the head size is a multiple of it
+LENGTHS = 64  # so is the length: what is left over would need blocks of another size
+
+
+def takes(dtype: tf.DType, length: int | None, head_size: int | None) -> bool:
+    """Returns whether fused attention takes sequences of a length, None if it is not static."""
+    if dtype not in _HALF or not length or not head_size:
+        return False
+    fits = head_size <= MAX_HEAD_SIZE and head_size % HEAD_SIZES == 0
+    return fits and length % LENGTHS == 0
+
+
+def _projects_for_fused(
+    queries: tf.Tensor,
+    x: tf.Tensor,
+    kernels: Sequence[tf.Tensor],
+    biases: Sequence[tf.Tensor],
+    heads: int,
+) -> bool:
+    is_whole = queries is x and len(kernels) == 3  # not the last block, which has other queries
+    return is_whole and takes(x.dtype, x.shape[1], kernels[0].shape[-1] // heads)
+
+
+@register_kernel(ops.project_heads, GPU, when=_projects_for_fused)
+def _project_heads(
+    queries: tf.Tensor,
+    x: tf.Tensor,
+    kernels: Sequence[tf.Tensor],
+    biases: Sequence[tf.Tensor],
+    heads: int,
+) -> list[tf.Tensor]:
+    """Each has a matmul of its own, whose result fused attention reads as it lies in memory.
+
+    Separating the results of a common one takes copies, and so does joining their gradients. XLA
+    would join matmuls of one operand, but does not see through the barriers that it is one.
+    """
+
+    @tf.custom_gradient
+    def run(x: tf.Tensor, *weights: tf.Tensor) -> tuple[list[tf.Tensor], Gradient]:
+        def gradient(*gradients: tf.Tensor) -> list[tf.Tensor]:
+            dx, dkernels, dbiases = [], [], []
+            for kernel, dy in zip(weights[:3], gradients, strict=True):
+                own_x, own_dy = optimization_barrier(x, dy)  # [N, H], [N, A·D]
+                dx.append(tf.matmul(own_dy, kernel, transpose_b=True))  # [N, H]
+                dkernels.append(tf.matmul(own_x, own_dy, transpose_a=True))  # [H, A·D]
+                dbiases.append(column_sums(own_dy))  # [A·D]
+            return [tf.add_n(dx), *dkernels, *dbiases]
+
+        projected = []
+        for kernel, bias in zip(weights[:3], weights[3:], strict=True):
+            own_x, own_kernel = optimization_barrier(x, kernel)  # [N, H], [H, A·D]
+            projected.append(ops.dense(own_x, own_kernel, bias))  # [N, A·D]
+        return projected, gradient
+
+    projected = run(ops.as_rows(x), *kernels, *biases)  # 3 of [N, A·D]
+    return [ops.split_heads(ops.with_axes_of(x, y), heads) for y in projected]
+
+
+def _is_fused(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    input_mask: tf.Tensor | None = None,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> bool:
+    is_static = query.shape.is_fully_defined() and query.shape == key.shape
+    has_dropout = seed is not None and rate > 0.0
+    return is_static and not has_dropout and takes(query.dtype, query.shape[2], query.shape[3])
+
+
+@register_kernel(ops.attention, GPU, when=_is_fused)
+def _attention(
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    input_mask: tf.Tensor | None = None,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    query, key, value = map(ops.swap_heads, (query, key, value))  # [B, S, A, D] each
+    context = cudnn_attention.attention(query, key, value, input_mask)  # [B, S, A, D]
+    return ops.join_heads(context)  # [B, S, A·D]

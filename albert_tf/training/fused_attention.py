@@ -1,0 +1,97 @@
+"""Whether attention is fused on the GPU of this machine: tried once, before training.
+
+Only on the device is it known whether its driver and cuDNN take it. Where they do not, a line in
+the log has the reason, and attention stays as XLA compiles it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from numpy.typing import NDArray
+
+from albert_tf.model import dispatch, ops, tensorflow_internals
+from albert_tf.model.config import AlbertConfig
+from albert_tf.model.kernels import gpu
+from albert_tf.model.modeling import AlbertModel
+from albert_tf.training.precision import current_precision
+
+_ROWS = 2
+_LENGTH = 512  # of the sequences that are tried, if the model has as many positions
+_SEED = (5, 7)
+_LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
+_REASON_LENGTH = 300
+
+
+def can_be_fused(model: AlbertModel, strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether compiled steps of a model can compute fused attention; logs why not."""
+    if not tf.config.list_physical_devices("GPU"):
+        return False
+    reason = _why_not(model.config, strategy)
+    if not reason:
+        logging.info("%-9s fused, by cuDNN or Triton", "attention")
+        return True
+    logging.info("%-9s as XLA compiles it, because %s", "attention", reason)
+    return False
+
+
+def _why_not(config: AlbertConfig, strategy: tf.distribute.Strategy) -> str:
+    """Returns why attention is not fused; "" if it is."""
+    dtype = tf.as_dtype(current_precision())
+    length = min(_LENGTH, config.max_position_embeddings // gpu.LENGTHS * gpu.LENGTHS)
+    size = config.hidden_size // config.num_attention_heads
+    if strategy.num_replicas_in_sync > 1:
+        return "there are several devices"
+    if not tf.test.is_built_with_cuda() or not tensorflow_internals.embeds_modules():
+        return f"TensorFlow {tf.__version__} cannot call cuDNN"
+    if not gpu.takes(dtype, length, size):
+        return (
+            f"it takes bfloat16 or float16 and heads of a multiple of {gpu.HEAD_SIZES} units, at "
+            f"most {gpu.MAX_HEAD_SIZE}; this model has {dtype.name} and {size}"
+        )
+    shape = _ROWS, config.num_attention_heads, length, size
+    try:
+        found = difference(shape, dtype, config.attention_probs_dropout_prob)
+    except Exception as error:  # of the compiler, cuDNN or the driver, whatever its class
+        return f"this GPU refuses it: {' '.join(str(error).split())[:_REASON_LENGTH]}"
+    if not found <= _LARGEST_DIFFERENCE:  # also if it is not finite
+        return f"its results differ by {found:.1e} from those of the formula"
+    return ""
+
+
+def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:
+    """Returns the relative difference of fused attention and its gradients from the formula's.
+
+    Args:
+        shape: B, A, S and D; the last row is padded to half.
+        dtype: bfloat16 or float16.
+        rate: dropout rate.
+    """
+    random = np.random.default_rng(5)
+    arrays = [tf.cast(random.standard_normal(shape, np.float32), dtype) for _ in range(4)]
+    mask = np.ones((shape[0], shape[2]), np.int32)
+    mask[-1, shape[2] // 2 :] = 0
+
+    def compute(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        query, key, value, dcontext = tensors  # [B, A, S, D] each
+        sources = [query, key, value]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            seed = tf.constant(_SEED)
+            context = ops.attention(query, key, value, tf.constant(mask), rate, seed)
+        flat = ops.join_heads(ops.swap_heads(dcontext))  # [B, S, A·D], as the context
+        return [context, *tape.gradient(context, sources, flat)]
+
+    with dispatch.for_gpu():
+        found = tf.function(compute, jit_compile=True, autograph=False)(*arrays)
+    expected = compute(*(tf.cast(x, tf.float32) for x in arrays))  # eager: the formula as it stands
+    fused, formula = (_joined(tensors) for tensors in (found, expected))
+    return float(np.linalg.norm(fused - formula) / np.linalg.norm(formula))
+
+
+def _joined(tensors: list[tf.Tensor]) -> NDArray[np.float32]:
+    """Returns the values of all tensors as a vector."""
+    flat: NDArray[np.float32]
+    flat = np.concatenate([np.ravel(tf.cast(x, tf.float32)) for x in tensors])
+    return flat

@@ -1,0 +1,101 @@
+"""When attention is fused for NVIDIA GPUs, and what the program for one then calls.
+
+No GPU is needed to lower a program for one. `test_compiled_programs.py` compiles such programs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from lowering import lower
+
+from albert_tf.model import ops
+from albert_tf.model.kernels import gpu
+from albert_tf.model.kernels.custom_calls import Result, call, escaped
+
+B, A, S, D = 3, 2, 64, 8
+CALL = re.compile(r'custom_call_target="([^"]+)"')
+CUDNN = ["__cudnn$fmhaScaleBiasSoftmax", "__cudnn$fmhaScaleBiasSoftmaxBackward"]
+
+
+def arguments(dtype="bfloat16", queries=S, length=S, size=D):
+    """Returns query, key, value and mask as float of a dtype and int32."""
+    shapes = [(B, A, count, size) for count in (queries, length, length)]
+    half = tf.as_dtype(dtype).as_numpy_dtype
+    return [*(np.zeros(shape, half) for shape in shapes), np.ones((B, length), np.int32)]
+
+
+def lowered(function, *args):
+    return lower(function, [], "GPU", *args, stage="hlo")
+
+
+def gradients(query, key, value, mask=None, rate=0.0, seed=None):
+    with tf.GradientTape() as tape:
+        tape.watch((query, key, value))
+        context = ops.attention(query, key, value, mask, rate, seed)
+    return context, tape.gradient(context, (query, key, value))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_attention_without_dropout_is_two_calls_of_cudnn(dtype):
+    text = lowered(gradients, *arguments(dtype))
+    assert sorted(CALL.findall(text)) == CUDNN
+    assert "exponential" not in text  # no softmax is left
+    options = [json.loads(x) for x in re.findall(r"backend_config=(\{.*\})$", text, re.MULTILINE)]
+    for found in (x["cudnn_fmha_backend_config"] for x in options):
+        assert found["fmha_scale"] == pytest.approx(D**-0.5)
+        assert found["intermediate_tensor_shape"]["dimensions"] == [str(x) for x in (B, A, S, S)]
+
+
+def test_attention_without_a_mask_has_no_bias():
+    calls = CALL.findall(lowered(gradients, *arguments()[:3]))
+    assert sorted(calls) == ["__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"dtype": "float32"}, {"queries": 5}, {"length": 65, "queries": 65}, {"size": 26}],
+    ids=str,
+)
+def test_what_is_not_fused_stays_as_xla_compiles_it(changed):
+    assert CALL.findall(lowered(gradients, *arguments(**changed))) == []
+
+
+def test_a_function_for_another_device_calls_nothing_of_a_gpu():
+    compiled = tf.function(lambda *x: gradients(*x), jit_compile=True, autograph=False)
+    text = compiled.experimental_get_compiler_ir(*map(tf.constant, arguments()))(stage="hlo")
+    assert CALL.findall(text) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length", "size", "is_taken"),
+    [
+        (tf.bfloat16, 512, 64, True),
+        (tf.float16, 64, 128, True),
+        (tf.float32, 512, 64, False),
+        (tf.bfloat16, 512, 136, False),
+        (tf.bfloat16, 512, 26, False),
+        (tf.bfloat16, 96, 64, False),
+        (tf.bfloat16, None, 64, False),
+        (tf.bfloat16, 512, None, False),
+    ],
+)
+def test_precision_length_and_head_size_decide(dtype, length, size, is_taken):
+    assert gpu.takes(dtype, length, size) is is_taken
+
+
+def test_a_result_has_its_axes_as_they_lie_in_memory():
+    x = np.zeros((2, 3), np.float32)
+    result = Result((2, 5, 3), tf.float32, order=(0, 2, 1))
+    text = lowered(lambda x: call("target", 'a "b"\n', [x], [result]), x)
+    assert re.search(r"f32\[2,5,3\]\{1,2,0\} custom-call\(", text)
+    assert re.search(r"f32\[2,3,5\]\{2,1,0\} transpose\(", text)
+    assert r"a \"b\"" in text
+
+
+def test_options_are_escaped_as_strings_of_mlir():
+    assert escaped('{"a": 1}\n\\') == r"{\22a\22: 1}\0A\5C"
