@@ -89,10 +89,12 @@ class _TokenClassification:
         return AlbertForTokenClassification
 
     @staticmethod
-    def read(settings: token_classification.Settings, trained: RunFolder | None) -> object:
+    def read(
+        settings: token_classification.Settings, trained: RunFolder | None, given: Given = None
+    ) -> object:
         from albert_tf.finetuning.token_classification.reading import read_data
 
-        return read_data(settings, trained)
+        return read_data(settings, trained, given)
 
     @staticmethod
     def parse(row: Row) -> str | list[str]:

@@ -113,6 +113,7 @@ DEFAULTS = [
             "max_seq_length": (512, TRAINING, 3, 65536, None),
             "token_column": (0, READING),
             "label_column": (-1, READING),
+            "tag_column": (None, READING),
             "tag_scheme": ("auto", READING, None, None, ("auto", "raw")),
             "dropout_prob": (0.1, TRAINING, 0, None, None),
         },

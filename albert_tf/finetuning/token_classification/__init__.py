@@ -5,7 +5,8 @@ r"""Fine-tunes, evaluates, predicts and exports ALBERT for token classification,
         --max_seq_length=128 --num_train_epochs=3 --learning_rate=1e-4
 
 --data_dir contains train, dev and test files (.txt, .conll or .tsv) with one token per line (in
-Chinese, one character), its label in the last column, and blank lines between sentences.
+Chinese, one character), its label in the last column, and blank lines between sentences; or files
+of the Hugging Face Hub (.parquet, .arrow, .jsonl, .json) with lists of tokens and tags.
 Checkpoints, model.ckpt-best, eval_results.txt (precision, recall and F1 of the spans),
 dev_predictions.tsv, test_predictions.tsv and plots are written to --output_dir. With --num_runs or
 several learning rates, each run has a subfolder, next to sweep_results.txt. Run the same command
@@ -15,7 +16,7 @@ again to resume a run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
@@ -45,7 +46,7 @@ RAW = "raw"
 class Settings(FineTuningSettings, SplitSettings, HeadSettings):
     """Settings of run_token_classification.py.
 
-    The files have one token per line and blank lines between sentences.
+    The files have one token per line and blank lines between sentences, or a sentence per row.
     """
 
     GROUP = "data"
@@ -55,8 +56,8 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
         TaskSettings,
         "data_dir",
         None,
-        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv; required, "
-        "unless other flags name the file of each split.",
+        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv, or of the "
+        "Hugging Face Hub; required, unless other flags name the file of each split.",
     )
     # The smallest is [CLS] a [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=3)
@@ -73,6 +74,12 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
         "Column of the label, counted from 0, or from the end with negative numbers; -1 is the "
         "last column.",
     )
+    tag_column: str | None = setting(
+        None,
+        "Column of the tags in files whose rows have lists, such as pos_tags; if not given, "
+        "ner_tags, tags, labels or ner.",
+        affects=READING,
+    )
     tag_scheme: str = setting(
         AUTO,
         "How labels mark spans: auto is by the first letter, as in IOB1, IOB2, BIOES, BILOU, BMES "
@@ -82,7 +89,11 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
     )
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+def run(
+    settings: Settings,
+    hooks: Sequence[Hook] = (),
+    data: Mapping[str, object] | None = None,
+) -> FineTuningResult:
     """Trains, evaluates, predicts and exports, as `run_token_classification.py` does.
 
     >>> from albert_tf import token_classification
@@ -98,6 +109,8 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
             `export_dir` is set, it trains and evaluates. Config and vocabulary can be omitted if
             they are beside `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
+        data: split → rows to read instead of files: an iterable of dicts, a `datasets.Dataset`, or
+            a DataFrame.
 
     Returns:
         The folder, step and metrics of the best checkpoint on the dev set.
@@ -106,4 +119,4 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
         ValueError, OSError: settings, files or data are invalid or inconsistent; the message says
             which.
     """
-    return run_task(TOKEN_CLASSIFICATION, settings, hooks)
+    return run_task(TOKEN_CLASSIFICATION, settings, hooks, rows=data)

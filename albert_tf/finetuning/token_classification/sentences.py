@@ -23,12 +23,9 @@ from albert_tf.finetuning.columns import TOKENS, find_column, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import report_unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.split_tables import Layout, SplitTables
 from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.token_lines import find_sentences
-
-EXTENSIONS = (".txt", ".conll", ".tsv")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Sentence:
     """The tokens of a sentence and their labels.
 
     Attributes:
-        line: line number of the first token in the file, starting at 1.
+        line: number of the line of the first token in the file, or of the row, starting at 1.
         tokens: one or more tokens.
         labels: the label of each token; None if a test file does not have it.
     """
@@ -46,33 +43,28 @@ class Sentence:
     labels: tuple[str | None, ...]
 
 
-def read_sentences(
-    settings: Settings, split: str, labels: Sequence[str] = ()
+def read_columns(
+    path: str, settings: Settings, is_test: bool, labels: Sequence[str] = ()
 ) -> Examples[Sentence]:
-    """Reads the sentences of a split.
+    """Reads the sentences of a file of columns.
 
     Args:
-        settings: the folder and the columns.
-        split: "train", "dev" or "test"; in a test file, labels may be missing.
+        path: the file.
+        settings: the columns.
+        is_test: whether labels may be missing.
         labels: all valid labels; () to accept any.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are several files or no sentence, or a line has no token, no label or an
-            unknown label; the message names the file and the lines.
+        ValueError: there is no sentence, or a line has no token, no label or an unknown label; the
+            message names the file and the lines.
     """
-    layout = Layout([split + extension for extension in EXTENSIONS], endings=EXTENSIONS)
-    (path, *others), _ = SplitTables.of(settings, settings.data_dir).find(split, layout)
-    if others:
-        raise ValueError(
-            f"{path}: expected one file with the {split} data, got {others[0]} as well"
-        )
     lines = files.read_text(path).split("\n")
     found = find_sentences(path, lines, settings.token_column, settings.label_column)
     starts = {sentence[0].number for sentence in found}
 
     def parse(row: Row, line: int) -> tuple[str, str | None]:
-        return _parse_cells(cells_of(row), settings, labels, split == "test")
+        return _parse_cells(cells_of(row), settings, labels, is_test)
 
     sentences: list[tuple[int, list[str], list[str | None]]] = []
     unlabeled = []

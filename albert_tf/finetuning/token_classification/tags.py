@@ -47,10 +47,10 @@ def find_tags(train: Examples[Sentence], is_raw: bool = False) -> Tags:
     strange = [label for label in labels if not marks_spans(label)]
     if strange and not is_raw:
         raise ValueError(
-            f"{train.path}, sentence at line {lines[strange[0]]}: label {files.quote(strange[0])} "
-            f"is neither O nor one of {', '.join(sorted(LETTERS))} with a type, such as B-PER. Is "
-            "--label_column right? If labels do not mark spans (for example, parts of speech), set "
-            "--tag_scheme=raw."
+            f"{train.path}, sentence at line or row {lines[strange[0]]}: label "
+            f"{files.quote(strange[0])} is neither O nor one of {', '.join(sorted(LETTERS))} with "
+            "a type, such as B-PER. Is --label_column right? If labels do not mark "
+            "spans (for example, parts of speech), set --tag_scheme=raw."
         )
     return Tags(labels, is_raw, find_units(train))
 

@@ -3,7 +3,8 @@
 import pytest
 
 from albert_tf.finetuning.token_classification import Settings
-from albert_tf.finetuning.token_classification.sentences import Sentence, read_sentences
+from albert_tf.finetuning.token_classification.reading import read_sentences
+from albert_tf.finetuning.token_classification.sentences import Sentence
 
 CONLL = """\
 -DOCSTART- -X- -X- O

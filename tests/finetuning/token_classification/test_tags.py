@@ -40,8 +40,11 @@ def test_labels_of_all_schemes_mark_spans(sentence):
     ("sentences", "message"),
     [
         (["O O"], r"train\.txt: 1 different labels \(O\), expected 2 to 1000"),
-        (["NN O", "VB"], r"line 1: label 'NN' is neither O nor one of B, E, .* --tag_scheme=raw"),
-        (["B-PER O", "-PER O"], "line 4: label '-PER' is neither"),
+        (
+            ["NN O", "VB"],
+            r"line or row 1: label 'NN' is neither O nor one of B, E, .* --tag_scheme=raw",
+        ),
+        (["B-PER O", "-PER O"], "line or row 4: label '-PER' is neither"),
         *(([f"{label} O"], f"label '{label}'") for label in ("Q-PER", "O-PER", "B_PER")),
     ],
 )
