@@ -39,6 +39,7 @@ VOCABULARY = "vocabulary"
 CONFIG = "config"
 INIT_CHECKPOINT = "init_checkpoint"
 TRAINING_DATA = "training data"
+RECORD_METADATA = "record metadata"
 RECORD_CONTENTS = "record contents"  # the bytes of record files
 TASK_MODULE = "task module"  # the file of a task of the user
 TASK_IMPORTS = "modules of the task"  # what that file imports of the user's

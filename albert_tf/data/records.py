@@ -14,6 +14,7 @@ The bytes are identical to those of `tf.io.TFRecordWriter`, which tests compare.
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -37,6 +38,8 @@ FEATURES: dict[str, tuple[str, str | int]] = {
 
 RECORDS_AT_ONCE = 1000  # records per write
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # size of a frame before and after the content
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+START_BYTES = 1 << 14  # of a file, which contain the first record unless it is unusually long
 
 
 def write_records(path: str, frames: Iterable[bytes]) -> Iterator[int]:
@@ -64,15 +67,33 @@ def read_records(path: str) -> Generator[bytes, None, None]:
             record, starting at 1.
     """
     with files.open_binary(path) as stream:
-        for number in itertools.count(1):
-            try:
-                content = _read_content(stream)
-            except (EOFError, ValueError) as error:
-                reason = "the file ends early" if isinstance(error, EOFError) else error
-                raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
-            if content is None:
-                return
-            yield content
+        yield from _read_stream(path, stream)
+
+
+def _read_stream(path: str, stream: IO[bytes]) -> Iterator[bytes]:
+    for number in itertools.count(1):
+        try:
+            content = _read_content(stream)
+        except (EOFError, ValueError) as error:
+            reason = "the file ends early" if isinstance(error, EOFError) else error
+            raise ValueError(f"{path}, record {number}: {reason}. Create it again.") from None
+        if content is None:
+            return
+        yield content
+
+
+def read_first_record(path: str) -> bytes | None:
+    """Returns the first record of a TFRecord file, of which little more is read; None if empty.
+
+    Raises:
+        ValueError: see `read_records`.
+    """
+    start = files.read_start(path, START_BYTES)
+    size = HEADER_BYTES + int.from_bytes(start[:8], "little") + FOOTER_BYTES
+    if len(start) == START_BYTES < size and start.startswith(frame_header(size - FRAME_BYTES)):
+        start = files.read_start(path, size)
+    with io.BytesIO(start) as stream:
+        return next(_read_stream(path, stream), None)
 
 
 def _read_content(stream: IO[bytes]) -> bytes | None:

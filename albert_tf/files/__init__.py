@@ -37,6 +37,7 @@ from albert_tf.files.paths import (
     is_remote,
     join,
     list_directory,
+    list_sizes,
     real_path,
 )
 from albert_tf.files.quoting import quote, quote_all
@@ -46,6 +47,7 @@ from albert_tf.files.reading import (
     local_copy,
     open_binary,
     read_bytes,
+    read_start,
     read_text,
 )
 from albert_tf.files.replacement import current, finish_replacing, replacing
@@ -87,6 +89,7 @@ __all__ = [
     "is_remote",
     "join",
     "list_directory",
+    "list_sizes",
     "local_copy",
     "open_binary",
     "parse_json",
@@ -96,6 +99,7 @@ __all__ = [
     "read_bytes",
     "read_json",
     "read_own_json_lines",
+    "read_start",
     "read_text",
     "real_path",
     "remove",

@@ -75,6 +75,20 @@ def list_directory(path: str) -> list[str]:
     return sorted(os.path.basename(entry) for entry in entries if entry != name.rstrip("/"))
 
 
+def list_sizes(path: str) -> dict[str, int]:
+    """Returns name → size in bytes of the files of a directory, by a single listing.
+
+    Raises:
+        FileNotFoundError: the directory does not exist.
+    """
+    if not is_remote(path):
+        with os.scandir(path or ".") as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    system, name = file_system(path)
+    found = (entry for entry in system.ls(name, detail=True) if entry["type"] == "file")
+    return {os.path.basename(entry["name"]): int(entry["size"]) for entry in found}
+
+
 def join(directory: str, path: str) -> str:
     """Joins `directory` and a relative `path`; returns absolute and remote paths unchanged."""
     return path if is_remote(path) else os.path.join(directory, path)

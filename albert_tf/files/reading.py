@@ -56,6 +56,19 @@ def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
         ) from None
 
 
+def read_start(path: str, size: int) -> bytes:
+    """Returns the first bytes of a file, by a single request if it is remote: at most `size`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    if not is_remote(path):
+        with open_binary(path) as stream:
+            return stream.read(size)
+    system, name = file_system(path)
+    return cast("bytes", system.cat_file(name, start=0, end=size))
+
+
 def file_size(path: str) -> int:
     """Returns the size of a file in bytes."""
     require_file(path)

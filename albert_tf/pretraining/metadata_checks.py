@@ -72,3 +72,8 @@ def check_records(found: FoundRecords, objective: str, config: AlbertConfig) -> 
                 f"vocab_size={config.vocab_size}: ids would be out of range. Use the config that "
                 f"belongs to {info.vocabulary['file']}."
             )
+        if not 0 <= info.mask_id < size:
+            raise ValueError(
+                f"{info.metadata_file}: mask_id is {info.mask_id}, expected 0 to {size - 1}, an id "
+                "of the vocabulary. Create the records again"
+            )

@@ -77,11 +77,11 @@ def run(
         InterruptedRunError: a signal stopped the run; the same settings resume it.
     """
     with Run.open(settings) as run:
-        task = make_task(settings, run.config, train_records, eval_records)
+        task = make_task(settings, run.config, train_records, eval_records, not run.is_chief)
         if settings.do_train:
             num_files = len(task.train_records.files)
             task.num_streams = streams_of(settings, run.folder, num_files)
-        run.admit(describe_data(task))
+        run.admit(describe_data(task, run.is_chief))
         if settings.do_train:
             check_learning_rate(settings.learning_rate, settings.train_batch_size)
             run.train(task, hooks)
@@ -111,6 +111,7 @@ def make_task(
     config: AlbertConfig,
     train_records: FoundRecords,
     eval_records: FoundRecords,
+    only_first: bool = False,
 ) -> RecordTask:
     """Returns the task with its records.
 
@@ -119,6 +120,7 @@ def make_task(
         config: the model's config.
         train_records: the record files to train on.
         eval_records: the record files to evaluate on.
+        only_first: whether only the first file is opened, because another worker checks all.
 
     Raises:
         ValueError: see `records_to_mask`.
@@ -132,8 +134,9 @@ def make_task(
 
     def check(found: FoundRecords, is_trained_on: bool) -> Records:
         if not settings.dynamic_masking:
-            return records_with_masks(found, features)
-        return records_to_mask(found, features, settings, settings.seed, is_trained_on)
+            return records_with_masks(found, features, only_first)
+        seed = settings.seed
+        return records_to_mask(found, features, settings, seed, is_trained_on, only_first)
 
     training = evaluating = check(train_records, settings.do_train)
     if eval_records is not train_records:
@@ -178,10 +181,14 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     return ONE_ORDER
 
 
-def describe_data(task: RecordTask) -> RunRecord:
+def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:
     """Returns the record of the training records, of their vocabulary and of the task.
 
     The vocabulary is known if the records were created by create_pretraining_data.py.
+
+    Args:
+        task: the task.
+        is_chief: whether this worker has opened all files; the others know their metadata.
 
     Raises:
         ValueError: the records were created with different vocabularies.
@@ -189,14 +196,16 @@ def describe_data(task: RecordTask) -> RunRecord:
     train_files, eval_files = task.train_records.files, task.eval_records.files
     known = vocabulary.find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files(train_files)
-    data = FileRecord.of(record_files.checksum_of(train_files), path)
+    data = {
+        run_record.RECORD_METADATA: FileRecord.of(record_files.metadata_checksum(train_files), path)
+    }
+    if is_chief:
+        checksum = record_files.checksum_of(train_files)
+        data[run_record.TRAINING_DATA] = FileRecord.of(checksum, path)
+        data |= describe_contents([file.path for file in train_files])
     return dataclasses.replace(
         known,
         settings={**known.settings, run_record.RECORD_STREAMS: task.num_streams},
-        files={
-            **known.files,
-            run_record.TRAINING_DATA: data,
-            **describe_contents([file.path for file in train_files]),
-        },
+        files={**known.files, **data},
         task={run_record.SELECTION_METRIC: task.selection_metric},
     )

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 from absl import logging
@@ -32,6 +33,7 @@ UNANSWERED = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.er
 _FLAG_OF_FEATURE = {
     name: width for name, (_, width) in records.FEATURES.items() if isinstance(width, str)
 }
+CHECKED_AT_ONCE = 16  # files, because object stores answer slowly
 _CREATED = "Was it created by create_pretraining_data.py?"
 
 
@@ -53,37 +55,62 @@ class RecordFile:
     metadata: RecordFileInfo | None = None
 
 
-def check_files(found: FoundRecords, features: Features) -> list[RecordFile]:
+def check_files(
+    found: FoundRecords, features: Features, only_first: bool = False
+) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
     Args:
         found: the files, with their metadata.
         features: what the first record of each is expected to contain: name → shape and type.
+        only_first: whether of the files with metadata only the first one is opened. The checksums
+            of the others are then those of their metadata.
 
     Raises:
         ValueError: a file is empty or not a TFRecord file, its first record is damaged or has not
             the features or other lengths or values, or any record is damaged of a file without
             metadata. The message names the file, and what was expected and found.
     """
-    return [_read_file(path, info, features) for path, info in found.items()]
+    opened = [
+        (path, info)
+        for number, (path, info) in enumerate(found.items())
+        if info is None or number == 0 or not only_first
+    ]
+    with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
+        files_read = pool.map(lambda file: _read_file(file[0], file[1], features), opened)
+        checked = {file.path: file for file in files_read}
+    for path, info in found.items():
+        if path not in checked and info is not None:
+            checked[path] = RecordFile(path, info.instances, info.checksum, info)
+    return [checked[path] for path in found]
 
 
 def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
+    if info is None:
+        return _read_whole_file(path, features)
+    first = _require_record(path, records.read_first_record(path))
+    _check_first_record(path, first, features)
+    checksum = hashlib.sha256(first + info.checksum.encode()).hexdigest()
+    return RecordFile(path, info.instances, checksum, info)
+
+
+def _read_whole_file(path: str, features: Features) -> RecordFile:
     with contextlib.closing(records.read_records(path)) as contents:
-        first = next(contents, None)
-        if first is None:
-            raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
+        first = _require_record(path, next(contents, None))
         _check_first_record(path, first, features)
-        checksum = hashlib.sha256(first)
-        if info is not None:
-            checksum.update(info.checksum.encode())
-            return RecordFile(path, info.instances, checksum.hexdigest(), info)
         logging.info("%s: no metadata beside it, so all records are read once", path)
+        checksum = hashlib.sha256(first)
         num_records = 1
         for content in contents:
             num_records += 1
             checksum.update(content)
     return RecordFile(path, num_records, checksum.hexdigest())
+
+
+def _require_record(path: str, record: bytes | None) -> bytes:
+    if record is None:
+        raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
+    return record
 
 
 def _check_first_record(path: str, record: bytes, features: Features) -> None:
@@ -133,6 +160,15 @@ def name_files(files: Sequence[RecordFile]) -> str:
 def checksum_of(record_files: Sequence[RecordFile]) -> str:
     """Returns a SHA-256 of the records in hexadecimal, independent of where the files are."""
     return hashlib.sha256(" ".join(file.checksum for file in record_files).encode()).hexdigest()
+
+
+def metadata_checksum(record_files: Sequence[RecordFile]) -> str:
+    """Returns a SHA-256 of what is known of the records without opening files with metadata."""
+    known = (
+        f"{file.num_records} {file.metadata.checksum if file.metadata else file.checksum}"
+        for file in record_files
+    )
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()
 
 
 def parse(serialized: tf.Tensor, features: Features) -> Batch:

@@ -32,17 +32,20 @@ class Records(NamedTuple):
         return sum(file.num_records for file in self.files)
 
 
-def records_with_masks(found: FoundRecords, features: Features) -> Records:
+def records_with_masks(
+    found: FoundRecords, features: Features, only_first: bool = False
+) -> Records:
     """Returns records that contain masked tokens, after checking them.
 
     Args:
         found: the record files.
         features: what the first record of each is expected to contain.
+        only_first: whether only the first file is opened; see `check_files`.
 
     Raises:
         ValueError: a file is damaged, or its records have other lengths or values.
     """
-    return Records(record_files.check_files(found, features), features)
+    return Records(record_files.check_files(found, features, only_first), features)
 
 
 def records_to_mask(
@@ -51,6 +54,7 @@ def records_to_mask(
     settings: MaskingSettings,
     seed: int,
     is_trained_on: bool = False,
+    only_first: bool = False,
 ) -> Records:
     """Returns records that are masked when they are read, after checking them.
 
@@ -61,6 +65,7 @@ def records_to_mask(
         seed: random seed.
         is_trained_on: whether the records must have no masks; records that are only evaluated may
             have them, and are then evaluated as they are.
+        only_first: whether only the first file is opened; see `check_files`.
 
     Raises:
         ValueError: see `records_with_masks`; or the records contain masked tokens.
@@ -74,4 +79,4 @@ def records_to_mask(
             "--masked_lm_prob=0, and a metadata file beside them that says so, but "
             f"{next(iter(found))} contains masked tokens or has no metadata"
         )
-    return Records(record_files.check_files(found, features), features, masking)
+    return Records(record_files.check_files(found, features, only_first), features, masking)

@@ -148,6 +148,8 @@ class Run(Generic[SettingsT]):
             record_comparison.report_surroundings(self.folder, self.record)
         if settings.do_train and replicas.is_multi_worker(self.strategy):
             names = self.record.files.keys() | record_comparison.ALWAYS_COMPARED
+            if run_record.RECORD_METADATA in names:  # what only the first worker reads of records
+                names -= {run_record.TRAINING_DATA, run_record.RECORD_CONTENTS}
             texts = self.record.texts(names | settings.names_for_training)
             workers.check_same(self.strategy, texts | start["versions"])
 

@@ -10,7 +10,13 @@ import tensorflow as tf
 
 from albert_tf.data.outputs import Outputs
 from albert_tf.data.record_metadata import METADATA_SUFFIX, read_metadata, write_metadata
-from albert_tf.data.records import count_records, frame_records, read_records
+from albert_tf.data.records import (
+    START_BYTES,
+    count_records,
+    frame_records,
+    read_first_record,
+    read_records,
+)
 from albert_tf.data.tf_example import decode_example, encode_examples
 from tests.data.conftest import flip, write
 
@@ -151,6 +157,29 @@ def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
 def test_other_outputs_are_refused(pattern, said):
     with pytest.raises(ValueError, match=said):
         Outputs.parse(pattern)
+
+
+@pytest.mark.parametrize(
+    "size", [0, 5, START_BYTES - 17, START_BYTES - 16, START_BYTES - 15, 99_999]
+)
+def test_the_first_record_is_read_without_the_others(tmp_path, size):
+    first = b"x" * size
+    path = write(tmp_path / "a", b"".join(frame_records([first, b"more"])) + b"damaged")
+    assert read_first_record(path) == first
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (flip(frame_records([b"x" * 99_999]), 0, 50_000), "its content is damaged"),
+        (frame_records([b"x" * 99_999])[0][:-1], "the file ends early"),
+        (b"x" * 99_999, "the checksum of its length is wrong"),
+    ],
+)
+def test_a_first_record_that_is_damaged_is_named(tmp_path, content, said):
+    with pytest.raises(ValueError, match=f"a, record 1: {said}"):
+        read_first_record(write(tmp_path / "a", content))
+    assert read_first_record(write(tmp_path / "empty", b"")) is None
 
 
 @pytest.fixture

@@ -15,7 +15,13 @@ from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.pretraining.program import check_learning_rate, streams_of
+from albert_tf.model.config import AlbertConfig
+from albert_tf.pretraining.program import (
+    check_learning_rate,
+    describe_data,
+    make_task,
+    streams_of,
+)
 from albert_tf.pretraining.record_files import check_files
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import BATCH_SIZE, MAX_PREDICTIONS, SEQ_LENGTH
@@ -156,6 +162,28 @@ def test_a_run_of_an_earlier_version_goes_on_in_its_order_of_records(
             streams_of(settings, folder, 99)
 
 
+def test_workers_that_open_one_file_compare_the_metadata_of_all(settings, tmp_path):
+    def describe(is_chief):
+        found = pretraining.find_record_files(f"{tmp_path}/*.tfrecord", "--input_file")
+        task = make_task(settings, config, found, found, only_first=not is_chief)
+        return describe_data(task, is_chief).files
+
+    config = AlbertConfig.from_json_file(settings.albert_config_file)
+    paths = [tmp_path / f"{name}.tfrecord" for name in ("train", "u", "v")]
+    for path in paths:
+        write_batch(path, read_golden("input/"))
+        write_metadata(path, 6, size=50)
+    chief, other = describe(True), describe(False)
+    assert chief.keys() - other.keys() == {"training data", "record contents"}
+    assert other.items() <= chief.items()
+    write_metadata(paths[-1], 5, size=50)
+    assert describe(False)["record metadata"] != other["record metadata"]
+    paths[-1].write_bytes(paths[-1].read_bytes()[::-1])  # which the first worker finds
+    assert describe(False)
+    with pytest.raises(ValueError, match="v\\.tfrecord, record 1: the checksum"):
+        describe(True)
+
+
 def test_records_have_to_fit_the_model(tmp_path, tiny_config, tiny_batch, caplog):
     path = tmp_path / "train.tfrecord"
     write_batch(path, tiny_batch)
@@ -183,6 +211,7 @@ def test_records_have_to_fit_the_model(tmp_path, tiny_config, tiny_batch, caplog
     [
         (98, "sop", r"vocabulary of 98 entries.* vocab_size=97.*x\.model"),
         (97, "nsp", "created for sentence_objective=sop, but the model is one of .*=nsp"),
+        (4, "sop", r"train\.records\.json: mask_id is 4, expected 0 to 3"),
     ],
 )
 def test_the_metadata_of_records_have_to_fit_the_model(
