@@ -10,6 +10,7 @@ import pytest
 from fsspec.registry import known_implementations
 
 from albert_tf import files
+from albert_tf.checkpoints import finding
 from albert_tf.model.config import AlbertConfig
 
 
@@ -145,6 +146,44 @@ def test_a_name_that_exists_is_no_pattern(tmp_path, monkeypatch):
     assert files.expand_patterns(remote, "--x") == [remote]
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: files.read_text(path),
+        lambda path: files.check_file(path, "--x"),
+        lambda path: files.check_directory(path, "--x"),
+        lambda path: files.expand_patterns(f"{__file__},{path}", "--x"),
+        lambda path: files.list_directory(path),
+        lambda path: finding.find_checkpoint(path),
+        lambda path: finding.folder_of(path),
+    ],
+)
+def test_a_home_that_the_shell_has_not_replaced_is_named_where_it_is_read(read, tmp_path):
+    path = os.path.expanduser("~/none/at/all")
+    with pytest.raises(ValueError, match=f"~/none/at/all: the shell has .* ~. Write {path}, or"):
+        read("~/none/at/all")
+
+
+def test_lines_of_old_macs_end_in_line_feeds(tmp_path):
+    (tmp_path / "mac").write_bytes(b"a\rb\r")
+    assert files.read_text(str(tmp_path / "mac")) == "a\nb\n"
+    (tmp_path / "other").write_bytes(b"a\rb\r\nc")
+    assert files.read_text(str(tmp_path / "other")) == "a\rb\r\nc"
+
+
+def test_a_link_to_a_folder_that_does_not_exist_is_named(tmp_path):
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in (f"{tmp_path}/link", f"{tmp_path}/link/", f"{tmp_path}/link/out"):
+        with pytest.raises(
+            ValueError, match=r"^--x: .*link is a link to nowhere, which does not e"
+        ):
+            files.check_writable(path, "--x")
+    with pytest.raises(ValueError, match=r"^--x: .*link is a link to nowhere"):
+        files.ensure_directory(f"{tmp_path}/link/", "--x")
+    (tmp_path / "nowhere").mkdir()
+    files.check_writable(f"{tmp_path}/link", "--x")
+
+
 # Writing
 
 
@@ -175,6 +214,34 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path, full_disk
         files.append_json_lines(str(tmp_path / "out"), [{"a": 1}])
     assert (tmp_path / "out").read_text() == "old\n"
     assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EIO, "Check the disk, or the connection to it, and run the same command again"),
+        (errno.EFBIG, r"Raise the limit of the size of files \(ulimit -f\) and run"),
+    ],
+)
+def test_an_error_of_the_disk_names_the_file_and_the_way_out(tmp_path, monkeypatch, number, advice):
+    def fail(_):
+        raise OSError(number, os.strerror(number))
+
+    path = tmp_path / "out"
+    path.write_text("old\n")
+    monkeypatch.setattr(os, "fsync", fail)
+    for act in (
+        lambda: write(str(path), "new"),
+        lambda: files.append_json_lines(str(path), [{"a": 1}]),
+    ):
+        with pytest.raises(OSError, match=f"{os.strerror(number)}. {advice}.*: '.*/out'") as error:
+            act()
+        assert error.value.errno == number
+    assert path.read_text() == "old\n"
+    with pytest.raises(OSError, match=f"{advice}.*: 'somewhere'"), files.naming_file("somewhere"):
+        fail(None)
+    with pytest.raises(OSError, match=r"^what else$"), files.naming_file("somewhere"):
+        raise OSError("what else")
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path, pipe):

@@ -85,6 +85,7 @@ def find_checkpoint(path: str) -> str:
         return prefix
     if prefix == path and files.exists(path):
         return path
+    files.check_path(path)
     raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
 
 
@@ -140,6 +141,7 @@ def folder_of(checkpoint: str) -> str:
             or an `--export_dir`; or the name of a downloaded release.
     """
     checkpoint = find_model(checkpoint)
+    files.check_path(checkpoint)
     if files.is_directory(checkpoint):
         return newest_export(checkpoint)
     folder = files.current(os.path.dirname(checkpoint) or ".")

@@ -32,6 +32,7 @@ _AFFECTS_ROUNDING = frozenset(
 )
 
 _HEADINGS = ("before", "now")  # of a table of changes
+_MAX_SHOWN = 200  # letters of a text in a table
 _TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
@@ -174,10 +175,27 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
     """Returns the differences between two records in the names that both have."""
     ours, theirs = now.texts(names), before.texts(names)
     return {
-        name: (str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name])))
+        name: _around_difference(
+            str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name]))
+        )
         for name in sorted(ours.keys() & theirs.keys())
         if ours[name] != theirs[name]
     }
+
+
+def _around_difference(before: str, now: str) -> tuple[str, str]:
+    """Returns two texts, of long ones, such as a thousand labels, what is around the difference."""
+    if max(len(before), len(now)) <= _MAX_SHOWN:
+        return before, now
+    letters = enumerate(zip(before, now, strict=False))
+    first = next((place for place, (a, b) in letters if a != b), min(len(before), len(now)))
+    begin = max(0, first - _MAX_SHOWN // 4)
+    end = begin + _MAX_SHOWN
+    shown = [
+        ("…" if begin else "") + text[begin:end] + ("…" if text[end:] else "")
+        for text in (before, now)
+    ]
+    return shown[0], shown[1]
 
 
 def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) -> None:

@@ -38,6 +38,7 @@ _DISK_ERRORS = (
     tf.errors.PermissionDeniedError,
     tf.errors.NotFoundError,
     tf.errors.UnknownError,
+    tf.errors.OutOfRangeError,  # a file larger than the limit of the process
 )
 
 

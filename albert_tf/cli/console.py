@@ -30,6 +30,8 @@ from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import RunSettings
 from albert_tf.version import __version__
 
+MAX_MESSAGE = 4000  # characters; a terminal shows about as many
+
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
 
 
@@ -85,7 +87,7 @@ def _parse(settings_class: type[SettingsType], argv: Sequence[str]) -> SettingsT
     try:
         return flags.parse(settings_class, argv[1:])
     except (absl_flags.Error, ValueError, OSError) as error:
-        sys.exit(f"{_script_name()}: {error}\nPass --helpfull to see all flags.")
+        sys.exit(f"{_script_name()}: {_shortened(error)}\nPass --helpfull to see all flags.")
 
 
 def _run(run: Callable[[SettingsType], object], settings: SettingsType) -> None:
@@ -104,7 +106,14 @@ def _run(run: Callable[[SettingsType], object], settings: SettingsType) -> None:
     except (ValueError, OSError, ArithmeticError) as error:
         if logging.get_verbosity() >= logging.DEBUG:
             raise
-        sys.exit(f"{_script_name()}: {error}")
+        sys.exit(f"{_script_name()}: {_shortened(error)}")
+
+
+def _shortened(error: BaseException) -> str:
+    """Returns the message of an error; of a very long one, the beginning."""
+    message = str(error)
+    rest = len(message) - MAX_MESSAGE
+    return message if rest <= 0 else f"{message[:MAX_MESSAGE]}… ({rest} more characters)"
 
 
 def _print(result: object) -> None:

@@ -66,7 +66,7 @@ def read_records(path: str) -> Generator[bytes, None, None]:
         ValueError: the file is truncated or corrupt. The message names it and the number of the
             record, starting at 1.
     """
-    with files.open_binary(path) as stream:
+    with files.open_binary(path) as stream, files.naming_file(path):
         yield from _read_stream(path, stream)
 
 

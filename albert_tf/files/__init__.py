@@ -12,10 +12,10 @@ from albert_tf.files.checks import (
     check_directory,
     check_file,
     check_outputs,
-    check_path,
     check_writable,
     ensure_directory,
 )
+from albert_tf.files.disk_errors import naming_file
 from albert_tf.files.included import find_included
 from albert_tf.files.json_files import (
     Json,
@@ -30,6 +30,7 @@ from albert_tf.files.json_files import (
     write_json_lines,
 )
 from albert_tf.files.paths import (
+    check_path,
     exists,
     expand_patterns,
     is_directory,
@@ -91,6 +92,7 @@ __all__ = [
     "list_directory",
     "list_sizes",
     "local_copy",
+    "naming_file",
     "open_binary",
     "parse_json",
     "publish_directory",

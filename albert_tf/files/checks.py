@@ -7,27 +7,17 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from albert_tf.files.paths import exists, file_system, is_directory, is_remote, real_path
+from albert_tf.files.paths import (
+    check_path,
+    exists,
+    file_system,
+    is_directory,
+    is_remote,
+    real_path,
+)
 from albert_tf.files.reading import require_file
 
 Paths = str | Iterable[str] | None
-
-
-def check_path(path: str, what: str = "") -> None:
-    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
-
-    Args:
-        path: a file, a folder or a pattern.
-        what: the flag or argument with the path, for the message.
-
-    Raises:
-        ValueError: the path begins with the home directory of a user, as `~` or `~name`.
-    """
-    if path.startswith("~") and (expanded := os.path.expanduser(path)) != path:
-        raise ValueError(
-            f"{what and what + ': '}{path}: the shell has not replaced ~. Write {expanded}, or "
-            f"./{path} for a name that begins with ~"
-        )
 
 
 def check_file(path: str, what: str) -> None:
@@ -38,6 +28,7 @@ def check_file(path: str, what: str) -> None:
 def check_directory(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
     if not is_directory(path):
+        check_path(path, what)
         where = f"no such directory (current directory: {os.getcwd()})"
         raise FileNotFoundError(f"{what}: {path}: {where}")
 
@@ -51,6 +42,7 @@ def check_writable(path: str, what: str) -> None:
     check_path(path, what)
     folder = os.path.abspath(path)
     while not os.path.exists(folder):
+        _check_link(folder, what)
         folder = os.path.dirname(folder)
     if not is_remote(path) and not os.access(os.path.join(folder, "."), os.W_OK):
         raise ValueError(f"{what}: cannot write to {path!r}: {folder} is not a writable folder")
@@ -77,9 +69,19 @@ def ensure_directory(path: str, what: str = "") -> None:
             # This file has no name, so that no kill leaves it.
             tempfile.TemporaryFile(dir=path or ".").close()
     except OSError as error:
+        _check_link(path.rstrip(os.sep), what)
         if not what:
             raise
         raise ValueError(f"{what}: cannot write to {path!r}: {error.strerror}") from None
+
+
+def _check_link(path: str, what: str) -> None:
+    """Raises ValueError if a path is a link to a folder that does not exist."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise ValueError(
+            f"{what and what + ': '}{path} is a link to {os.readlink(path)}, which does not exist. "
+            "Create that folder, or remove the link"
+        )
 
 
 def check_replaceable(path: str) -> None:

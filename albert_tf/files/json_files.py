@@ -9,10 +9,11 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from albert_tf.files.disk_errors import name_file
 from albert_tf.files.paths import exists, is_remote
 from albert_tf.files.quoting import quote
 from albert_tf.files.reading import read_text
-from albert_tf.files.writing import advise_if_full, write_file
+from albert_tf.files.writing import write_file
 
 Json: TypeAlias = Any  # an object, array, string, number, boolean or null, of unknown kind
 JsonObject: TypeAlias = dict[str, Json]
@@ -132,7 +133,7 @@ def append_json_lines(path: str, rows: Iterable[Mapping[str, object]]) -> None:
             os.fsync(stream.fileno())
         except OSError as error:
             stream.truncate(size)
-            advise_if_full(error, path)
+            name_file(error, path)
             raise
 
 

@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 
+def check_path(path: str, what: str = "") -> None:
+    """Checks that `~` was expanded in a path: a shell does not do it in `--output_dir=~/run`.
+
+    Args:
+        path: a file, a folder or a pattern.
+        what: the flag or argument with the path, for the message.
+
+    Raises:
+        ValueError: the path begins with the home directory of a user, as `~` or `~name`.
+    """
+    if path.startswith("~") and (expanded := os.path.expanduser(path)) != path:
+        raise ValueError(
+            f"{what and what + ': '}{path}: the shell has not replaced ~. Write {expanded}, or "
+            f"./{path} for a name that begins with ~"
+        )
+
+
 def is_remote(path: str) -> bool:
     """Returns whether `path` has a scheme, such as `gs://…`."""
     return "://" in path
@@ -68,7 +85,10 @@ def list_directory(path: str) -> list[str]:
 
     Raises:
         FileNotFoundError: the directory does not exist.
+        ValueError: `check_path` refuses it.
     """
+    if not is_remote(path) and not os.path.exists(path):
+        check_path(path)
     system, name = file_system(path)
     entries = [entry.rstrip("/") for entry in system.ls(name, detail=False)]
     # An object may have the name of the directory itself with a slash.
@@ -125,6 +145,7 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     for pattern in patterns:
         matches = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
         if not matches:
+            check_path(pattern, what)
             looked = "" if is_remote(pattern) else f" (current directory: {os.getcwd()})"
             raise ValueError(f"{what}: {pattern!r} matches no file{looked}")
         paths.update(dict.fromkeys(sorted(matches)))

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, cast
 
-from albert_tf.files.paths import exists, file_system, is_directory, is_file, is_remote
+from albert_tf.files.disk_errors import naming_file
+from albert_tf.files.paths import check_path, exists, file_system, is_directory, is_file, is_remote
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -26,18 +27,21 @@ def open_binary(path: str) -> IO[bytes]:
 
 def read_bytes(path: str) -> bytes:
     """Returns the content of a file; errors as in `open_binary`."""
-    with open_binary(path) as stream:
+    with open_binary(path) as stream, naming_file(path):
         return stream.read()
 
 
 def read_text(path: str) -> str:
-    """Returns the content of a UTF-8 file without its byte order mark.
+    r"""Returns the content of a UTF-8 file without its byte order mark.
+
+    If its lines end in "\r" alone, as those of old Macs, "\n" takes its place.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is not UTF-8. The message names the line.
     """
-    return decode_utf8(read_bytes(path), path).removeprefix("\ufeff")
+    text = decode_utf8(read_bytes(path), path).removeprefix("\ufeff")
+    return text if "\n" in text else text.replace("\r", "\n")
 
 
 def decode_utf8(data: bytes, path: str, first_line: int = 1) -> str:
@@ -95,6 +99,8 @@ def local_copy(path: str) -> Iterator[str]:
 def require_file(path: str, begin: str = "") -> None:
     """Raises FileNotFoundError if `path` is not a file: pipes can be read only once."""
     if not is_file(path):
+        if not exists(path):
+            check_path(path, begin.removesuffix(": "))
         where = f"no such file (current directory: {os.getcwd()})"
         found = "a directory" if is_directory(path) else "a pipe or a device"
         found = f"expected a file, but this is {found}" if exists(path) else where

@@ -6,7 +6,6 @@ Local files are renamed by Python itself, because fsspec moves files by copying 
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import itertools
 import os
@@ -16,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
 from albert_tf.files.checks import check_replaceable, ensure_directory
+from albert_tf.files.disk_errors import name_file
 from albert_tf.files.paths import file_system, is_remote
 from albert_tf.files.reading import local_copy, require_file
 
 Stream: TypeAlias = IO[Any]  # of text or bytes, depending on the mode
 
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk is full or the quota is exceeded
 
 
 @contextlib.contextmanager
@@ -152,12 +151,5 @@ def published(path: str, temporary: str = "") -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             remove_tree(temporary)
-        advise_if_full(error, path)
+        name_file(error, path)
         raise
-
-
-def advise_if_full(error: BaseException, path: str) -> None:
-    """Raises an OSError with the path and advice if the disk is full."""
-    if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
-        advice = f"{error.strerror}. Free some space and run the same command again"
-        raise OSError(error.errno, advice, path) from None

@@ -30,7 +30,7 @@ def open_content(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         FileNotFoundError: the file does not exist.
         ValueError: the file is compressed and damaged, which is raised where it is read.
     """
-    with files.open_binary(path) as raw:
+    with files.open_binary(path) as raw, files.naming_file(path):
         start = raw.read(MAGIC_BYTES)
         raw.seek(0)
         magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)

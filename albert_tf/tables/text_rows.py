@@ -23,7 +23,7 @@ def decode_lines(
 ) -> Iterator[str]:
     """Yields the lines of a UTF-8 file with their line feeds, without its byte order mark.
 
-    Only a line feed ends a line.
+    Only a line feed ends a line, unless there is none: old Macs wrote carriage returns.
 
     Args:
         stream: the lines in bytes, as an open file yields them.
@@ -34,7 +34,7 @@ def decode_lines(
         ValueError: a line is not UTF-8; the message names it.
     """
     blank = []
-    for number, data in enumerate(stream, 1):
+    for number, data in enumerate(_lines_of_old_macs(stream), 1):
         line = files.decode_utf8(data, path, number)
         if number == 1:
             line = line.removeprefix("\ufeff")
@@ -45,6 +45,15 @@ def decode_lines(
             yield from blank
             blank.clear()
         yield line
+
+
+def _lines_of_old_macs(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields lines, and instead of a single one that has no line feed those that it consists of."""
+    for number, data in enumerate(stream):
+        if number or data.endswith(b"\n") or b"\r" not in data:
+            yield data
+        else:
+            yield from data.replace(b"\r", b"\n").splitlines(keepends=True)
 
 
 def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[NumberedRow]:

@@ -132,3 +132,8 @@ for _ in range(3):
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.count("WARNING: said") == 3
+
+
+def test_of_a_very_long_message_the_beginning_is_shown():
+    assert console._shortened(ValueError("a" * 4000)) == "a" * 4000
+    assert console._shortened(ValueError("a" * 4000 + "bc")) == "a" * 4000 + "… (2 more characters)"

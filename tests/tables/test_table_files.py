@@ -74,6 +74,18 @@ def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.tsv", "text\tlabel\rone\t1\r\r", [["text", "label"], ["one", "1"]]),
+        ("a.csv", 'text,label\r"one",1\r', [["text", "label"], ["one", "1"]]),
+        ("a.jsonl", '{"text": "one"}\r{"label": 1}', [{"text": "one"}, {"label": 1}]),
+    ],
+)
+def test_lines_may_end_as_on_old_macs(write, name, content, expected):
+    assert [row for _, row in open_table(write(name, content))] == expected
+
+
 def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     long = "x" * 300_000
     path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')

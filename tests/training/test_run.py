@@ -166,6 +166,17 @@ def test_a_change_is_refused_with_both_values_or_allowed(
     assert list(admit(allowed, known(**record_now)).record.start["changed_settings"]) == [name]
 
 
+def test_of_long_lists_the_part_that_differs_is_shown(settings):
+    names = [f"label {number}" for number in range(1000)]
+    record(settings, known(labels=names))
+    swapped = [*names[:700], names[701], names[700], *names[702:]]
+    with pytest.raises(ValueError, match="other settings") as error:
+        admit(settings, known(labels=swapped))
+    assert len(str(error.value)) < 800
+    assert re.search(r'before +….*"label 700", "label 701".*…\n', str(error.value))
+    assert re.search(r'now +….*"label 701", "label 700".*…\n', str(error.value))
+
+
 def test_another_precision_and_weights_trained_since_are_changes(settings, tmp_path):
     record(settings)
     with pytest.raises(ValueError, match=r"precision +float32 +bfloat16\n"):
