@@ -2,53 +2,32 @@ r"""Prints the content of pre-training records: instances as text, and counts.
 
     albert inspect-records --input_file='records/train-*' --spm_model_file=30k-clean.model
 
-prints the first instances, with the tokens to predict in brackets, and then statistics of all
-records. For Chinese records, use --vocab_file. Without a vocabulary, token ids are printed. Records
-created by Google's and albert_zh's programs can be read as well.
+prints the first instances, with the tokens to predict in brackets, and then statistics of a sample
+of the records; of all with --max_records=0, which takes five minutes for a million. For Chinese
+records, use --vocab_file. Without a vocabulary, token ids are printed. Records created by Google's
+and albert_zh's programs can be read as well.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, find_records
+from albert_tf.data.record_sample import RecordSample
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
-from albert_tf.data.tf_example import Features, decode_example
+from albert_tf.data.tf_example import Features
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
 from albert_tf.model.tokenization import load_tokenizer as load
 from albert_tf.settings import redefined, setting
 
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
-
-
-def read_examples(paths: Iterable[str]) -> Iterator[Features]:
-    """Yields the features of all records.
-
-    Raises:
-        ValueError: a file is not a TFRecord file, or a record is not a pre-training record; the
-            message names the file.
-    """
-    needed = set(records.FEATURES) - {"token_boundary"}  # albert_zh's records lack this feature
-    for path in paths:
-        for number, record in enumerate(records.read_records(path), 1):
-            try:
-                features = decode_example(record)
-            except ValueError as error:
-                raise ValueError(f"{path}, record {number}: {error}") from None
-            if missing := sorted(needed - set(features)):
-                names = ", ".join(missing)
-                raise ValueError(
-                    f"{path}, record {number} is not a pre-training record: missing {names}"
-                )
-            yield features
 
 
 def segment_ends(features: Features) -> tuple[int, int]:
@@ -62,42 +41,81 @@ def spell(ids: NDArray[np.integer], tokenizer: Tokenizer | None) -> list[str]:
     return [tokenizer.pieces[number] if tokenizer else str(number) for number in ids.tolist()]
 
 
-def predictions(features: Features, tokenizer: Tokenizer | None) -> list[tuple[int, str, str]]:
-    """Returns the position of each token to predict, what stands in its place, and the token."""
+class Prediction(NamedTuple):
+    """A token to predict.
+
+    Attributes:
+        position: its position in the instance.
+        found: the token that stands in its place.
+        label: the token.
+        replacement: what `found` is: `MASK_TOKEN`, KEPT, ANOTHER or UNKNOWN.
+    """
+
+    position: int
+    found: str
+    label: str
+    replacement: str
+
+
+KEPT, ANOTHER, UNKNOWN = "kept", "another", "masked or another"
+
+
+def predictions(
+    features: Features, tokenizer: Tokenizer | None, mask_id: int | None
+) -> list[Prediction]:
+    """Returns the tokens to predict of an instance.
+
+    Args:
+        features: features of one record.
+        tokenizer: the tokenizer; None to give ids as tokens.
+        mask_id: id of [MASK]; None if it is not known.
+    """
     used = features["masked_lm_weights"] > 0
     positions = features["masked_lm_positions"][used]
-    found = spell(features["input_ids"][positions], tokenizer)
+    ids = features["input_ids"][positions]
+    found = spell(ids, tokenizer)
     labels = spell(features["masked_lm_ids"][used], tokenizer)
-    return list(zip(positions.tolist(), found, labels, strict=True))
+    kinds = [
+        MASK_TOKEN if number == mask_id else _replacement(token, label, mask_id is not None)
+        for number, token, label in zip(ids.tolist(), found, labels, strict=True)
+    ]
+    return list(map(Prediction, positions.tolist(), found, labels, kinds))
 
 
-def replacement(found: str, label: str) -> str:
-    """Returns what stands in the place of a token to predict: "[MASK]", "kept" or "another"."""
-    if found == MASK_TOKEN:
-        return found
-    return "kept" if label in (found, f"##{found}") else "another"  # albert_zh predicts ##字 for 字
+def _replacement(found: str, label: str, is_mask_known: bool) -> str:
+    if label in (found, f"##{found}"):  # albert_zh predicts ##字 for 字
+        return KEPT
+    return ANOTHER if is_mask_known else UNKNOWN
 
 
-def in_brackets(found: str, label: str) -> str:
+def in_brackets(predicted: Prediction) -> str:
     """Returns a token to predict in brackets; see LEGEND."""
-    ends = {MASK_TOKEN: "", "kept": "=", "another": f">{found.removeprefix(SPIECE_UNDERLINE)}"}
+    _, found, label, kind = predicted
+    ends = {MASK_TOKEN: "", KEPT: "="}
     start = next((sign for sign in ("##", SPIECE_UNDERLINE) if label.startswith(sign)), "")
-    return f"{start}[{label.removeprefix(start)}{ends[replacement(found, label)]}]"
+    other = f">{found.removeprefix(SPIECE_UNDERLINE)}"
+    return f"{start}[{label.removeprefix(start)}{ends.get(kind, other)}]"
 
 
-def render(features: Features, tokenizer: Tokenizer | None, objective: SentenceObjective) -> str:
+def render(
+    features: Features,
+    tokenizer: Tokenizer | None,
+    objective: SentenceObjective,
+    mask_id: int | None,
+) -> str:
     """Returns an instance as readable text, with predicted tokens in brackets (see LEGEND).
 
     Args:
         features: features of one record.
         tokenizer: the tokenizer; None to render ids.
         objective: the sentence objective, which names the label.
+        mask_id: id of [MASK]; None if it is not known.
     """
     end_a, end_b = segment_ends(features)
     pieces = spell(features["input_ids"][:end_b], tokenizer)
-    predicted = predictions(features, tokenizer)
-    for position, found, label in predicted:
-        pieces[position] = in_brackets(found, label)
+    predicted = predictions(features, tokenizer, mask_id)
+    for one in predicted:
+        pieces[one.position] = in_brackets(one)
     join = tokenizer.detokenize if tokenizer else " ".join
     meaning = objective.describe(int(features["next_sentence_labels"][0]))
     return (
@@ -122,13 +140,13 @@ class Statistics:
         self.labels = collections.Counter[int]()
         self.replacements = collections.Counter[str]()
 
-    def add(self, features: Features, tokenizer: Tokenizer | None) -> None:
-        """Counts one record."""
-        predicted = predictions(features, tokenizer)
+    def add(self, features: Features, tokenizer: Tokenizer | None, mask_id: int | None) -> None:
+        """Counts one record; the arguments are those of `predictions`."""
+        predicted = predictions(features, tokenizer, mask_id)
         self.lengths.append(segment_ends(features)[1])
         self.predicted.append(len(predicted))
         self.labels[int(features["next_sentence_labels"][0])] += 1
-        self.replacements.update(replacement(found, label) for _, found, label in predicted)
+        self.replacements.update(one.replacement for one in predicted)
 
     def summary(self, objective: SentenceObjective) -> str:
         """Returns the counts as lines of text; `objective` names the labels."""
@@ -166,7 +184,9 @@ class Settings(InputSettings, VocabularyFileSettings):
     )
     num_instances: int = setting(5, "Number of instances to print; 0 prints none.", minimum=0)
     max_records: int = setting(
-        0, "Maximum number of records to read for the statistics; 0 reads all.", minimum=0
+        10_000,
+        "Maximum number of records to read for the statistics, from up to 100 files; 0 reads all.",
+        minimum=0,
     )
 
 
@@ -200,18 +220,26 @@ def find_objective(found: FoundRecords) -> SentenceObjective:
     return OBJECTIVES[SOP]
 
 
+def find_mask_id(found: FoundRecords, tokenizer: Tokenizer | None) -> int | None:
+    """Returns the id of [MASK], of the tokenizer or the metadata; None if neither tells it."""
+    if tokenizer is not None:
+        return tokenizer.mask_id
+    return next((info.mask_id for info in found.values() if info), None)
+
+
 def run(settings: Settings) -> Iterator[str]:
     """Yields instances and statistics of the records."""
     found = find_records(settings.input_file, "--input_file")
     tokenizer = load_tokenizer(settings, found)
     objective = find_objective(found)
+    mask_id = find_mask_id(found, tokenizer)
     statistics = Statistics()
-    examples = itertools.islice(read_examples(found), settings.max_records or None)
-    for number, features in enumerate(examples):
+    sample = RecordSample(found, settings.max_records)
+    for number, features in enumerate(sample.read()):
         if number < settings.num_instances:
             legend = "" if number else f"{LEGEND}\n"
-            yield f"{legend}\n{render(features, tokenizer, objective)}"
-        statistics.add(features, tokenizer)
+            yield f"{legend}\n{render(features, tokenizer, objective, mask_id)}"
+        statistics.add(features, tokenizer, mask_id)
     if not statistics.labels:
         raise ValueError(f"--input_file: no records in {', '.join(found)}")
-    yield f"\n{statistics.summary(objective)}"
+    yield "\n".join(["", *filter(None, [sample.describe()]), statistics.summary(objective)])

@@ -77,7 +77,7 @@ TABLES = {
     | {
         "input_file": (REQUIRED, NOTHING),
         "num_instances": (5, NOTHING, 0, None, None),
-        "max_records": (0, NOTHING, 0, None, None),
+        "max_records": (10_000, NOTHING, 0, None, None),
     },
     "convert": VOCABULARY
     | {

@@ -85,7 +85,9 @@ tokens of an instance: 8 to 9, mean 8.50
 tokens to predict in an instance: 2 to 3, mean 2.50
 """
     )
-    assert "  A 2 5 6 [7>4] 3\n" in show(f"--input_file={records}", "--num_instances=1")
+    ids = show(f"--input_file={records}", "--num_instances=1")
+    assert "  A 2 5 6 [7>4] 3\n" in ids
+    assert "to predict, masked or another: 4 (80.0 %)\nto predict, kept: 1 (20.0 %)\n" in ids
 
 
 @pytest.mark.parametrize(("num_instances", "max_records"), [(0, 1), (1, 1), (1, 2), (2, 2), (1, 0)])
@@ -96,6 +98,42 @@ def test_so_many_instances_are_shown_and_so_many_records_are_counted(
     shown = show(f"--input_file={records}", *flags)
     assert shown.count(" to predict, label ") == num_instances
     assert f"\n{max_records or 2} instances, " in shown
+
+
+@pytest.mark.parametrize(
+    ("files", "copies", "max_records", "said"),
+    [
+        (3, 1, 0, None),
+        (3, 1, 6, None),
+        (3, 1, 5, "A sample of 5 records, the first ones of 3 of 3 files; --max_records=0"),
+        (3, 1, 2, "A sample of 2 records, the first ones of 2 of 3 files; --max_records=0"),
+        (250, 1, 120, "A sample of 120 records, the first ones of 84 of 250 files; "),
+        (2, 6000, 10_000, "A sample of 10,000 records, the first ones of 2 of 2 files; "),
+    ],
+)
+def test_a_sample_is_said_to_be_one(records, tmp_path, files, copies, max_records, said):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(files):
+        (folder / f"{number}").write_bytes((tmp_path / "train").read_bytes() * copies)
+    flags = [] if max_records == 10_000 else [f"--max_records={max_records}"]
+    shown = show(f"--input_file={folder}/*", "--num_instances=0", *flags)
+    if said is None:
+        assert "sample" not in shown
+        assert "\n6 instances, " in shown
+    else:
+        assert shown.startswith(f"\n{said}")
+        assert f"\n{max_records:,} instances, " in shown
+
+
+def test_the_size_of_the_whole_is_said_if_the_metadata_tell_it(records, tmp_path):
+    size = (tmp_path / "train").stat().st_size
+    vocabulary = {"size": 9, "checksum": "0" * 64, "file": "other.model"}
+    entry = {"name": "train", "instances": 2, "bytes": size}
+    metadata = {"files": [entry], "settings": {}, "vocabulary": vocabulary, "mask_id": 4}
+    write_metadata(f"{records}.records.json", metadata)
+    shown = show(f"--input_file={records}", "--num_instances=0", "--max_records=1")
+    assert shown.startswith("\nA sample of 1 of 2 records, the first ones of 1 of 1 files; ")
 
 
 def test_a_reader_who_has_seen_enough_ends_it(records, tmp_path):
@@ -131,6 +169,8 @@ def test_the_metadata_tell_the_meaning_of_a_label_and_the_vocabulary(
     shown = show(f"--input_file={tmp_path}/tr*", "--num_instances=1", "--max_records=1")
     assert f"2 to predict, label {label}\n" in shown
     assert f"\nlabel {label}: 1 (100.0 %)\n" in shown
+    assert "to predict, [MASK]: 1 (50.0 %)\n" in shown
+    assert "  A 2 5 6 [7] 3\n" in shown
     with pytest.raises(ValueError, match=rf"(?s)other\.model, SHA-256 0000.*{vocab_file}"):
         show(f"--input_file={records}", f"--vocab_file={vocab_file}")
 
