@@ -3,7 +3,7 @@
 Normalization, in part by regular expressions with Python's character classes, is followed by
 SentencePiece's unigram model or WordPiece, as in `tokenization`. `transformers` reads the result
 without protobuf or tiktoken. The ids equal those of `FullTokenizer`, except for the differences
-listed in docs/differences.md.
+listed in docs/notebook/differences.md.
 
 The normalizers process a text in parts, split at special tokens such as `[MASK]`.
 

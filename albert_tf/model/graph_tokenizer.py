@@ -5,8 +5,8 @@
 
 The ids are the same as those of `FullTokenizer`. Text is normalized by regular
 expressions with the same character classes as in Python, and tokenized by the SentencePiece or
-WordPiece ops of tensorflow-text. docs/differences.md lists the exceptions, which are characters
-that are missing in one of the two Unicode versions.
+WordPiece ops of tensorflow-text. docs/notebook/differences.md lists the exceptions, which are
+characters that are missing in one of the two Unicode versions.
 
 Letters: B batch size, T tokens of a text (ragged), S sequence length, V vocabulary size.
 """

@@ -25,7 +25,8 @@ class TokenizerLayer(tf_keras.layers.Layer):
     """Tokenizes strings in the graph, with the ids that a call of the tokenizer returns.
 
     Models with this layer can be saved and loaded as `.keras` and as a SavedModel, which contain
-    the vocabulary. It runs on the CPU. docs/differences.md lists the characters that get other ids.
+    the vocabulary. It runs on the CPU. docs/notebook/differences.md lists the characters that get
+    other ids.
 
     Args:
         tokenizer: the tokenizer.

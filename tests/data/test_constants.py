@@ -42,7 +42,7 @@ from albert_tf.data import (
         # The random numbers of records, and the order of records in the outputs.
         (instances, {"BATCH_SIZE": 512}),
         (shuffle, {"NUM_SLOTS": 4096}),
-        # Where text is divided and refused: docs/differences.md, docs/clusters.md.
+        # Where text is divided and refused: docs/differences.md, docs/notebook/clusters.md.
         (text_window, {"MIN_DOCUMENT_LIMIT": 16 * 2**20, "MAX_SENTENCE_CHARS": 1_000_000}),
         (sources, {"COMPRESSION_RATIO": 4}),
         (settings, {"MEGABYTE": 2**20, "MAX_LENGTH": 65536}),
