@@ -38,7 +38,7 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
-from albert_tf.finetuning.squad.reading import read_squad
+from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags

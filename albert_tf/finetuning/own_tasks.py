@@ -165,14 +165,14 @@ class _Spans:
         return AlbertForAnswerableSpans
 
     @staticmethod
-    def read(settings: squad.Settings, trained: RunFolder | None) -> object:
+    def read(settings: squad.Settings, trained: RunFolder | None, given: Given = None) -> object:
         from albert_tf.finetuning.squad.reading import read_data
 
-        return read_data(settings, trained)
+        return read_data(settings, trained, given)
 
     @staticmethod
     def parse(row: Row) -> tuple[str, str]:
-        from albert_tf.finetuning.squad.reading import parse_question
+        from albert_tf.finetuning.squad.question_files import parse_question
 
         return parse_question(row)
 

@@ -65,6 +65,7 @@ DEFAULTS = [
     (
         squad.Settings,
         {
+            "data_dir": (None, NOTHING),
             "train_file": (None, NOTHING),
             "predict_file": (None, NOTHING),
             "version_2_with_negative": (None, NOTHING),

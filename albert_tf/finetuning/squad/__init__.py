@@ -3,18 +3,19 @@ r"""Fine-tunes and evaluates ALBERT on SQuAD 1.1, SQuAD 2.0, CMRC 2018 or DRCD.
     python run_squad.py --init_checkpoint=albert_base_v2 --output_dir=squad_model \
         --train_file=train-v1.1.json --predict_file=dev-v1.1.json --do_train --do_predict
 
-The flags are those of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best,
-eval_results.txt, predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots
-are written to --output_dir. If --predict_file has no answers, the best checkpoint predicts them;
-`albert predict` asks a single question. With --num_runs or several learning rates, each run has a
-subfolder, next to sweep_results.txt. Run the same command again to resume a run.
+--data_dir may be a folder of the Hugging Face Hub instead of these two files. The flags are those
+of run_squad_v1.py and run_squad_v2.py. Checkpoints, model.ckpt-best, eval_results.txt,
+predictions.json, nbest_predictions.json, null_odds.json (for SQuAD 2.0) and plots are written to
+--output_dir. If --predict_file has no answers, the best checkpoint predicts them; `albert predict`
+asks a single question. With --num_runs or several learning rates, each run has a subfolder, next to
+sweep_results.txt. Run the same command again to resume a run.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf import data, files
@@ -26,9 +27,12 @@ from albert_tf.finetuning.settings import (
     FineTuningSettings,
     HeadSettings,
     SplitSettings,
+    TaskSettings,
     TFLiteSettings,
 )
 from albert_tf.settings import TRAINING, redefined, setting
+from albert_tf.tables.python_rows import tables_of
+from albert_tf.tables.splits import find_files
 
 if TYPE_CHECKING:
     from albert_tf.training.hooks import Hook
@@ -73,16 +77,23 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     GROUP = "data"
     ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
 
+    data_dir: str | None = redefined(
+        TaskSettings,
+        "data_dir",
+        None,
+        "Folder of the Hugging Face Hub or of `datasets`, instead of train_file and predict_file.",
+    )
     train_file: str | None = redefined(
         SplitSettings,
         "train_file",
         None,
-        "JSON file with the questions to train on; required by do_train.",
+        "File with the questions to train on: JSON in SQuAD's format, or rows in Parquet, Arrow "
+        "or JSON; required by do_train, unless data_dir has it.",
     )
     predict_file: str | None = setting(
         None,
-        "JSON file with the questions to answer, and to evaluate on if it has the answers; "
-        "required by do_eval and do_predict.",
+        "The same for the questions to answer, and to evaluate on if it has the answers; required "
+        "by do_eval and do_predict, unless data_dir has it.",
     )
     tflite_quantization: str = redefined(
         TFLiteSettings,
@@ -186,12 +197,16 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
         """Checks all paths, including the question files."""
         super().check_paths()
         if self.train_file and self.do_train:
-            files.check_file(self.train_file, "--train_file")
+            find_files(self.train_file, "--train_file")
         if self.predict_file and (self.do_eval or self.do_predict):
-            files.check_file(self.predict_file, "--predict_file")
+            find_files(self.predict_file, "--predict_file")
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
+def run(
+    settings: Settings,
+    hooks: Sequence[Hook] = (),
+    data: Mapping[str, object] | None = None,
+) -> FineTuningResult:
     """Trains, evaluates, answers questions and exports, as `run_squad.py` does.
 
     Args:
@@ -199,6 +214,8 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
             `export_dir` is set, it trains on `train_file` and evaluates on `predict_file`. Config
             and vocabulary can be omitted if they are beside `init_checkpoint`.
         hooks: called in training; see `albert_tf.training.hooks`.
+        data: split → rows to read instead of files: an iterable of dicts, a `datasets.Dataset`, or
+            a DataFrame.
 
     Returns:
         The folder, step and metrics of the best checkpoint on `predict_file`.
@@ -213,7 +230,8 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> FineTuningResult:
     outputs = [os.path.join(settings.output_dir, name) for name in (PREDICTIONS, NBEST, NULL_ODDS)]
     inputs = {"--train_file": settings.train_file, "--predict_file": settings.predict_file}
     files.check_outputs({"--output_dir": outputs}, inputs)
-    questions = reading.read_data(settings)
+    given = None if data is None else tables_of(data)
+    questions = reading.read_data(settings, given=given)
     if "test" in questions and questions["test"].has_answers:
         settings = dataclasses.replace(settings, do_eval=True)
     return run_task(SPANS, settings, hooks, questions)

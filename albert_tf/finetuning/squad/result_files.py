@@ -19,7 +19,7 @@ from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.answers import write_answers
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.metrics import format_exactly
-from albert_tf.finetuning.squad.reading import SquadData
+from albert_tf.finetuning.squad.question_files import SquadData
 from albert_tf.finetuning.squad.threshold import null_threshold
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.lost_marks import warn_of_lost_marks
-from albert_tf.finetuning.squad.reading import (
+from albert_tf.finetuning.squad.question_files import (
     SquadData,
     shuffled,
 )

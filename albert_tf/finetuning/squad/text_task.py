@@ -13,7 +13,7 @@ from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.fine_tuned_text_task import FineTunedTextTask
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.reading import SquadData, SquadExample
+from albert_tf.finetuning.squad.question_files import SquadData, SquadExample
 from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
 from albert_tf.finetuning.text_pairs import parse_pairs
 from albert_tf.finetuning.text_task import Result, mark

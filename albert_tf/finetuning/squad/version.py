@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from albert_tf.checkpoints import containers
 from albert_tf.finetuning.head_variables import ANSWERABLE_SPANS_HEAD, SPANS_HEAD
-from albert_tf.finetuning.squad.reading import SquadData
+from albert_tf.finetuning.squad.question_files import SquadData
 
 
 def choose_version(

@@ -8,7 +8,8 @@ import os
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.reading import SquadExample, read_data, read_squad
+from albert_tf.finetuning.squad.question_files import SquadExample, read_squad
+from albert_tf.finetuning.squad.reading import read_data
 
 CONTEXT = "A small boat waits at the landing."
 

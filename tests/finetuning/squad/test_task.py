@@ -19,7 +19,7 @@ from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
 from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
 from albert_tf.finetuning.squad.evaluation import evaluate
-from albert_tf.finetuning.squad.reading import SquadData, SquadExample, read_squad
+from albert_tf.finetuning.squad.question_files import SquadData, SquadExample, read_squad
 from albert_tf.finetuning.squad.task import QuestionAnswering
 from albert_tf.finetuning.squad.threshold import null_threshold
 from albert_tf.finetuning.squad.version import choose_version
