@@ -401,16 +401,19 @@ def test_a_policy_applies_to_all_sublayers(dtype, inputs):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_the_gradient_of_albert_zhs_segments_is_dense_and_summed_in_float32(dtype):
+@pytest.mark.parametrize("config", [ZH, SHARED])
+def test_the_gradient_of_one_hot_segments_is_dense_and_summed_in_float32(config, dtype):
     """In bfloat16, a sum of ones would end at 256."""
-    embeddings = modeling.Embeddings(ZH, dtype=dtype)
+    embeddings = modeling.Embeddings(config, dtype=dtype)
+    assert embeddings.has_one_hot_segments == (config is ZH)
+    embeddings.has_one_hot_segments = True
     with tf.GradientTape() as tape:
         found = embeddings.embed_segments(tf.ones((8, 500), tf.int32))
     table = embeddings.segment_table
     np.testing.assert_array_equal(found[3, 7], tf.cast(table[1], found.dtype))
     gradient = tape.gradient(found, table)
     assert isinstance(gradient, tf.Tensor)
-    np.testing.assert_array_equal(gradient, np.outer([0, 4000, 0], np.ones(12)))
+    np.testing.assert_array_equal(gradient, np.outer([0, 4000, 0], np.ones(embeddings.size)))
 
 
 # Layers in the place of ours, and frozen ones.

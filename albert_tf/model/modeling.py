@@ -75,6 +75,10 @@ class Embeddings(AlbertLayer):
     embedding, with V·E weights. In albert_zh's layout, the second factor, `projection`, is applied
     to the words before the other embeddings are added, which then have the size H.
 
+    Attributes:
+        has_one_hot_segments: whether the gradient of the segment table is that of a product with
+            one-hot rows, as in albert_zh's layout; see `embed_segments`.
+
     Call arguments: `input_ids` int32 [B, S]; `segment_ids` int32 [B, S], zeros by default;
         `inputs_embeds` float [B, S, E], used instead of the word embeddings of `input_ids`;
         `training` and `dropout_seed` as in `AlbertEncoder`.
@@ -94,6 +98,7 @@ class Embeddings(AlbertLayer):
         self.position_table = self.add_kernel(
             f"{scope}/position_embeddings", config.max_position_embeddings, self.size
         )
+        self.has_one_hot_segments = config.layout == "albert_zh"
         self.norm = LayerNorm(config, f"{scope}/LayerNorm", self.size, name="norm")
 
     def call(
@@ -116,12 +121,12 @@ class Embeddings(AlbertLayer):
     def embed_segments(self, segment_ids: tf.Tensor) -> tf.Tensor:
         """Returns the segment embeddings, float [B, S, E].
 
-        In albert_zh's layout, the gradient of the table is dense, as in albert_zh, which multiplies
-        one-hot rows by it. This affects clipping by the global norm: the gradients of a segment's
-        tokens are added up before they are squared. With `tf.IndexedSlices`, they would be squared
-        one by one.
+        With `has_one_hot_segments`, the gradient of the table is dense, as in albert_zh, which
+        multiplies one-hot rows by it. This affects clipping by the global norm: the gradients of a
+        segment's tokens are added up before they are squared. With `tf.IndexedSlices`, they are
+        squared one by one.
         """
-        if self.config.layout == "google":
+        if not self.has_one_hot_segments:
             return tf.gather(self.segment_table, segment_ids)  # [B, S, E]
         # The gradient of a reshape is dense. It is added up in float32.
         table = tf.cast(self.segment_table, tf.float32)  # [types, H]

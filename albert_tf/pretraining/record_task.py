@@ -9,7 +9,7 @@ from albert_tf.checkpoints.evaluations import Evaluation, digest_of_data, headin
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.modeling import AlbertModel
+from albert_tf.model.modeling import AlbertForPretraining, AlbertModel
 from albert_tf.model.objectives import SOP
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files, vocabulary
@@ -54,6 +54,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         self.eval_records = eval_records
         self.num_streams = num_streams
         self.init_from_group0 = settings.init_from_group0
+        self._one_hot_segments = settings.one_hot_segments
         self._model_folder = settings.source.folder
         self._eval_batch_size = settings.eval_batch_size
         self._max_eval_steps = settings.max_eval_steps
@@ -62,6 +63,13 @@ class RecordTask(PretrainingTask, Task[Settings]):
     def count_examples(self) -> int:
         """Returns the number of records to train on."""
         return self.train_records.num_records
+
+    def build_model(self) -> AlbertForPretraining:
+        """Returns the model with random weights."""
+        model = super().build_model()
+        if self._one_hot_segments:
+            model.encoder.embeddings.has_one_hot_segments = True
+        return model
 
     def schedule(self, settings: Settings) -> WarmUpPolynomialDecay:
         """Returns the learning rate schedule of a run."""

@@ -100,6 +100,13 @@ class Settings(RunSettings, RecordSettings):
         group="model",
         affects=TRAINING,
     )
+    one_hot_segments: bool = setting(
+        False,
+        "Clip gradients as where segments are one-hot rows that are multiplied by their table, as "
+        "in albert_zh's run_pretraining_google.py; its own layout has no other way.",
+        group="compatibility",
+        affects=TRAINING,
+    )
     sentence_objective: str | None = redefined(
         InstanceSettings,
         "sentence_objective",

@@ -25,7 +25,7 @@ POOLER = "bert/pooler/dense/kernel"
         ("google/albert/run_squad_v2.py", "run-squad", ["--version_2_with_negative"]),
         ("albert_zh/create_pretraining_data.py", "create-pretraining-data", []),
         ("albert_zh/run_pretraining.py", "run-pretraining", []),
-        ("albert_zh/run_pretraining_google.py", "run-pretraining", []),
+        ("albert_zh/run_pretraining_google.py", "run-pretraining", ["--one_hot_segments"]),
         ("albert_zh/run_classifier.py", "run-classifier", []),
         ("albert_zh/run_classifier_clue.py", "run-classifier", []),
         (

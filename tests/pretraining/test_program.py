@@ -15,6 +15,7 @@ from albert_tf import pretraining
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.data.record_metadata import find_records
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.program import (
     check_learning_rate,
@@ -277,3 +278,26 @@ def test_a_warning_says_which_learning_rate_fits_a_small_batch(caplog, rate, bat
     assert [text.endswith(f"--learning_rate={advised}.") for text in caplog.messages] == [
         True
     ] * bool(advised)
+
+
+@pytest.mark.parametrize("is_one_hot", [False, True])
+def test_one_hot_segments_enter_the_norm_of_the_gradient_added_up(settings, is_one_hot):
+    settings = dataclasses.replace(settings, one_hot_segments=is_one_hot)
+    records = find_records(settings.input_file, "--input_file")
+    config = AlbertConfig.from_json_file(settings.albert_config_file)
+    task = make_task(settings, config, records, records)
+    batch = next(iter(task.batches(settings, 0, slice(0, 6))))
+    model = task.build_model()
+    with tf.GradientTape() as tape:
+        loss, _ = task.loss(model(batch), batch)
+    (gradient,) = tape.gradient(loss, [model.encoder.embeddings.segment_table])
+    rows = np.zeros(gradient.shape, np.float64)  # added up by segment
+    if not is_one_hot:
+        np.add.at(rows, gradient.indices.numpy(), gradient.values.numpy())
+        squares = np.sum(np.square(gradient.values, dtype=np.float64))
+        assert len(gradient.indices) == 6 * 20
+    else:
+        rows += gradient.numpy()
+        squares = np.sum(rows**2)
+    np.testing.assert_allclose(tf.linalg.global_norm([gradient]) ** 2, squares, rtol=1e-4)
+    assert abs(squares / np.sum(rows**2) - 1) > 0.05 or is_one_hot

@@ -70,6 +70,7 @@ PRETRAINING = {
     "optimizer": ("lamb", TRAINING, None, None, OPTIMIZERS),
     "eval_batch_size": (64, NOTHING, 1, None, None),
     "init_from_group0": (False, TRAINING),
+    "one_hot_segments": (False, TRAINING),
     "sentence_objective": (None, MODEL, None, None, OBJECTIVES),
     "poly_power": (1.0, TRAINING, 0, None, None),
     "num_train_steps": (125000, TRAINING, 1, None, None),
