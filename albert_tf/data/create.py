@@ -7,9 +7,9 @@
 3. A metadata file beside the outputs describes them (`record_metadata`).
 
 The bytes of the outputs depend on the text and the settings only. They depend neither on the number
-of processes nor on interruptions: each finished chunk is recorded in a small JSON file in the work
-directory, and the next run continues from there. Memory use is determined by the chunk size, the
-shuffle size and the number of processes, not by the amount of text.
+of processes nor on interruptions: each finished chunk and output is recorded in a small JSON file
+in the work directory, and the next run continues from there. Memory use is determined by the chunk
+size, the shuffle size and the number of processes, not by the amount of text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,8 +65,8 @@ def create_pretraining_data(settings: Settings) -> JsonObject:
         for chunk in chunks:
             counts.update(chunk.counts)
         metadata |= describe_text(counts, (chunk.checksum for chunk in chunks))
-        blocks = [os.path.join(work_dir, name) for chunk in chunks for name in chunk.blocks]
-        metadata["files"] = _write_outputs(blocks, counts, outputs, settings)
+        blocks = [name for chunk in chunks for name in chunk.blocks]
+        metadata["files"] = _write_outputs(work_dir, blocks, counts, outputs, settings)
         record_metadata.write_metadata(outputs.metadata_file, metadata)
     return metadata
 
@@ -235,14 +236,18 @@ def _make_chunk_work(
 
 
 def _write_outputs(
-    blocks: list[str], counts: Mapping[str, int], outputs: Outputs, settings: Settings
+    directory: str,
+    blocks: list[str],
+    counts: Mapping[str, int],
+    outputs: Outputs,
+    settings: Settings,
 ) -> list[JsonObject]:
-    """Runs the second stage: shuffles and writes all outputs; returns their metadata."""
+    """Runs the second stage: writes the unfinished outputs; returns the metadata of all."""
     files.remove_half_written(outputs.all_files)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
     seed = settings.random_seed
-    make_work = functools.partial(_make_output_work, blocks, outputs, seed, groups)
+    make_work = functools.partial(_make_output_work, directory, blocks, outputs, seed, groups)
     instances = [0] * len(outputs.paths)
     with tqdm(desc="writing", total=counts["instances"], unit=" records", disable=None) as bar:
         tasks = range(len(outputs.paths))
@@ -253,17 +258,28 @@ def _write_outputs(
 
 
 def _make_output_work(
-    blocks: list[str], outputs: Outputs, random_seed: int, groups: int
+    directory: str, blocks: list[str], outputs: Outputs, random_seed: int, groups: int
 ) -> Callable[[int], Iterator[tuple[int, int]]]:
     """Returns the work of a process in the second stage.
 
-    For the index of an output, it yields that index and numbers of records written.
+    For the index of an output, it yields that index and numbers of records, which it writes unless
+    the output is finished.
     """
+    # Names of blocks contain the places and the checksums of their texts.
+    checksum = hashlib.blake2b("\n".join(blocks).encode(), digest_size=16).hexdigest()
+    paths = [os.path.join(directory, name) for name in blocks]
 
     def work(output: int) -> Iterator[tuple[int, int]]:
-        shuffled = shuffle.shuffled(blocks, output, len(outputs.paths), groups, random_seed)
-        for written in records.write_records(outputs.paths[output], shuffled):
+        path = outputs.paths[output]
+        if finished := work_directory.find_output(directory, output, checksum, path):
+            yield output, finished
+            return
+        shuffled = shuffle.shuffled(paths, output, len(outputs.paths), groups, random_seed)
+        total = 0
+        for written in records.write_records(path, shuffled):
+            total += written
             yield output, written
+        work_directory.finish_output(directory, output, checksum, path, total)
 
     return work
 

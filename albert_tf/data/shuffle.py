@@ -146,14 +146,16 @@ def random_order(count: int, random_seed: int, output: int, group: int = 0) -> l
 def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[bytes]:
     """Yields the records of the slots `begin` (inclusive) to `end` (exclusive) of one block."""
     num_slots = _num_slots(num_outputs)
-    with open(path, "rb") as stream:
+    # Without a buffer, which would read 8 kB for each of the integers.
+    with open(path, "rb", buffering=0) as stream:
 
         def integers(start: int, count: int) -> list[int]:
             stream.seek(8 * start)
             found: list[int] = np.frombuffer(stream.read(8 * count), "<i8").tolist()
             return found
 
-        (first,), (last,), (total,) = (integers(slot, 1) for slot in (begin, end, num_slots))
+        first, *_, last = integers(begin, end - begin + 1)
+        (total,) = integers(num_slots, 1)
         offsets = integers(num_slots + 1 + first, last - first + 1)
         stream.seek(8 * (num_slots + 1 + total + 1) + offsets[0])
         data = stream.read(offsets[-1] - offsets[0])

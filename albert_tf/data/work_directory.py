@@ -7,7 +7,9 @@ The directory contains these files:
 * `chunk-000012-000001048576-<checksum>-000.spill`, …: the records of the chunk of file 12 at
   offset 1048576, with the checksum of its text;
 * `chunk-000012-000001048576-<checksum>.json`: written when this chunk is finished; its blocks and
-  counts.
+  counts;
+* `output-000007-<checksum>.json`: written when this output is finished, of blocks with this
+  checksum; its numbers of records and bytes.
 
 Each file is written under a temporary name and then renamed. The directory is therefore
 consistent whenever a process is killed, and the next run continues from it. If the text has
@@ -32,7 +34,7 @@ from albert_tf.data.chunks import Position
 _RUN = "run.json"
 _LOCK = "run.lock"
 _CHUNK = re.compile(r"chunk-[\da-f-]+\.json")
-_OURS = re.compile(rf"{_LOCK}|{_RUN}.*|chunk-\d.*")  # half-written files included
+_OURS = re.compile(rf"{_LOCK}|{_RUN}.*|(chunk|output)-\d.*")  # half-written files included
 
 
 class FinishedChunk(NamedTuple):
@@ -70,6 +72,34 @@ def find_chunk(directory: str, position: Position, checksum: str) -> FinishedChu
         return None
     entry = files.read_json(path, {"blocks": list, "counts": dict})
     return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
+
+
+def finish_output(directory: str, output: int, blocks: str, path: str, instances: int) -> None:
+    """Records that an output is finished.
+
+    Args:
+        directory: the work directory.
+        output: index of the output.
+        blocks: checksum of the blocks that it was made of.
+        path: the output.
+        instances: its number of records.
+    """
+    content = {"instances": instances, "bytes": files.file_size(path)}
+    _write_json(_output_file(directory, output, blocks), content)
+
+
+def find_output(directory: str, output: int, blocks: str, path: str) -> int:
+    """Returns the number of records of an output that is finished and still there; or else 0."""
+    record = _output_file(directory, output, blocks)
+    if not (os.path.exists(record) and files.is_file(path)):
+        return 0
+    entry = files.read_json(record, {"instances": int, "bytes": int})
+    is_same = files.file_size(path) == entry["bytes"]
+    return int(entry["instances"]) if is_same else 0
+
+
+def _output_file(directory: str, output: int, blocks: str) -> str:
+    return os.path.join(directory, f"output-{output:06d}-{blocks}.json")
 
 
 def _has_finished_chunks(directory: str) -> bool:

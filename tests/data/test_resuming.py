@@ -73,6 +73,31 @@ def test_resuming_writes_the_same_bytes_and_encodes_no_chunk_again(
     assert len(calls) == len(total) - times > 0
 
 
+@pytest.mark.parametrize("change", ["none", "text", "size", "removed"])
+def test_outputs_that_were_finished_before_a_kill_are_not_written_again(
+    tmp_path, make, monkeypatch, change
+):
+    text = tmp_path / "a.txt"
+    text.write_text("\n\n".join([TOY_TEXT] * 20), encoding="utf-8")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2, work_directory, "finish_output")
+        with pytest.raises(StoppedError):
+            make("out/train@4", inputs=[text])
+    first = tmp_path / "out" / "train-00000-of-00004"
+    if change == "text":
+        text.write_text("\n\n".join([TOY_TEXT] * 21), encoding="utf-8")
+    elif change == "size":
+        first.write_bytes(first.read_bytes() + b"x")
+    elif change == "removed":
+        first.unlink()
+    with monkeypatch.context() as patch:
+        finished = stop_after(patch, 99, work_directory, "finish_output")
+        make("out/train@4", inputs=[text])
+    assert finished == {"none": [2, 3], "text": [0, 1, 2, 3]}.get(change, [0, 2, 3])
+    make("expected/train@4", inputs=[text])
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
 def test_an_interrupted_run_is_not_resumed_with_other_settings(make, monkeypatch):
     stop(make, monkeypatch, 1)
     changes = {"chunk_megabytes": 6000 / MEGABYTE, "input_format": "documents"}
