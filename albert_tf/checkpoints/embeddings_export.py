@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.signatures import Export, Tensors, token_inputs, token_signatures
 from albert_tf.checkpoints.text_signature import text_signatures
-from albert_tf.model.poolings import MEAN, POOLED, POOLINGS
+from albert_tf.model.poolings import CLS, EXPORTED_POOLINGS, MAX, MEAN, POOLED
 from albert_tf.model.tokenization import Tokenizer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def pool(
     Args:
         outputs: outputs of an encoder, including `hidden_states` for "mean_last_4".
         input_mask: [B, S], 1 for tokens and 0 for padding, which is ignored.
-        poolings: the poolings to compute, out of `POOLINGS`.
+        poolings: the poolings to compute, out of `model.poolings.POOLINGS`.
     """
     mask = tf.cast(input_mask, tf.float32)[:, :, None]  # [B, S, 1]
 
@@ -46,6 +46,11 @@ def pool(
             pooled[pooling] = tf.cast(outputs["pooled_output"], tf.float32)
         elif pooling == MEAN:
             pooled[pooling] = mean([outputs["sequence_output"]])
+        elif pooling == CLS:
+            pooled[pooling] = tf.cast(outputs["sequence_output"], tf.float32)[:, 0]
+        elif pooling == MAX:
+            x = tf.cast(outputs["sequence_output"], tf.float32)  # [B, S, H]
+            pooled[pooling] = tf.reduce_max(tf.where(mask > 0, x, x.dtype.min), axis=1)
         else:
             pooled[pooling] = mean(outputs["hidden_states"][1:][-_LAST_LAYERS:])
     return pooled
@@ -57,14 +62,14 @@ def poolings_of(parts: Collection[str]) -> tuple[str, ...]:
     Args:
         parts: keys of `weight_names.PARTS`.
     """
-    return tuple(pooling for pooling in POOLINGS if pooling != POOLED or "pooler" in parts)
+    return tuple(pooling for pooling in EXPORTED_POOLINGS if pooling != POOLED or "pooler" in parts)
 
 
 def embeddings_export(
     encoder: AlbertEncoder,
     tokenizer: Tokenizer | None,
     max_seq_length: int,
-    poolings: Sequence[str] = POOLINGS,
+    poolings: Sequence[str] = EXPORTED_POOLINGS,
 ) -> Export:
     """Returns the export of an encoder, which computes embeddings of tokens and of texts.
 
@@ -72,7 +77,7 @@ def embeddings_export(
         encoder: an `AlbertEncoder`.
         tokenizer: the tokenizer of the model; None omits the signature that takes raw strings.
         max_seq_length: S of serialized examples, and the maximum of S for texts.
-        poolings: the embeddings to return, out of `POOLINGS`.
+        poolings: the embeddings to return, out of `model.poolings.POOLINGS`.
     """
 
     def embed(batch: Tensors) -> Tensors:

@@ -13,6 +13,7 @@ import re
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.module_list import transformer_folder
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.tokenization import (
@@ -42,6 +43,8 @@ ACCEPTED = (
 )
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
+_CONFIG_NAMES = CONFIG_PATTERNS[:-1]  # those whose name alone says that it is the model's
+_CONFIG_KEY = "hidden_size"  # by which a file with another name is known
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
 ASSETS = "assets"  # folder with such files in a SavedModel, such as a TF-Hub module
@@ -68,7 +71,7 @@ def find_checkpoint(path: str) -> str:
     """
     path = find_model(path)
     if files.is_directory(path):
-        path = newest_export(path)
+        path = transformer_folder(newest_export(path))
         of_run = RunFolder(path).checkpoint
         names = [os.path.basename(of_run)] if of_run else _candidates(path)
         if not names:
@@ -143,7 +146,7 @@ def folder_of(checkpoint: str) -> str:
     checkpoint = find_model(checkpoint)
     files.check_path(checkpoint)
     if files.is_directory(checkpoint):
-        return newest_export(checkpoint)
+        return transformer_folder(newest_export(checkpoint))
     folder = files.current(os.path.dirname(checkpoint) or ".")
     parent = os.path.dirname(folder)
     if checkpoint.endswith(_VARIABLES) and files.exists(os.path.join(parent, SAVED_MODEL)):
@@ -165,7 +168,10 @@ def find_config(folder: str) -> str:
         FileNotFoundError: there is no config. The message lists the files of the folder.
         ValueError: there are several different configs. The message lists them.
     """
-    config_files = _find(folder, CONFIG_PATTERNS)
+    config_files = _find(folder, _CONFIG_NAMES)
+    if not config_files:
+        others = _find(folder, CONFIG_PATTERNS)
+        config_files = [path for path in others if _CONFIG_KEY in files.read_json(path)]
     if not config_files:
         raise _missing(
             folder, "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"

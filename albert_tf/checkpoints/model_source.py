@@ -14,7 +14,9 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import families, finding, record_comparison, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
+from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.sentence_modules import SentenceModules, read_modules
 from albert_tf.checkpoints.weight_names import part_of
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.included_configs import config_file as path_of_config
@@ -90,6 +92,17 @@ class ModelSource:
     def folder(self) -> str:
         """The folder with the config and the vocabulary."""
         return finding.folder_of(self.path)
+
+    @functools.cached_property
+    def sentence_modules(self) -> SentenceModules | None:
+        """How a folder of sentence-transformers computes embeddings; None for any other folder.
+
+        Raises:
+            ValueError: in another way than is supported.
+        """
+        path = find_model(self.path)
+        folder = finding.newest_export(path) if files.is_directory(path) else self.folder
+        return read_modules(folder)
 
     @functools.cached_property
     def run(self) -> RunFolder:

@@ -110,6 +110,8 @@ def _text_of_record(line: str, field: str, part: Part, number: int) -> str:
         record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
     except ValueError as cause:
         raise error(f"expected a JSON object: {cause}") from None
+    except RecursionError:
+        raise error("expected a JSON object, found one that is nested hundreds of levels") from None
     if not isinstance(record, dict):
         raise error(f"expected a JSON object, found a {type(record).__name__}")
     if field not in record:

@@ -48,14 +48,30 @@ def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonO
         ValueError: the text is not such an object. The message names the place, and what was
             expected and found.
     """
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{place}: not JSON: {error}") from None
+    values = load_json(text, place)
     if not isinstance(values, dict):
         raise ValueError(f"{place}: expected a JSON object, got {type(values).__name__}")
     check_fields(values, place, fields or {})
     return values
+
+
+def load_json(text: str, place: str = "") -> Json:
+    """Parses JSON of any kind.
+
+    Args:
+        text: the JSON text.
+        place: the file, or file and line, for the message; "" for a message without it.
+
+    Raises:
+        ValueError: it is not JSON, or is nested so deeply that it is not data.
+    """
+    start = f"{place}: " if place else ""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{start}not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{start}JSON is nested too deeply, hundreds of levels") from None
 
 
 def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.sentence_modules import SentenceModules
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 
@@ -25,6 +26,8 @@ class TrainedModel:
         max_seq_length: maximum sequence length, in tokens.
         top_k: maximum number of answers, and of words per mask, to return.
         pooling: how to compute embeddings, one of `POOLINGS`.
+        sentence_modules: how a folder of sentence-transformers computes them instead; None for any
+            other folder.
     """
 
     task: str
@@ -34,6 +37,7 @@ class TrainedModel:
     max_seq_length: int
     top_k: int
     pooling: str
+    sentence_modules: SentenceModules | None = None
 
     @property
     def config(self) -> AlbertConfig:

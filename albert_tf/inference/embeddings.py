@@ -5,7 +5,7 @@ Shapes: B batch size, N texts, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.embeddings_export import pool
+from albert_tf.checkpoints.sentence_modules import Dense, Normalize, SentenceModules
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
@@ -29,7 +30,8 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
         embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
         embed(["你好", "再见"])
 
-    The result of a prediction is an array, float32 [H] for one text and [N, H] for N of them.
+    The result of a prediction is an array, float32 [H] for one text and [N, H] for N of them. In a
+    folder of sentence-transformers, the modules of the folder may give embeddings another size.
 
     Args:
         trained: the model.
@@ -41,8 +43,12 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     def __init__(self, trained: TrainedModel) -> None:
         self.tokenizer = trained.tokenizer
         self.max_seq_length = trained.max_seq_length
-        self._hidden_size = trained.config.hidden_size
-        self._pooling = trained.pooling
+        modules = trained.sentence_modules
+        self._modules = modules or SentenceModules((trained.pooling,), (), None, False)
+        self._size = trained.config.hidden_size * len(self._modules.poolings)
+        for module in self._modules.others:
+            if isinstance(module, Dense):
+                self._size = len(module.bias)
 
     def parse_call(
         self,
@@ -54,6 +60,8 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
 
     def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences:
         """Returns the token sequences of one or more pairs, and counts those that are truncated."""
+        if self._modules.lowercases:
+            examples = [(first.lower(), second.lower()) for first, second in examples]
         features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
         self.count_truncated(num_truncated)
         return features
@@ -61,11 +69,15 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     def compute(
         self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
     ) -> Mapping[str, tf.Tensor]:
-        """Returns the embeddings, float32 [B, H]."""
-        has_layers = self._pooling == MEAN_LAST_4
+        """Returns the embeddings, float32 [B, H], or of the size that a module gives them."""
+        poolings = self._modules.poolings
+        has_layers = MEAN_LAST_4 in poolings
         outputs = model(dict(batch), training=False, output_hidden_states=has_layers)
-        poolings = [self._pooling]
-        return {"embedding": pool(outputs, batch["input_mask"], poolings)[self._pooling]}
+        pooled = pool(outputs, batch["input_mask"], poolings)
+        x = tf.concat([pooled[pooling] for pooling in poolings], -1)  # [B, H · poolings]
+        for module in self._modules.others:
+            x = apply_module(module, x)  # [B, K]
+        return {"embedding": x}
 
     def results(
         self, examples: Sequence[tuple[str, str]], features: TokenSequences, outputs: Outputs
@@ -75,7 +87,7 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
 
     def unanswered(self, examples: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Returns an array of no embeddings, float32 [0, H]."""
-        return np.zeros((0, self._hidden_size), np.float32)
+        return np.zeros((0, self._size), np.float32)
 
     def as_objects(self, results: NDArray[np.float32]) -> list[Result]:
         """Returns the embeddings as lists of numbers."""
@@ -85,6 +97,23 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the similarities of the nearest texts, for the web page."""
         return {near["text"]: near["similarity"] for near in result["nearest"]}
+
+
+_ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {  # of `torch.nn`
+    "GELU": tf.nn.gelu,  # the exact one
+    "Identity": tf.identity,
+    "ReLU": tf.nn.relu,
+    "Sigmoid": tf.math.sigmoid,
+    "Tanh": tf.math.tanh,
+}
+
+
+def apply_module(module: Dense | Normalize, x: tf.Tensor) -> tf.Tensor:
+    """Returns what a module of sentence-transformers makes of embeddings, float32 [B, K]."""
+    if isinstance(module, Normalize):
+        length = tf.norm(x, axis=-1, keepdims=True)  # [B, 1]
+        return x / tf.maximum(length, 1e-12)  # [B, K]
+    return _ACTIVATIONS[module.activation](tf.matmul(x, module.kernel) + module.bias)  # [B, K]
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:

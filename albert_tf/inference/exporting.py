@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from absl import logging
+
 from albert_tf.checkpoints import embeddings_export, saved_model, tasks
 from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
@@ -59,6 +61,12 @@ def export_saved_model(
                 source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
             )
             length = max_seq_length or model.config.max_position_embeddings
+            if source.sentence_modules is not None:
+                logging.warning(
+                    "%s: the export returns poolings of the encoder, without the other modules of "
+                    "modules.json",
+                    folder,
+                )
             poolings = embeddings_export.poolings_of(source.parts)
             exported = embeddings_export.embeddings_export(
                 encoder_of(model), tokenizer, length, poolings

@@ -74,7 +74,7 @@ def load_predictor(
     batch_size: int | None = None,
     max_seq_length: int | None = None,
     top_k: int = TOP_K,
-    pooling: str = MEAN,
+    pooling: str | None = None,
     engine: str = AUTO,
     **model_files: Unpack[ModelFiles],
 ) -> Predictor:
@@ -104,7 +104,10 @@ def load_predictor(
             windows. Defaults to that of training, or else to the model's maximum.
         top_k: maximum number of answers, and of words per mask, to return.
         pooling: how to compute embeddings. "mean" averages the token vectors of the last layer,
-            "mean_last_4" those of the last four layers, and "pooled" is the pooler's output.
+            "mean_last_4" those of the last four layers, "pooled" is the pooler's output, "cls" the
+            output of the last layer at [CLS], and "max" its largest numbers over the tokens.
+            Default: in a folder of sentence-transformers, all that its `modules.json` says, or else
+            "mean".
         engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
             installed, supports the model, and there is no GPU or TPU.
         **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
@@ -155,6 +158,9 @@ class Predictor:
         is_pooled = name == tasks.EMBEDDINGS and options.pooling == POOLED
         if is_pooled and "pooler" not in source.parts:
             raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
+        modules = None
+        if name == tasks.EMBEDDINGS and options.pooling is None:
+            modules = source.sentence_modules
         self.options = options
         self.engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
@@ -171,6 +177,8 @@ class Predictor:
         recorded = source.run.record.values_for(of, names)
         config = self.model.config
         limit = config.max_position_embeddings
+        if modules is not None and modules.max_seq_length is not None:
+            limit = min(limit, modules.max_seq_length)
         self.max_seq_length = options.max_seq_length or recorded.get("max_seq_length", limit)
         config.check_length(self.max_seq_length)
         settings = None
@@ -185,7 +193,8 @@ class Predictor:
             num_outputs=count_outputs(source, spec),
             max_seq_length=self.max_seq_length,
             top_k=options.top_k,
-            pooling=options.pooling,
+            pooling=options.pooling or MEAN,
+            sentence_modules=modules,
         )
         self.task = spec.make_text_task(self.trained)
         multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE

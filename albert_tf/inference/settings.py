@@ -19,7 +19,7 @@ from albert_tf.data.settings import (
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
 from albert_tf.model.included_configs import config_file
-from albert_tf.model.poolings import MEAN, POOLINGS
+from albert_tf.model.poolings import POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tables import COMMAS, JSON_LINES, TABS
 from albert_tf.tables.table_files import ending_of
@@ -137,10 +137,11 @@ class PredictorSettings(SettingsGroup):
     top_k: int = setting(
         TOP_K, "Maximum number of words per [MASK], of answers, or of most similar rows.", minimum=1
     )
-    pooling: str = setting(
-        MEAN,
+    pooling: str | None = setting(
+        None,
         "How to pool embeddings: mean over the tokens of the last layer, mean over those of the "
-        "last 4 layers, or the pooled output of [CLS].",
+        "last 4 layers, the pooled output of [CLS], the last layer's output at [CLS], or its "
+        "maximum; if not given, as a folder of sentence-transformers says, or else mean.",
         choices=POOLINGS,
     )
     batch_size: int | None = setting(

@@ -6,4 +6,7 @@ TensorFlow is not imported; exports compute them.
 MEAN = "mean"  # of the last layer
 MEAN_LAST_4 = "mean_last_4"  # of the last four layers
 POOLED = "pooled"  # the output of the pooler, at [CLS]
-POOLINGS = (MEAN, MEAN_LAST_4, POOLED)
+CLS = "cls"  # the output of the last layer at [CLS]
+MAX = "max"  # of the last layer, the largest number over the tokens
+EXPORTED_POOLINGS = (MEAN, MEAN_LAST_4, POOLED)
+POOLINGS = (*EXPORTED_POOLINGS, CLS, MAX)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator
 
 from albert_tf import files
@@ -99,7 +98,7 @@ def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[Numb
 def _json_row(line: str) -> Row | BadRowError:
     """Returns the JSON object or string, as the only cell, of a line."""
     try:
-        value = json.loads(line)
+        value = files.load_json(line)
     except ValueError as error:
         value = error
     if isinstance(value, str):

@@ -92,6 +92,17 @@ def test_an_unset_variable_and_a_name_of_the_hub_are_recognized(tmp_path, monkey
         find_checkpoint("me/my-model.v2")
 
 
+def test_files_with_other_settings_and_old_configs_are_no_further_configs(tmp_path):
+    (tmp_path / "config_mine.json").write_text('{"hidden_size": 8}')
+    (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {}}')
+    assert finding.find_config(str(tmp_path)) == f"{tmp_path}/config_mine.json"
+    (tmp_path / "config_old.json").write_text('{"hidden_size": 12}')
+    with pytest.raises(ValueError, match=r"several configs; .*_mine\.json, .*_old\.json$"):
+        finding.find_config(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"hidden_size": 16}')
+    assert finding.find_config(str(tmp_path)) == f"{tmp_path}/config.json"
+
+
 def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
     make(tmp_path / "assets", "30k-clean.model")
     (tmp_path / "assets" / "albert_config.json").write_text("{}")

@@ -28,7 +28,7 @@ DEFAULTS = {
     "input_format": (None, None, None, ("txt", "tsv", "csv", "jsonl")),
     "max_seq_length": (None, 5, 65536),
     "top_k": (5, 1, None),
-    "pooling": ("mean", None, None, ("mean", "mean_last_4", "pooled")),
+    "pooling": (None, None, None, ("mean", "mean_last_4", "pooled", "cls", "max")),
     "batch_size": (None, 1, None),
     "engine": ("auto", None, None, ("auto", "tensorflow", "openvino")),
     "web": (False,),

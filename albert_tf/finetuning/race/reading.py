@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import glob
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -144,7 +143,7 @@ def _read_articles(folder: str) -> Iterator[tuple[str, Row | BadRowError]]:
         return
     for path in _text_files(folder):
         try:
-            yield os.path.basename(path), json.loads(files.read_text(path))
+            yield os.path.basename(path), files.load_json(files.read_text(path))
         except ValueError as error:
             yield os.path.basename(path), BadRowError(f"expected a JSON object: {error}")
 

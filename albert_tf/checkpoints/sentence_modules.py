@@ -1,0 +1,198 @@
+"""How a folder of sentence-transformers computes embeddings, as its `modules.json` says.
+
+The file lists modules, which are applied one after the other: a `Transformer`, the `Pooling` of its
+outputs, and then any number of `Dense` and `Normalize`. Other modules are refused, because without
+them the embeddings would be others in silence.
+
+Dimensions: H size of an embedding before a module, K after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from albert_tf import files
+from albert_tf.checkpoints.containers import open_weights
+from albert_tf.checkpoints.module_list import MODULES_FILE, list_modules, transformer_folder
+from albert_tf.model.poolings import CLS, MAX, MEAN
+from albert_tf.model.tokenization import TOKENIZER_CONFIG_FILE
+
+_SETTINGS_FILE = "config_sentence_transformers.json"
+_TRANSFORMER_FILE = "sentence_bert_config.json"
+_CONFIG_FILE = "config.json"
+_EMBEDDING = "sentence_embedding"  # what modules read and write, unless their config says otherwise
+# Keys of the pooling's config before version 6, in the order in which several are concatenated.
+_OLD_POOLINGS = {
+    "pooling_mode_cls_token": CLS,
+    "pooling_mode_max_tokens": MAX,
+    "pooling_mode_mean_tokens": MEAN,
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_POOLINGS = (CLS, MAX, MEAN)
+ACTIVATIONS = ("GELU", "Identity", "ReLU", "Sigmoid", "Tanh")  # of `torch.nn`
+_LARGE = 1 << 24  # transformers writes 1e30 where a tokenizer has no maximum
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """activation(x · kernel + bias).
+
+    Attributes:
+        kernel: float32 [H, K].
+        bias: float32 [K].
+        activation: name of a class of `torch.nn`, one of `ACTIVATIONS`.
+    """
+
+    kernel: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    activation: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalize:
+    """x / ‖x‖."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceModules:
+    """How embeddings are computed.
+
+    Attributes:
+        poolings: the poolings whose results are concatenated.
+        others: what is applied to that, in this order.
+        max_seq_length: maximum number of tokens; None if nothing says so.
+        lowercases: whether texts are lowercased before they are tokenized.
+    """
+
+    poolings: tuple[str, ...]
+    others: tuple[Dense | Normalize, ...]
+    max_seq_length: int | None
+    lowercases: bool
+
+
+def read_modules(folder: str) -> SentenceModules | None:
+    """Returns what a folder says of its embeddings; None if it is not of sentence-transformers.
+
+    Args:
+        folder: the folder with `modules.json`.
+
+    Raises:
+        ValueError: it has a module or an option that is not supported; the message names it.
+        FileNotFoundError: a file of a module is missing.
+    """
+    modules = list_modules(folder)
+    if modules is None:
+        return None
+    path = os.path.join(folder, MODULES_FILE)
+    kinds = [_kind(module) for module in modules]
+    if kinds[:2] != ["Transformer", "Pooling"]:
+        raise ValueError(
+            f"{path}: the modules are {', '.join(kinds) or 'none'}; expected a Transformer, a "
+            "Pooling, and then Dense or Normalize"
+        )
+    _check_prompts(os.path.join(folder, _SETTINGS_FILE))
+    readers: dict[str, Callable[[str], Dense | Normalize]]
+    readers = {"Dense": _read_dense, "Normalize": _read_normalize}
+    others: list[Dense | Normalize] = []
+    for module, kind in zip(modules[2:], kinds[2:], strict=True):
+        if kind not in readers:
+            raise ValueError(
+                f"{path}: the module {module['type']} is not supported; expected Dense or "
+                'Normalize. Pass a pooling, such as pooling="mean", to do without all of them'
+            )
+        others.append(readers[kind](os.path.join(folder, module["path"])))
+    inner = transformer_folder(folder)
+    options = _read_if_there(os.path.join(inner, _TRANSFORMER_FILE))
+    return SentenceModules(
+        _read_poolings(os.path.join(folder, modules[1]["path"], _CONFIG_FILE)),
+        tuple(others),
+        _max_length(inner, options),
+        bool(options.get("do_lower_case")),
+    )
+
+
+def _kind(module: Mapping[str, files.Json]) -> str:
+    """Returns the class of a module, without its package, which versions have moved."""
+    package, _, name = str(module["type"]).rpartition(".")
+    return name if package.split(".")[0] == "sentence_transformers" else str(module["type"])
+
+
+def _read_if_there(path: str) -> files.JsonObject:
+    return files.read_json(path) if files.exists(path) else {}
+
+
+def _check_prompts(path: str) -> None:
+    """Raises ValueError if a prompt is put before each text."""
+    options = _read_if_there(path)
+    name = options.get("default_prompt_name")
+    prompts = options.get("prompts") or {}
+    if name is not None and not (isinstance(prompts, dict) and prompts.get(name) == ""):
+        raise ValueError(
+            f"{path}: default_prompt_name={name!r} is not supported. Put the prompt before the "
+            'texts yourself, and pass a pooling, such as pooling="mean"'
+        )
+
+
+def _max_length(folder: str, options: Mapping[str, files.Json]) -> int | None:
+    """Returns the maximum number of tokens, which version 6 leaves to the tokenizer's options."""
+    tokenizer = _read_if_there(os.path.join(folder, TOKENIZER_CONFIG_FILE))
+    limit = options.get("max_seq_length") or tokenizer.get("model_max_length")
+    return limit if isinstance(limit, int) and 0 < limit < _LARGE else None
+
+
+def _read_poolings(path: str) -> tuple[str, ...]:
+    config = files.read_json(path)
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [mode for key, mode in _OLD_POOLINGS.items() if config.get(key)] or [MEAN]
+    poolings = (modes,) if isinstance(modes, str) else tuple(modes)
+    for pooling in poolings:
+        if pooling not in _POOLINGS:
+            raise ValueError(
+                f"{path}: the pooling {pooling!r} is not supported; expected one of "
+                f"{', '.join(_POOLINGS)}"
+            )
+    return poolings
+
+
+def _check_names(path: str, config: Mapping[str, files.Json]) -> None:
+    """Raises ValueError if a module computes something else than an embedding of one."""
+    expected = {"module_input_name": _EMBEDDING, "module_output_name": _EMBEDDING}
+    for key, value in (expected | {"use_residual": False}).items():
+        if config.get(key) not in (None, value):
+            raise ValueError(f"{path}: {key}={config[key]!r} is not supported; expected {value!r}")
+
+
+def _read_normalize(folder: str) -> Normalize:
+    path = os.path.join(folder, _CONFIG_FILE)  # only version 6 writes it
+    _check_names(path, _read_if_there(path))
+    return Normalize()
+
+
+def _read_dense(folder: str) -> Dense:
+    path = os.path.join(folder, _CONFIG_FILE)
+    config = files.read_json(path)
+    _check_names(path, config)
+    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    name = activation.rpartition(".")[2]
+    if not activation.startswith("torch.nn.") or name not in ACTIVATIONS:
+        raise ValueError(
+            f"{path}: activation_function={activation!r} is not supported; expected one of "
+            f"{', '.join(ACTIVATIONS)}, of torch.nn"
+        )
+    weights = open_weights(folder)
+    for weight in {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set()):
+        if weight not in weights.shapes:
+            raise ValueError(f"{weights.path}: {weight} is missing, of the Dense of {path}")
+    kernel = np.asarray(weights.read("linear.weight"), np.float32).T  # [H, K]
+    bias = np.zeros(kernel.shape[1:], np.float32)  # [K]
+    if config.get("bias", True):
+        bias = np.asarray(weights.read("linear.bias"), np.float32)
+    return Dense(kernel, bias, name)

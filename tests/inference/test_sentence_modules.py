@@ -1,0 +1,102 @@
+"""Folders with the modules of sentence-transformers, beside plain formulas."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import albert_tf
+from albert_tf.checkpoints.sentence_modules import read_modules
+
+TEXTS = ["A boat", "The river carries the rain."]
+KINDS = "sentence_transformers.models."
+POOLING = {"word_embedding_dimension": 12, "pooling_mode_max_tokens": True}
+DENSE = {"in_features": 12, "out_features": 3, "activation_function": "torch.nn.ReLU"}
+
+
+def write_modules(folder, *modules):
+    """Writes modules of (class, config)."""
+    rows = []
+    for number, (kind, config) in enumerate(modules):
+        path = f"{number}_{kind.rpartition('.')[2]}" if number else ""
+        kind = kind if "." in kind else KINDS + kind
+        rows.append({"idx": number, "name": str(number), "path": path, "type": kind})
+        (folder / path).mkdir(exist_ok=True)
+        if number:
+            (folder / path / "config.json").write_text(json.dumps(config))
+    (folder / "modules.json").write_text(json.dumps(rows))
+
+
+@pytest.fixture
+def folder(pretrained_dir, tmp_path):
+    return shutil.copytree(pretrained_dir, tmp_path / "model")
+
+
+def test_the_modules_are_applied_one_after_the_other(folder):
+    pooled = albert_tf.load_predictor(str(folder), pooling="max")(TEXTS)  # [N, H]
+    modules = ("Transformer", {}), ("Pooling", POOLING), ("Dense", DENSE), ("Normalize", {})
+    write_modules(folder, *modules)
+    random = np.random.default_rng(3)
+    weight = random.standard_normal((3, pooled.shape[1]), np.float32)
+    weights = {"linear.weight": weight, "linear.bias": np.array([5, -5, 0], np.float32)}
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+    dense = np.maximum(pooled @ weight.T + weights["linear.bias"], 0)
+    expected = dense / np.linalg.norm(dense, axis=1, keepdims=True)
+    embed = albert_tf.load_predictor(str(folder))
+    np.testing.assert_allclose(embed(TEXTS), expected, atol=1e-5)
+    assert embed([]).shape == (0, 3)
+    without = albert_tf.load_predictor(str(folder), pooling="max")
+    np.testing.assert_array_equal(without(TEXTS), pooled)
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        ([("Transformer", {}), ("WordWeights", {})], "are Transformer, WordWeights; expected a Tr"),
+        ([("Transformer", {})], "the modules are Transformer; expected a Transformer, a Pooling"),
+        (
+            [("Transformer", {}), ("Pooling", {}), ("LSTM", {})],
+            r"the module sentence_transformers\.models\.LSTM is not supported; .* Pass a pooling",
+        ),
+        (
+            [("Transformer", {}), ("Pooling", {}), ("mine.Normalize", {})],
+            r"the module mine\.Normalize is not supported",
+        ),
+        (
+            [("Transformer", {}), ("Pooling", {"pooling_mode": ["mean", "lasttoken"]})],
+            "1_Pooling/config.json: the pooling 'lasttoken' is not supported; expected one of cls,",
+        ),
+        (
+            [("Transformer", {}), ("Pooling", {}), ("Dense", {"activation_function": "mine.Tanh"})],
+            "activation_function='mine.Tanh' is not supported; expected one of GELU, Identity",
+        ),
+        (
+            [("Transformer", {}), ("Pooling", {}), ("Dense", {"use_residual": True})],
+            "use_residual=True is not supported; expected False",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_its_name(tmp_path, modules, said):
+    write_modules(tmp_path, *modules)
+    with pytest.raises(ValueError, match=said):
+        read_modules(str(tmp_path))
+
+
+def test_a_prompt_before_each_text_is_refused_and_damaged_lists_too(tmp_path):
+    write_modules(tmp_path, ("Transformer", {}), ("Pooling", {}))
+    settings = tmp_path / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"default_prompt_name": "q", "prompts": {"q": ""}}))
+    assert read_modules(str(tmp_path)).poolings == ("mean",)
+    settings.write_text(json.dumps({"default_prompt_name": "q", "prompts": {"q": "query: "}}))
+    with pytest.raises(ValueError, match="default_prompt_name='q' is not supported"):
+        read_modules(str(tmp_path))
+    (tmp_path / "modules.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"modules\.json: expected a list of modules"):
+        read_modules(str(tmp_path))
+    (tmp_path / "modules.json").write_text('[{"type": "a.b"}]')
+    with pytest.raises(ValueError, match=r"modules\.json: 'path' is missing, expected str"):
+        read_modules(str(tmp_path))
