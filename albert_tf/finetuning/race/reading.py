@@ -232,7 +232,7 @@ def read_questions(
 def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Examples[Question]:
     """Reads a split of RACE, from its archive, or from the folders of the Hugging Face Hub."""
     if tables.data_dir is None or tables.given is not None:
-        return read_questions(tables, split)
+        return _of_levels(read_questions(tables, split), levels)
     has_archive = any(
         _text_files(os.path.join(tables.data_dir, root, part, level))
         for root in ("RACE", "")
@@ -243,13 +243,32 @@ def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Exam
         return read_race(tables.data_dir, split, levels)
     folders = [os.path.join(tables.data_dir, level) for level in levels]
     if not all(map(files.is_directory, folders)):
-        return read_questions(tables, split, ["all"])
+        return _of_levels(read_questions(tables, split, ["all"]), levels)
     parts = [
         read_questions(SplitTables(folder), split, level=level)
         for folder, level in zip(folders, levels, strict=True)
     ]
     examples = [question for part in parts for question in part.examples]
     return Examples(tables.data_dir, examples, all(part.has_labels for part in parts))
+
+
+def _of_levels(data: Examples[Question], levels: Sequence[str]) -> Examples[Question]:
+    """Returns the questions of some levels, which the ids of the Hub tell, such as "high3.txt".
+
+    Raises:
+        ValueError: only one level is asked for, and a question does not tell its level.
+    """
+    found = []
+    for question in data.examples:
+        level = question.level or next(filter(question.example_id.startswith, LEVELS), "")
+        if not level and set(levels) != set(LEVELS):
+            raise ValueError(
+                f"{data.path}: the question of id {files.quote(question.example_id)} does not tell "
+                "its level. Leave out --middle_only and --high_only"
+            )
+        if level in levels or not level:
+            found.append(dataclasses.replace(question, level=level))
+    return dataclasses.replace(data, examples=found)
 
 
 def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTables:

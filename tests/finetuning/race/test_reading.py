@@ -140,6 +140,27 @@ def test_the_folders_of_the_hub_are_read(tmp_path, folders, settings, found):
     assert {x.label for x in data["dev"].examples} == {1}
 
 
+@pytest.mark.parametrize(
+    ("settings", "levels"),
+    [
+        ({}, ["middle", "high", "middle"]),
+        ({"middle_only": True}, ["middle"] * 2),
+        ({"high_only": True}, ["high"]),
+    ],
+)
+def test_ids_of_the_hub_tell_the_levels(tmp_path, settings, levels):
+    (tmp_path / "all").mkdir()
+    rows = [HUB_ROW | {"example_id": name} for name in ("middle1.txt", "high1.txt", "middle2.txt")]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "all" / "validation.jsonl").write_text(lines, encoding="utf-8")
+    given = {"data_dir": str(tmp_path), "output_dir": "out", "do_train": False} | settings
+    assert [x.level for x in read_data(Settings(**given))["dev"].examples] == levels
+    (tmp_path / "all" / "validation.jsonl").write_text(lines + json.dumps(HUB_ROW))
+    if settings:
+        with pytest.raises(ValueError, match="the question of id '7' does not tell its level"):
+            read_data(Settings(**given))
+
+
 def test_rows_of_python_are_questions_and_a_passage_is_in_one_split(tmp_path):
     rows = [HUB_ROW | {"article": f"Passage {n // 2}"} for n in range(12)]
     settings = Settings(output_dir="out", dev_fraction=0.34)

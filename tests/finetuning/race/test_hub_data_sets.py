@@ -1,0 +1,172 @@
+"""Multiple choice as the Hub has it: the questions, and the weights, of files of one's own."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.finetuning.race import Settings, run
+from albert_tf.finetuning.race.reading import read_data
+from tests.finetuning.race.test_reading import article, write_articles
+from tests.hub_files import WITH_NAMES, class_label, write_json_lines, write_parquet
+from tests.script_runner import tensors
+
+OPTIONS = ["an old boat", "a river", "rain", "the sea"]
+NAMED = {"label": ["A", "B", "C", "D"], "text": OPTIONS}
+NUMBERED = {"label": ["1", "2", "3", "4"], "text": OPTIONS}
+
+
+def own(index, passage="", question="", **more):
+    row = {"passage": passage, "question": question, "options": OPTIONS, "label": index} | more
+    return {key: value for key, value in row.items() if value not in ("", None)}
+
+
+def in_columns(name, first=0):
+    return {f"{name}{first + number}": option for number, option in enumerate(OPTIONS)}
+
+
+# Rows of the Hub, with features of columns, and the same questions in the format of before.
+DATA_SETS = {
+    "swag": (
+        [
+            {"startphrase": "It rains.", "sent1": "It", "sent2": "rains."}
+            | in_columns("ending")
+            | {"label": 2},
+            {"startphrase": "A boat", "sent1": "A", "sent2": "boat"}
+            | in_columns("ending")
+            | {"label": 0},
+        ],
+        {"label": class_label("0", "1", "2", "3")},
+        [own(2, "It rains."), own(0, "A boat")],
+    ),
+    "hellaswag": (
+        [
+            {"ind": 4, "ctx": "It rains.", "endings": OPTIONS, "label": "3"},
+            {"ind": 5, "ctx": "A boat", "endings": OPTIONS, "label": "0"},
+        ],
+        {},
+        [own(3, "It rains.", id=4), own(0, "A boat", id=5)],
+    ),
+    "commonsense_qa": (
+        [{"id": "x", "question": "What rains?", "choices": NAMED, "answerKey": "C"}],
+        {},
+        [own(2, question="What rains?", id="x")],
+    ),
+    "arc": (
+        [
+            {"id": "x", "question": "What rains?", "choices": NUMBERED, "answerKey": "3"},
+            {"id": "y", "question": "What is old?", "choices": NUMBERED, "answerKey": "1"},
+        ],
+        {},
+        [own(2, question="What rains?", id="x"), own(0, question="What is old?", id="y")],
+    ),
+    "cosmos_qa": (
+        [
+            {"id": "x", "context": "It rains.", "question": "Why?"}
+            | in_columns("answer")
+            | {"label": 1},
+            {"id": "y", "context": "It rains.", "question": "So?"}
+            | in_columns("answer")
+            | {"label": 0},
+        ],
+        {},
+        [own(1, "It rains.", "Why?", id="x"), own(0, "It rains.", "So?", id="y")],
+    ),
+    "c3": (
+        [{"context": ["It", "rains."], "question": "Why?", "choice": OPTIONS, "answer": "rain"}],
+        {},
+        [own(2, "It rains.", "Why?")],
+    ),
+    "mmlu": (
+        [
+            {"question": "What rains?", "subject": "x", "choices": OPTIONS, "answer": 2},
+            {"question": "What is old?", "subject": "x", "choices": OPTIONS, "answer": 0},
+        ],
+        {"answer": class_label("A", "B", "C", "D")},
+        [own(2, question="What rains?"), own(0, question="What is old?")],
+    ),
+}
+
+
+def read(folder, split="train", **values):
+    phase = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}[split]
+    phases = {"do_train": False, "do_eval": False, phase: True}
+    given = {"task_name": "choice", "data_dir": str(folder), "output_dir": "out"} | phases
+    return read_data(Settings(**(given | values)))[split]
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("write", [*WITH_NAMES, write_json_lines])
+def test_the_hub_has_the_questions_of_ones_own_files(tmp_path, name, write):
+    rows, features, expected = DATA_SETS[name]
+    for folder in ("hub", "own"):
+        (tmp_path / folder).mkdir()
+    write(tmp_path / "hub", {"train": rows}, features)
+    write_json_lines(tmp_path / "own", {"train": expected})
+    found, before = read(tmp_path / "hub").examples, read(tmp_path / "own").examples
+    assert [(x.passage, x.question, x.options, x.label) for x in found] == [
+        (x.passage, x.question, x.options, x.label) for x in before
+    ]
+    if "id" in expected[0]:
+        assert [x.example_id for x in found] == [x.example_id for x in before]
+
+
+@pytest.mark.parametrize("name", ["swag", "hellaswag", "arc"])
+def test_labels_of_test_splits_are_not_known(tmp_path, name):
+    rows, features, _ = DATA_SETS[name]
+    (key,) = {"label", "answerKey"} & rows[0].keys()
+    unknown = -1 if isinstance(rows[0][key], int) else ""
+    write_parquet(tmp_path, {"test": [row | {key: unknown} for row in rows]}, features)
+    data = read(tmp_path, "test")
+    assert [question.label for question in data.examples] == [None] * len(rows)
+
+
+@pytest.mark.ci
+def test_race_of_the_hub_trains_the_weights_of_its_archive(tmp_path, config_file, toy_spm_model):
+    articles = [article("high1.txt", "AD"), article("high2.txt", "CB")]
+    write_articles(tmp_path / "archive", "high", *articles, split="train", together=True)
+    (tmp_path / "hub" / "high").mkdir(parents=True)
+    rows = [
+        {
+            "example_id": text["id"],
+            "article": text["article"],
+            "answer": answer,
+            "question": question,
+            "options": options,
+        }
+        for text in articles
+        for question, options, answer in zip(
+            text["questions"], text["options"], text["answers"], strict=True
+        )
+    ]
+    write_parquet(tmp_path / "hub" / "high", {"train": rows}, {})
+
+    def train(folder):
+        output = tmp_path / f"{folder}_model"
+        settings = Settings(
+            data_dir=str(tmp_path / folder),
+            output_dir=str(output),
+            albert_config_file=str(config_file),
+            spm_model_file=str(toy_spm_model),
+            high_only=True,
+            train_batch_size=2,
+            train_step=3,
+            max_seq_length=24,
+            max_qa_length=12,
+            do_train=True,
+            do_eval=False,
+        )
+        run(settings)
+        return tensors(output / "model.ckpt-3"), json.loads((output / "run.json").read_text())
+
+    before, record = train("archive")
+    found, again = train("hub")
+    assert set(found) == set(before)
+    for key, value in before.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+    digests = [
+        {name: file["digest"] for name, file in run["files"].items() if "data" in name}
+        for run in (record, again)
+    ]
+    assert digests[0] == digests[1]
+    assert digests[0]
