@@ -30,12 +30,14 @@ COMPILERS_VENV := .venv-compilers
 COMPILERS := $(CURDIR)/$(COMPILERS_VENV)/bin/python
 COMPILERS_READY := $(COMPILERS_VENV)/.installed
 JAX := 0.10.2
+TRITON_VENV := .venv-triton
+TRITON_READY := $(TRITON_VENV)/.installed
 DOCS_READY := $(VENV)/.docs-installed
 
 # Silences TensorFlow's start-up messages (CPU features, no CUDA). Errors are still raised in Python.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help setup setup-all demo test test-ci test-lowest test-beam test-tpu test-gpu test-all lint format types docs bench check clean
+.PHONY: help setup setup-all demo test test-ci test-lowest test-beam test-tpu test-gpu test-kernels test-all lint format types docs bench check clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -108,6 +110,17 @@ test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (
 	@$(MAKE) --no-print-directory $(COMPILERS_READY) \
 	  || { echo "skipped: cannot install $(COMPILERS_VENV)"; exit 0; }; \
 	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks/test_benchmarks.py
+
+test-kernels: $(READY) $(TRITON_READY) ## compare Triton's kernels with the formula, without a GPU (a minute)
+	ALBERT_TRITON=$(CURDIR)/$(TRITON_VENV)/bin/python $(RUN) -m pytest -m slow tests/model/test_kernels_triton.py
+
+# The interpreter of this release needs PyTorch, for a CPU, and no newer NumPy.
+$(TRITON_READY):
+	@$(PYTHON) -m venv $(TRITON_VENV)
+	@$(TRITON_VENV)/bin/python $(PIP) --extra-index-url https://download.pytorch.org/whl/cpu \
+	  "torch==2.8.0+cpu" "numpy>=2,<2.3" setuptools
+	@$(TRITON_VENV)/bin/python $(PIP) --no-deps triton==3.4.0
+	@touch $(TRITON_READY)
 
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)

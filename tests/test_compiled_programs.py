@@ -23,7 +23,7 @@ import tensorflow as tf
 from lowering import lower, lower_step, variables_of
 
 from albert_tf.model import config, ops
-from albert_tf.model.kernels import cudnn_attention
+from albert_tf.model.kernels import cudnn_attention, triton_attention
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
@@ -187,31 +187,54 @@ def test_a_full_size_step_accesses_few_bytes(compiler, dropout):
     assert (0 < compiled["hbm_bytes"] < compiled["bytes_accessed"]) == (PLATFORM == "TPU")
 
 
-def attention_of(x, kernel, mask):
+def attention_of(x, kernel, mask, rate, seed):
     """Returns the attention of a layer, and the gradients of its input and kernels."""
     bias = tf.zeros(x.shape[-1])
     with tf.GradientTape() as tape:
         tape.watch((x, kernel))
         heads = ops.project_heads(x, x, [kernel * 1, kernel * 2, kernel * 3], [bias] * 3, HEADS)
-        context = ops.attention(*heads, mask)
+        context = ops.attention(*heads, mask, rate, seed)
     return context, tape.gradient(context, (x, kernel))
 
 
-def fused_attention(dtype=tf.bfloat16):
+def fused_attention(rate=0.0, dtype=tf.bfloat16, size=64):
     half = dtype.as_numpy_dtype
-    x, kernel = np.zeros((ROWS, LENGTH, 64 * HEADS), half), np.zeros((64 * HEADS,) * 2, half)
-    return lower(attention_of, [], PLATFORM, x, kernel, np.ones((ROWS, LENGTH), np.int32))
+    x, kernel = np.zeros((ROWS, LENGTH, size * HEADS), half), np.zeros((size * HEADS,) * 2, half)
+    mask, seed = np.ones((ROWS, LENGTH), np.int32), np.array((5, 7), np.int32)
+    return lower(
+        lambda *args: attention_of(*args[:3], rate, args[3]), [], PLATFORM, *(x, kernel, mask, seed)
+    )
 
 
 @needs_gpu_compiler
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_attention_without_dropout_is_cudnns_and_copies_nothing(compiler, topology, dtype):
-    compiled = compiler.compile(fused_attention(dtype), topology)
+    compiled = compiler.compile(fused_attention(0.0, dtype), topology)
     of_cudnn = {name: count for name, count in compiled["calls"].items() if "cudnn" in name}
     kind = "__cudnn$fmhaScaleBiasSoftmax"
     assert of_cudnn == {kind: 1, f"{kind}Backward": 1}
     assert [x for x in compiled["transposes"] if x.count(",") > 1] == []  # of heads
+
+
+@needs_gpu_compiler
+@pytest.mark.parametrize("size", triton_attention.HEAD_SIZES)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_attention_with_dropout_is_tritons_and_copies_nothing(compiler, topology, size):
+    compiled = compiler.compile(fused_attention(0.1, size=size), topology)
+    assert compiled["calls"]["__gpu$xla.gpu.triton"] == 3
+    assert [x for x in compiled["transposes"] if x.count(",") > 1] == []  # of heads
+
+
+@needs_gpu_compiler
+def test_a_kernel_of_triton_with_a_mistake_is_an_error_of_the_compiler(compiler):
+    read = triton_attention._read
+    with mock.patch.object(
+        triton_attention, "_read", lambda *x: read(*x).replace("tt.dot", "tt.do")
+    ):
+        program = fused_attention(0.1)
+    with pytest.raises(AssertionError, match=r"Triton|tt\.do"):
+        compiler.compile(program, "h100")
 
 
 @needs_gpu_compiler

@@ -14,8 +14,9 @@ import tensorflow as tf
 from lowering import lower
 
 from albert_tf.model import ops
-from albert_tf.model.kernels import gpu
+from albert_tf.model.kernels import gpu, triton_attention
 from albert_tf.model.kernels.custom_calls import Result, call, escaped
+from tests.conftest import ROOT
 
 B, A, S, D = 3, 2, 64, 8
 CALL = re.compile(r'custom_call_target="([^"]+)"')
@@ -54,6 +55,40 @@ def test_attention_without_dropout_is_two_calls_of_cudnn(dtype):
 def test_attention_without_a_mask_has_no_bias():
     calls = CALL.findall(lowered(gradients, *arguments()[:3]))
     assert sorted(calls) == ["__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"]
+
+
+def test_attention_with_dropout_is_three_kernels_of_triton():
+    seed, rate = np.array((5, 7), np.int32), 0.3
+    sizes = {"queries": 256, "length": 256, "size": 32}
+    for dtype, short in (("bfloat16", "bf16"), ("float16", "f16")):
+        with_dropout = lambda *x: gradients(*x[:4], rate, x[4])  # noqa: E731
+        text = lowered(with_dropout, *arguments(dtype, **sizes), seed)
+        assert CALL.findall(text) == ["__gpu$xla.gpu.triton"] * 3
+        assert "exponential" not in text
+        names = re.findall(r'\{name = \\?"(\w+)', text)
+        assert sorted(names) == ["forward", "gradient_of_keys", "gradient_of_queries"]
+        assert set(re.findall(r"ptr<(b?f16)>", text)) == {short}
+        assert text.count(f"grid_x = 2 : i32, grid_y = {B * A} : i32") == 3
+
+
+@pytest.mark.parametrize(
+    ("length", "size"), [(64, 64), (192, 64), (128, 40)], ids=["64", "192", "40"]
+)
+def test_attention_with_dropout_of_other_sizes_stays_as_xla_compiles_it(length, size):
+    seed = np.array((5, 7), np.int32)
+    with_dropout = lambda *x: gradients(*x[:4], 0.3, x[4])  # noqa: E731
+    text = lowered(with_dropout, *arguments(queries=length, length=length, size=size), seed)
+    assert CALL.findall(text) == []
+
+
+def test_the_kernels_of_triton_have_the_hash_of_dropout():
+    numbers = (ops.HASH_STEP, *ops.HASH_FACTORS)
+    signed = {str(x - 2**32 if x >= 2**31 else x) for x in numbers} | set(map(str, ops.HASH_SHIFTS))
+    folder = ROOT / "albert_tf" / "model" / "kernels" / "triton_attention"
+    codes = [path.read_text() for path in folder.glob("*.ttir")]
+    assert len(codes) == 3 * len(triton_attention.HEAD_SIZES)
+    for code in codes:
+        assert signed <= set(re.findall(r"dense<(-?\d+)> : tensor<[\dx]+i32>", code))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.model import ops
 from albert_tf.model.dispatch import GPU, Gradient, register_kernel
-from albert_tf.model.kernels import cudnn_attention
+from albert_tf.model.kernels import cudnn_attention, triton_attention
 from albert_tf.model.kernels.xla import column_sums
 from albert_tf.model.tensorflow_internals import optimization_barrier
 
@@ -85,9 +85,15 @@ def _is_fused(
     rate: float = 0.0,
     seed: tf.Tensor | None = None,
 ) -> bool:
-    is_static = query.shape.is_fully_defined() and query.shape == key.shape
-    has_dropout = seed is not None and rate > 0.0
-    return is_static and not has_dropout and takes(query.dtype, query.shape[2], query.shape[3])
+    if not query.shape.is_fully_defined() or query.shape != key.shape:
+        return False
+    is_taken = takes(query.dtype, query.shape[2], query.shape[3])
+    return is_taken and (not _drops(rate, seed) or triton_attention.takes(query.shape))
+
+
+def _drops(rate: float, seed: tf.Tensor | None) -> bool:
+    """Returns whether there is dropout, which cuDNN does not compute as `ops.dropout` does."""
+    return seed is not None and rate > 0.0
 
 
 @register_kernel(ops.attention, GPU, when=_is_fused)
@@ -100,5 +106,8 @@ def _attention(
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
     query, key, value = map(ops.swap_heads, (query, key, value))  # [B, S, A, D] each
-    context = cudnn_attention.attention(query, key, value, input_mask)  # [B, S, A, D]
+    if _drops(rate, seed):
+        context = triton_attention.attention(query, key, value, input_mask, rate, seed)
+    else:
+        context = cudnn_attention.attention(query, key, value, input_mask)  # [B, S, A, D]
     return ops.join_heads(context)  # [B, S, A·D]
