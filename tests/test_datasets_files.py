@@ -48,13 +48,19 @@ def rows(count):
 SPLITS = {"train": rows(23), "validation": rows(11)}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def datasets_python():
+    """A Python that has `datasets`; skips the test if there is none."""
     python = os.environ.get(OTHER_PYTHON, sys.executable)
     if subprocess.run(
         [python, "-c", "import datasets"], capture_output=True, check=False
     ).returncode:
         pytest.skip(f"{python} has no datasets; {OTHER_PYTHON} may name one that has")
+    return python
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    python = datasets_python()
     root = tmp_path_factory.mktemp("datasets")
     (root / "rows.json").write_text(json.dumps(SPLITS))
     script = str(ROOT / "tests" / "datasets_files.py")
