@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from albert_tf import files
 from albert_tf.finetuning.cells import check_text, text_cell
 from albert_tf.finetuning.columns import TEXT_A, find_column, find_texts, places_of
-from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.rows import BadRowError, Column, Row
 
 
 def parse_pair(row: Row) -> tuple[str, str]:
@@ -15,25 +15,28 @@ def parse_pair(row: Row) -> tuple[str, str]:
     if not isinstance(row, dict):
         first, second = [*unnamed_texts(row, 2), ""][:2]
         return first, second
-    return _named_pair(row)
+    column_a, column_b = _text_columns(row)
+    return text_cell(row, column_a), "" if column_b is None else text_cell(row, column_b)
 
 
 def parse_text(row: Row) -> str:
     """Returns the text of a row."""
-    return _named_pair(row)[0] if isinstance(row, dict) else unnamed_texts(row, 1)[0]
+    if not isinstance(row, dict):
+        return unnamed_texts(row, 1)[0]
+    return text_cell(row, _text_columns(row)[0])
 
 
-def _named_pair(row: files.JsonObject) -> tuple[str, str]:
-    """Returns the texts in the columns with usual names; the second is "" if there is none.
+def _text_columns(row: files.JsonObject) -> tuple[Column, Column | None]:
+    """Returns the columns of the texts with usual names; None for the second if there is none.
 
     Raises:
-        BadRowError: there are no such columns, or several.
+        BadRowError: there are no such columns, or several may be meant.
     """
     found = find_texts(places_of(row))
     if found is None:
-        return named_text(row, TEXT_A), ""
-    first, second = found
-    return text_cell(row, first), "" if second is None else text_cell(row, second)
+        expected = " or ".join(map(repr, TEXT_A))
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
+    return found
 
 
 def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:

@@ -17,6 +17,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = re.compile("[\u3400-\u9fff]")
 _MIN_WORDS, _MIN_CHINESE = 3, 4  # in the mean over rows; fewer may be a category or a name
 MAX_ROWS = 100  # which are looked at
+FLAGS = "Pass --text_a_column, and --text_b_column for a second text, to say what is the text"
 
 
 class UnusedTexts:
@@ -42,19 +43,20 @@ class UnusedTexts:
             if isinstance(value, str) and value.strip():
                 self._values[name].append(value)
 
-    def report(self, path: str) -> None:
+    def report(self, path: str, advice: str = FLAGS) -> None:
         """Warns of the columns that have texts.
 
         Args:
             path: the file.
+            advice: what to do if they are to be used.
         """
         names = self.names()
         if names:
             logging.warning(
-                "%s: not used, but seems to have texts: %s. Pass --text_a_column, and "
-                "--text_b_column for a second text, to say what is the text",
+                "%s: not used, but seems to have texts: %s. %s",
                 path,
                 files.quote_all(names),
+                advice,
             )
 
     def names(self) -> list[str]:

@@ -6,6 +6,7 @@ again when they are predicted.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import sys
@@ -15,12 +16,21 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.columns import NAMES_OF_INPUTS, named_rows
+from albert_tf.finetuning.columns import (
+    NAMES_OF_INPUTS,
+    PAIRS,
+    TEXT_A,
+    TEXT_B,
+    named_rows,
+    places_of,
+)
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_pair, parse_text
+from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
 from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table
+from albert_tf.tables.row import normalized
 
 ExampleType = TypeVar("ExampleType")
 # Where an input is from, which is a part of its result: its "line" or "row", from 1, and its ids.
@@ -28,6 +38,8 @@ Origin: TypeAlias = dict[str, files.Json]
 Block: TypeAlias = list[tuple[Origin, ExampleType]]
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 IDS = ("id", "idx", "guid")  # columns that are copied to the results
+_NAMES_OF_TEXTS = {*TEXT_A, *TEXT_B, *itertools.chain.from_iterable(PAIRS)}
+_ADVICE = "Name the text to predict text, or two of them text_a and text_b, or remove the others"
 
 
 class Inputs(Protocol[ExampleType]):
@@ -54,6 +66,22 @@ class _GivenInputs(Generic[ExampleType]):
         yield self._block
 
 
+class _ReadRow(dict[str, files.Json]):
+    """A row that notes which of its columns are read.
+
+    Attributes:
+        read: their names.
+    """
+
+    def __init__(self, row: files.JsonObject) -> None:
+        super().__init__(row)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> files.Json:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
 class _FileInputs(Generic[ExampleType]):
     """Inputs of a file, of which a block at a time is in memory.
 
@@ -77,6 +105,7 @@ class _FileInputs(Generic[ExampleType]):
         self._table = open_table(path, form, takes_strings=True, keeps_blank_end=is_text, name=name)
         self._has_header = self._table.has_cells and form in (TABS, COMMAS)
         self._parse = parse
+        self._warn_of_unused_texts()
         self.total = sum(1 for _ in self._parsed())
         if not self.total:
             raise ValueError(f"{name}: contains no input")
@@ -85,6 +114,20 @@ class _FileInputs(Generic[ExampleType]):
         parsed = self._parsed()
         while block := list(itertools.islice(parsed, ROWS_AT_ONCE)):
             yield block
+
+    def _warn_of_unused_texts(self) -> None:
+        """Warns if a task that takes a text or a pair leaves out a column with texts."""
+        numbered = itertools.islice(self._rows(self._table), MAX_ROWS)
+        looked_at = [_ReadRow(row) for _, row in numbered if isinstance(row, dict)]
+        for row in looked_at:
+            with contextlib.suppress(BadRowError):  # which is reported where the row is predicted
+                self._parse(row)
+        used = set().union(*(row.read for row in looked_at))
+        if looked_at and used and _NAMES_OF_TEXTS.issuperset(map(normalized, used)):
+            unused = UnusedTexts(places_of(looked_at[0]), used)
+            for row in looked_at:
+                unused.add(row)
+            unused.report(self._table.path, _ADVICE)
 
     def _parsed(self) -> Iterator[tuple[Origin, ExampleType]]:
         unit = "line" if self._table.unit == "line" else "row"

@@ -164,3 +164,23 @@ def test_rows_of_other_tasks_are_tokens_questions_or_choices(parse, row, parsed)
 def test_rows_that_are_no_input_are_refused(parse, row, said):
     with pytest.raises(BadRowError, match=said):
         parse(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "parse", "names"),
+    [
+        ({"title": "a", "text": "b"}, parse_pair, "'title'"),
+        ({"question1": "a", "question2": "b"}, parse_text, "'question2'"),
+        ({"question1": "a", "question2": "b"}, parse_pair, ""),
+        ({"text": "b", "label": "pos", "id": "7", "author": "Ann Lee"}, parse_pair, ""),
+        ({"title": "a", "question": "b", "context": "c"}, parse_question, ""),
+        (CHOICE | {"title": "a"}, parse_choice, ""),
+        ({"tokens": ["a"], "text": "a"}, parse_words, ""),
+    ],
+)
+def test_a_column_with_texts_that_is_not_predicted_is_named(tmp_path, caplog, row, parse, names):
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    settings = Settings(model_dir="m", input_file=str(tmp_path / "a.jsonl"))
+    assert inputs.read_inputs(settings, parse).total == 1
+    said = f"a.jsonl: not used, but seems to have texts: {names}. Name the text to predict text"
+    assert (said in caplog.text, bool(caplog.messages)) == (bool(names), bool(names))
