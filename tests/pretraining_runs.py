@@ -12,9 +12,9 @@ from tests.training import distributed_steps
 LENGTHS = [f"--max_seq_length={SEQ_LENGTH}", f"--max_predictions_per_seq={MAX_PREDICTIONS}"]
 
 
-def write_records(path, count):
+def write_records(path, count, first=0):
     """Random pre-training records for `tiny_config`, with any number of masked words."""
-    batches = map(distributed_steps.batch_of, range(count))
+    batches = map(distributed_steps.batch_of, range(first, first + count))
     rows = ({name: values[-1] for name, values in batch.items()} for batch in batches)
     conftest.write_records(path, [conftest.example(**row) for row in rows])
 

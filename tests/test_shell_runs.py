@@ -12,7 +12,7 @@ import pytest
 from albert_tf.training.interruption import EXIT_STATUS
 from tests.cli.fine_tuning_programs import write_race
 from tests.conftest import free_ports
-from tests.pretraining_runs import Pretraining
+from tests.pretraining_runs import Pretraining, write_records
 from tests.script_runner import assert_same_state, finish, kill, start_program, wait_for
 
 SAME = 1e-5  # weights differ by no more between devices
@@ -20,11 +20,16 @@ SAME = 1e-5  # weights differ by no more between devices
 
 @pytest.fixture(scope="module")
 def pretraining(tmp_path_factory, tiny_config):
+    """Pre-training on six files in four streams, which two or four workers share."""
+    folder = tmp_path_factory.mktemp("run")
+    for number in range(5):
+        write_records(folder / f"{number}.tfrecord", 3 + number, first=100 * number)
     return Pretraining(
-        tmp_path_factory.mktemp("run"),
+        folder,
         tiny_config,
         23,
         *("--train_batch_size=4", "--optimizer=adamw", "--learning_rate=0.001"),
+        *("--record_streams=4",),
         *("--num_warmup_steps=2", "--num_train_steps=6", "--save_checkpoints_steps=3"),
     )
 

@@ -60,6 +60,9 @@ def check_files(
 ) -> list[RecordFile]:
     """Returns the files with their numbers of records, from the metadata or else counted.
 
+    Files without records are left out, with a warning: the outputs of a short text, or marks such
+    as Hadoop's `_SUCCESS`. Google's program reads them as well.
+
     Args:
         found: the files, with their metadata.
         features: what the first record of each is expected to contain: name → shape and type.
@@ -67,36 +70,46 @@ def check_files(
             of the others are then those of their metadata.
 
     Raises:
-        ValueError: a file is empty or not a TFRecord file, its first record is damaged or has not
-            the features or other lengths or values, or any record is damaged of a file without
-            metadata. The message names the file, and what was expected and found.
+        ValueError: no file has a record; or one is not a TFRecord file, its first record is damaged
+            or has not the features or other lengths or values, or any record is damaged of a file
+            without metadata. The message names the file, and what was expected and found.
     """
-    opened = [
-        (path, info)
-        for number, (path, info) in enumerate(found.items())
-        if info is None or number == 0 or not only_first
-    ]
+    known = {path: info for path, info in found.items() if info and info.instances}
+    opened = [path for path in found if found[path] is None]
+    opened += list(known)[:1] if only_first else known
     with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
-        files_read = pool.map(lambda file: _read_file(file[0], file[1], features), opened)
-        checked = {file.path: file for file in files_read}
-    for path, info in found.items():
-        if path not in checked and info is not None:
+        files_read = pool.map(lambda path: _read_file(path, found[path], features), opened)
+        checked = dict(zip(opened, files_read, strict=True))
+    for path, info in known.items():
+        if path not in checked:
             checked[path] = RecordFile(path, info.instances, info.checksum, info)
-    return [checked[path] for path in found]
+    with_records = [file for path in found if (file := checked.get(path))]
+    empty = [path for path in found if not checked.get(path)]
+    if not with_records:
+        raise ValueError(f"{empty[0]}: contains no record. Create the records again.")
+    if empty:
+        more = f" and {len(empty) - 1} more" if empty[1:] else ""
+        logging.warning("%s%s: contains no record, and is left out", empty[0], more)
+    return with_records
 
 
-def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile:
+def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile | None:
+    """Returns a file whose first record fits; None if it is empty."""
     if info is None:
         return _read_whole_file(path, features)
-    first = _require_record(path, records.read_first_record(path))
+    first = records.read_first_record(path)
+    if first is None:
+        return None
     _check_first_record(path, first, features)
     checksum = hashlib.sha256(first + info.checksum.encode()).hexdigest()
     return RecordFile(path, info.instances, checksum, info)
 
 
-def _read_whole_file(path: str, features: Features) -> RecordFile:
+def _read_whole_file(path: str, features: Features) -> RecordFile | None:
     with contextlib.closing(records.read_records(path)) as contents:
-        first = _require_record(path, next(contents, None))
+        first = next(contents, None)
+        if first is None:
+            return None
         _check_first_record(path, first, features)
         logging.info("%s: no metadata beside it, so all records are read once", path)
         checksum = hashlib.sha256(first)
@@ -105,12 +118,6 @@ def _read_whole_file(path: str, features: Features) -> RecordFile:
             num_records += 1
             checksum.update(content)
     return RecordFile(path, num_records, checksum.hexdigest())
-
-
-def _require_record(path: str, record: bytes | None) -> bytes:
-    if record is None:
-        raise ValueError(f"{path}: contains no record. Omit the file, or create it again.")
-    return record
 
 
 def _check_first_record(path: str, record: bytes, features: Features) -> None:

@@ -151,6 +151,19 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, content, features, said
         find_record_files([str(tmp_path / "a")], features)
 
 
+def test_files_without_records_are_left_out_with_a_warning(tmp_path, caplog):
+    paths = [tmp_path / name for name in ("_SUCCESS", "a", "b", "c")]
+    for path in paths:
+        path.write_bytes(b"")
+    write_numbers(paths[1], range(4))
+    write_metadata(paths[2], 0)
+    write_numbers(paths[3], range(5))
+    write_metadata(paths[3], 5)
+    found = find_record_files(list(map(str, paths)), FEATURES)
+    assert [(file.path[-1], file.num_records) for file in found] == [("a", 4), ("c", 5)]
+    assert f"{tmp_path}/_SUCCESS and 1 more: contains no record" in caplog.text
+
+
 def test_records_in_a_store_that_tensorflow_cannot_read_are_refused(monkeypatch):
     monkeypatch.setattr(files, "expand_patterns", lambda patterns, what: [patterns])
     monkeypatch.setattr(record_metadata, "read_metadata", lambda paths: {})
