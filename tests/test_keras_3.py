@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.model import optimization
@@ -61,7 +62,9 @@ def test_keras_3_models_are_rejected(tiny_batch):
     [
         lambda outputs: outputs["pooled_output"],
         lambda outputs: outputs["sequence_output"][:, 0],
-        lambda outputs: outputs["sequence_output"][:, :3][:, 0],
+        lambda outputs: outputs["sequence_output"][:, :3][:, 0] * 2.0,
+        lambda outputs: tf.reduce_mean(outputs["sequence_output"], axis=1),
+        lambda outputs: tf_keras.layers.Dropout(0.5)(outputs["pooled_output"]),
     ],
 )
 def test_a_layer_of_keras_3_on_our_output_is_refused(layer, part):

@@ -9,6 +9,7 @@ it: what is not in `sys.modules` has made no object.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from typing import Any
@@ -101,18 +102,8 @@ def check_policy(dtype: object) -> None:
         )
 
 
-def guard(outputs: Any) -> Any:
-    """Returns symbolic outputs of a layer, on which a layer of Keras 3 can no longer be called."""
-    if _keras() is not None:
-        for tensor in tf.nest.flatten(outputs):
-            if tf_keras.backend.is_keras_tensor(tensor) and not isinstance(tensor, _Guarded):
-                kind = type(tensor)
-                tensor.__class__ = type(kind.__name__, (_Guarded, kind), {})
-    return outputs
-
-
 class _Guarded:
-    """A symbolic tensor of tf_keras that layers of Keras 3 refuse, and so are parts of it.
+    """A symbolic tensor of tf_keras that layers of Keras 3 refuse.
 
     Keras 3 takes it for one of TensorFlow, and would make constants of its own weights. Each of its
     layers asks for the `dtype` of what it is called on.
@@ -128,8 +119,33 @@ class _Guarded:
             )
         return super().dtype  # type: ignore[misc]
 
-    def __getitem__(self, key: object) -> Any:
-        return guard(super().__getitem__(key))  # type: ignore[misc]
+    @classmethod
+    def from_tensor(cls, tensor: tf.Tensor) -> Any:
+        """Returns a tensor that stands for one of a graph; Keras would choose its own class."""
+        symbolic = super().from_tensor(tensor)  # type: ignore[misc]
+        symbolic.__class__ = cls
+        return symbolic
+
+
+def _guard_tensors() -> None:
+    """Makes all symbolic tensors of tf_keras such that refuse layers of Keras 3.
+
+    An output of our encoder goes through layers and operations of others before a layer of Keras 3
+    may be called on it. tf_keras looks up the class of a tensor in a list, which has no public
+    name. Where it is not found, tensors stay unguarded; a test says so.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from tf_keras.src.engine import keras_tensor
+
+        plain = keras_tensor.KerasTensor
+        guarded = type(plain.__name__, (_Guarded, plain), {})
+        keras_tensor.keras_tensor_classes[:] = [
+            (kind, guarded if cls is plain else cls)
+            for kind, cls in keras_tensor.keras_tensor_classes
+        ]
+
+
+_guard_tensors()
 
 
 def refuse_to_be_added() -> None:

@@ -31,10 +31,6 @@ class Configured(tf_keras.layers.Layer):
         keras_3.check_policy(kwargs.get("dtype"))
         super().__init__(**kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the layer; see `keras_3`."""
-        return keras_3.guard(super().__call__(*args, **kwargs))
-
     def __setattr__(self, name: str, value: object) -> None:
         """Sets an attribute, such as a layer in place of another one."""
         if keras_3.is_layer(value):
