@@ -1,4 +1,4 @@
-"""Whether attention is fused on the GPU of this machine: tried once, before training.
+"""Whether attention is fused on the GPUs of this machine: tried once, before training.
 
 Only on the device is it known whether its driver and cuDNN take it. Where they do not, a line in
 the log has the reason, and attention stays as XLA compiles it.
@@ -24,11 +24,11 @@ _LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or
 _REASON_LENGTH = 300
 
 
-def can_be_fused(model: AlbertModel, strategy: tf.distribute.Strategy) -> bool:
+def can_be_fused(model: AlbertModel) -> bool:
     """Returns whether compiled steps of a model can compute fused attention; logs why not."""
     if not tf.config.list_physical_devices("GPU"):
         return False
-    reason = _why_not(model.config, strategy)
+    reason = _why_not(model.config)
     if not reason:
         logging.info("%-9s fused, by cuDNN or Triton", "attention")
         return True
@@ -36,13 +36,11 @@ def can_be_fused(model: AlbertModel, strategy: tf.distribute.Strategy) -> bool:
     return False
 
 
-def _why_not(config: AlbertConfig, strategy: tf.distribute.Strategy) -> str:
+def _why_not(config: AlbertConfig) -> str:
     """Returns why attention is not fused; "" if it is."""
     dtype = tf.as_dtype(current_precision())
     length = min(_LENGTH, config.max_position_embeddings // gpu.LENGTHS * gpu.LENGTHS)
     size = config.hidden_size // config.num_attention_heads
-    if strategy.num_replicas_in_sync > 1:
-        return "there are several devices"
     if not tf.test.is_built_with_cuda() or not tensorflow_internals.embeds_modules():
         return f"TensorFlow {tf.__version__} cannot call cuDNN"
     if not gpu.takes(dtype, length, size):

@@ -95,7 +95,7 @@ def make_step(
             settings.optimizer, schedule, settings.weight_decay
         )
         loss_scale = LossScale() if current_precision() == "float16" else None
-    is_used = fused_attention and jit_compile and can_be_fused(model, strategy)
+    is_used = fused_attention and jit_compile and can_be_fused(model)
     options = StepOptions(
         seed=settings.seed,
         micro_batches=settings.gradient_accumulation_steps,
@@ -116,5 +116,4 @@ def is_compiled(jit_compile: str, strategy: tf.distribute.Strategy) -> bool:
     """
     if jit_compile != "auto":
         return jit_compile == "true"
-    is_one_device = strategy.num_replicas_in_sync == 1
-    return is_one_device and bool(tf.config.list_physical_devices("GPU"))
+    return not replicas.is_tpu(strategy) and bool(tf.config.list_physical_devices("GPU"))

@@ -94,13 +94,14 @@ class DeviceSettings(SettingsGroup):
     )
     jit_compile: str = setting(
         "auto",
-        "Compile the training step with XLA; auto does so on a single GPU.",
+        "Compile the training step with XLA, or with several devices the gradients of each; auto "
+        "does so on GPUs.",
         choices=("auto", "true", "false"),
     )
     fused_attention: bool = setting(
         True,
         "Compute attention on an NVIDIA GPU by cuDNN and Triton, which write no scores to memory: "
-        "in steps compiled with XLA for a single GPU, in bfloat16 or float16, with batches of one "
+        "in steps compiled with XLA, in bfloat16 or float16, with batches of one "
         "length, a multiple of 64, and heads of at most 128 units. It is tried at the start; where "
         "it is not taken, attention is as XLA compiles it, and the log says why.",
     )

@@ -99,7 +99,8 @@ class StepOptions:
         micro_batches: n, the number of gradient accumulation steps.
         clip_per_replica: whether to clip the gradient of each replica before they are summed, as
             Google's programs do on TPUs.
-        jit_compile: whether to compile the step with XLA.
+        jit_compile: whether to compile the step with XLA; with several replicas, the gradients of
+            each.
         fused_attention: whether kernels for NVIDIA GPUs run in the compiled step.
     """
 
@@ -146,13 +147,20 @@ class TrainStep:
             optimizer.build(self.variables)
         flag = tf.TensorSpec((), tf.bool)
         signature = None if batch_signature is None else [batch_signature, flag, flag]
-        # TPUStrategy compiles the step itself.
-        jit_compile = self.options.jit_compile and not replicas.is_tpu(self.strategy)
+        # TPUStrategy compiles the step itself. XLA compiles no sums over other replicas: with
+        # several, it compiles what each of them computes before these.
+        is_compiled = self.options.jit_compile and not replicas.is_tpu(self.strategy)
+        has_replicas = self.strategy.num_replicas_in_sync > 1
+        self._accumulated = self._accumulate_gradients
+        if is_compiled and has_replicas:
+            self._accumulated = tf.function(
+                self._accumulate_gradients, jit_compile=True, autograph=False
+            )
         self.function = tf.function(
             self._run,
             input_signature=signature,
             reduce_retracing=signature is None,
-            jit_compile=jit_compile or None,
+            jit_compile=(is_compiled and not has_replicas) or None,
             autograph=False,  # not needed, and takes a third of the tracing time
         )
 
@@ -174,9 +182,7 @@ class TrainStep:
     def _run(self, batch: Batch, allow_update: tf.Tensor, request_stop: tf.Tensor) -> StepResult:
         """Runs the step on all replicas of this process."""
         rows = self._split_rows(batch)
-        arguments = rows, allow_update, request_stop
-        with dispatch.for_gpu() if self.options.fused_attention else contextlib.nullcontext():
-            results = self.strategy.run(self._replica_step, args=arguments)
+        results = self.strategy.run(self._replica_step, args=(rows, allow_update, request_stop))
         # All replicas return the same values: sums over all of them.
         result: StepResult = tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], results
@@ -214,7 +220,7 @@ class TrainStep:
         if not self.options.clip_per_replica:
             weights = self._all_reduce(weights)
 
-        gradients, local = self._accumulate_gradients(rows, replica, weights)
+        gradients, local = self._accumulated(rows, replica, weights)
         if self.options.clip_per_replica:
             norm = global_norm(gradients, local.squares)
             local = local._replace(norm=norm)  # the sum is finite if all norms are
@@ -310,11 +316,12 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor) -> PartResult:
         """Returns the gradients of a micro-batch, and its sums."""
-        with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, dropout_seed=seed)
-            loss, sums = self.task.loss(outputs, batch, weights)
-            scaled_loss = loss if self.loss_scale is None else self.loss_scale.scale(loss)
-        of_variables = tape.gradient(scaled_loss, self.variables)
+        with dispatch.for_gpu() if self.options.fused_attention else contextlib.nullcontext():
+            with tf.GradientTape() as tape:
+                outputs = self.model(batch, training=True, dropout_seed=seed)
+                loss, sums = self.task.loss(outputs, batch, weights)
+                scaled_loss = loss if self.loss_scale is None else self.loss_scale.scale(loss)
+            of_variables = tape.gradient(scaled_loss, self.variables)
         if self.loss_scale is not None:
             of_variables = self.loss_scale.unscale(of_variables)
 

@@ -22,6 +22,7 @@ import tensorflow as tf
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import optimization
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.tensorflow_internals import is_inside_xla
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
@@ -82,10 +83,18 @@ def make_step(
 def run_case(strategy=None, **options):
     """Returns the weights and the result of the last step after STEPS steps with these options."""
     step = make_step(strategy=strategy, **options)
+    is_compiled, compute_loss = set(), step.task.loss
+
+    def loss(*args):
+        is_compiled.add(is_inside_xla())
+        return compute_loss(*args)
+
+    step.task.loss = loss
     rows = replicas.local_rows(step.strategy, ROWS)
     for number in range(STEPS):
         batch = {name: tf.constant(value[rows]) for name, value in batch_of(number).items()}
         result = step(batch)
+    assert is_compiled == {bool(options.get("jit_compile"))}
     values = result._asdict() | result.metrics
     del values["metrics"]
     found = {f"sums/{name}": value.numpy() for name, value in values.items()}

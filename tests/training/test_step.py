@@ -36,6 +36,7 @@ CASES = [
     {"optimizer": "lamb", "micro_batches": 3},
     {"optimizer": "adamw", "rate": 0.0002, "precision_name": "bfloat16"},
 ]
+COMPILED = {"optimizer": "lamb", "jit_compile": True, "micro_batches": 2}
 
 
 def whole(case):
@@ -53,7 +54,7 @@ def one_device(case):
     """Runs the case on one device; in bfloat16 in two parts, because each matmul rounds."""
     if case.get("precision_name") == "bfloat16":
         return distributed_steps.run_case(**case | {"micro_batches": 2})
-    return whole(case)
+    return whole({name: value for name, value in case.items() if name != "jit_compile"})
 
 
 def assert_same(found, expected, tolerance=1e-5):
@@ -72,8 +73,12 @@ def test_gradient_accumulation_equals_the_whole_batch():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "cases",
-    [pytest.param(CASES[:1], marks=pytest.mark.ci), pytest.param(CASES, marks=pytest.mark.slow)],
-    ids=["lamb", "every optimizer and precision"],
+    [
+        pytest.param(CASES[:1], marks=pytest.mark.ci),
+        pytest.param([COMPILED], marks=pytest.mark.slow),
+        pytest.param(CASES, marks=pytest.mark.slow),
+    ],
+    ids=["lamb", "compiled gradients", "every optimizer and precision"],
 )
 def test_two_devices_equal_one(tmp_path, cases):
     path = tmp_path / "two.npy"
