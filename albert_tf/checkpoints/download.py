@@ -25,9 +25,9 @@ import os
 import shutil
 import sys
 import tarfile
-import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterable
 from typing import ClassVar
 
 from absl import logging
@@ -40,6 +40,8 @@ from albert_tf.settings import SettingsGroup, setting
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 _RESOURCE_FORKS = "__MACOSX"  # a folder that macOS adds to ZIP files
 _BLOCK_BYTES = 1 << 20
+_OTHER_BYTES = 64 << 20
+_HIDDEN = "download"  # the folder in the cache for what is being downloaded
 # A model in safetensors, its configs and its vocabulary; not the same weights in other formats.
 _FILES_ON_HUB = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
 
@@ -71,9 +73,10 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         raise ValueError(f"cache_dir: {cache}: models are downloaded to local folders only")
     folder = os.path.join(cache, release.name)
     if os.path.isdir(folder):
+        files.remove_abandoned(cache, _HIDDEN)
         return folder
     files.ensure_directory(os.path.dirname(folder), "cache_dir")
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=cache) as temporary:
+    with files.hidden_directory(cache, _HIDDEN, "cache_dir") as temporary:
         try:
             archive = _fetch(release.url, temporary)
         except OSError as error:
@@ -83,7 +86,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
             ) from None
         unpacked = os.path.join(temporary, "unpacked")
         try:
-            _unpack(archive, unpacked)
+            _unpack(archive, unpacked, _largest_size(release))
             model = _model_folder(unpacked)
             _verify(release, model)
         except _DAMAGE as error:
@@ -112,21 +115,55 @@ def _fetch(url: str, folder: str) -> str:
 
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return str(get_file("archive", url, cache_subdir=".", cache_dir=folder))
+            path = str(get_file("archive", url, cache_subdir=".", cache_dir=folder))
     except OSError:
         raise
     except Exception as error:  # of no other class if the server cannot be reached
-        raise OSError(str(error)) from None
+        path = os.path.join(folder, "archive")
+        if not (os.path.isfile(path) and not os.path.getsize(path)):  # for which the bar has no end
+            raise OSError(str(error)) from None
+    if not os.path.getsize(path):
+        raise OSError(f"{url}: the download is empty, and nothing was installed. Try again later")
+    return path
 
 
-def _unpack(archive: str, folder: str) -> None:
-    """Unpacks an archive; raises an error if it is damaged, or has files outside of the folder."""
+def _largest_size(release: Release) -> int:
+    """Returns the number of bytes that the files of a release may have.
+
+    These are the weights and two moments of each of them, float32, and smaller files. The heads, of
+    which `parameters` does not know, are less than a quarter of the rest.
+    """
+    return 4 * 3 * release.parameters * 5 // 4 + _OTHER_BYTES
+
+
+def _check_size(sizes: Iterable[int], largest: int) -> None:
+    total = sum(sizes)
+    if total > largest:
+        raise ValueError(
+            f"the archive unpacks to {total / 1e6:,.0f} MB, and this release has at most "
+            f"{largest / 1e6:,.0f} MB"
+        )
+
+
+def _unpack(archive: str, folder: str, largest: int) -> None:
+    """Unpacks an archive.
+
+    Args:
+        archive: the file.
+        folder: the folder, which is created.
+        largest: number of bytes that the files may have.
+
+    Raises:
+        ValueError: they have more. Other errors: it is damaged, or has files outside of the folder.
+    """
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
+            _check_size((member.file_size for member in zipped.infolist()), largest)
             zipped.extractall(folder)
         shutil.rmtree(os.path.join(folder, _RESOURCE_FORKS), ignore_errors=True)
         return
     with tarfile.TarFile.open(archive) as tar:
+        _check_size((member.size for member in tar), largest)
         # Unlike the filter of Keras, this one refuses links to files outside of the folder.
         tar.extractall(folder, filter="data")
         while tar.fileobj and tar.fileobj.read(_BLOCK_BYTES):

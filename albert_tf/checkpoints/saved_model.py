@@ -84,7 +84,9 @@ def export(
     parent = os.path.join(export_dir, exported.subfolder) if exported.subfolder else export_dir
     files.ensure_directory(parent, "--export_dir")
     target = _name_new_folder(parent)
-    with files.publish_directory(target, "--export_dir") as temporary:
+    if exported.tflite and exported.quantization:
+        files.remove_half_written([os.path.join(export_dir, tflite.TFLITE_FILE)])
+    with files.publish_directory(target, "--export_dir", names="[0-9]+") as temporary:
         save(temporary, hold(variables), exported.signatures, target)
         _write_extra_files(temporary, {**model_files, **exported.files})
     logging.info("Exported to %s", target)

@@ -16,6 +16,7 @@ from albert_tf.files.checks import (
     ensure_directory,
 )
 from albert_tf.files.disk_errors import naming_file
+from albert_tf.files.hidden_directory import hidden_directory, remove_abandoned
 from albert_tf.files.included import find_included
 from albert_tf.files.json_files import (
     Json,
@@ -86,6 +87,7 @@ __all__ = [
     "file_size",
     "find_included",
     "finish_replacing",
+    "hidden_directory",
     "is_directory",
     "is_file",
     "is_remote",
@@ -107,6 +109,7 @@ __all__ = [
     "read_text",
     "real_path",
     "remove",
+    "remove_abandoned",
     "remove_half_written",
     "remove_tree",
     "rename",

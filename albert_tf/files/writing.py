@@ -14,8 +14,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
-from albert_tf.files.checks import check_replaceable, ensure_directory
+from albert_tf.files.checks import check_replaceable
 from albert_tf.files.disk_errors import name_file
+from albert_tf.files.hidden_directory import hidden_directory
 from albert_tf.files.paths import file_system, is_remote
 from albert_tf.files.reading import local_copy, require_file
 
@@ -68,14 +69,17 @@ def write_file(path: str, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
-def publish_directory(path: str, what: str) -> Iterator[str]:
+def publish_directory(path: str, what: str, names: str = "") -> Iterator[str]:
     """Yields an empty local directory, which becomes `path` when the block succeeds.
 
-    If the block fails, the directory is removed. A remote `path` is uploaded at the end.
+    If the block fails, the directory is removed; what a killed process has left of such a one is
+    removed before. A remote `path` is uploaded at the end.
 
     Args:
         path: the final name, which must not exist.
         what: the flag or argument with the path, for the message.
+        names: a regular expression of names beside `path` that earlier calls may have had; "" for
+            its own name alone.
 
     Raises:
         ValueError: the directory cannot be created.
@@ -87,9 +91,10 @@ def publish_directory(path: str, what: str) -> Iterator[str]:
             system.put(folder + "/", name.rstrip("/") + "/", recursive=True)
         return
     folder, name = os.path.split(path)
-    hidden = os.path.join(folder, f".{name}-{uuid.uuid4().hex[:8]}.tmp")
-    with published(path, hidden) as temporary:
-        ensure_directory(temporary, what)
+    with (
+        hidden_directory(folder or ".", name, what, names) as hidden,
+        published(path, hidden) as temporary,
+    ):
         yield temporary
 
 

@@ -16,6 +16,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import tf_keras
 
 import albert_tf
 from albert_tf.checkpoints import convert, finding, loading, releases
@@ -28,6 +29,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder
 from albert_tf.training.settings import RunSettings
 from tests.checkpoints.checkpoint_samples import ALBERT_ZH, GOOGLE, random_arrays, random_weights
+from tests.file_events import folders_at_each_event
 from tests.inference.conftest import write_folder
 
 NAME, MODULE = "albert_base_v2", "google/albert_base/1"
@@ -365,3 +367,42 @@ def test_the_list_has_each_name_once_and_says_what_is_in_the_cache(cached, cache
     words = re.split(r"[\s,]+", listed)
     assert all(words.count(row.name) == 1 for row in releases.downloadable())
     assert listed.endswith(f"cache folder: {cache}")
+
+
+def test_a_download_that_was_killed_ends_whole(served, cache, model, tmp_path):
+    write_tar(served / "tar", model)
+    kills = folders_at_each_event(cache, tmp_path / "at", lambda: download(NAME))
+    assert len(kills) > 6
+    for place in kills:
+        found = download(NAME, cache_dir=str(place))
+        assert sorted(os.listdir(found)) == sorted(os.listdir(model))
+        assert os.listdir(place) == [NAME]
+
+
+@pytest.mark.parametrize("is_zip", [False, True])
+def test_an_archive_that_unpacks_to_more_than_a_release_has_is_not_installed(
+    served, cache, model, tmp_path, is_zip
+):
+    large = shutil.copytree(model, tmp_path / "large")
+    with open(large / "zeros", "wb") as stream:
+        stream.truncate(70 << 20)
+    name = MODULE if is_zip else NAME
+    (write_zip if is_zip else write_tar)(served / ("zip" if is_zip else "tar"), large)
+    with pytest.raises(ValueError, match=r"unpacks to 74 MB, and this release has at most 67 MB"):
+        download(name)
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_an_empty_download_is_an_error(served, cache, monkeypatch, is_shown):
+    def get_file(name, url, cache_dir, **_):
+        with open(os.path.join(cache_dir, name), "wb"):
+            pass
+        if is_shown:
+            raise OverflowError("cannot convert float infinity to integer")  # of Keras' bar
+        return os.path.join(cache_dir, name)
+
+    monkeypatch.setattr(tf_keras.utils, "get_file", get_file)
+    with pytest.raises(OSError, match="served/tar: the download is empty, and nothing was ins"):
+        download(NAME)
+    assert not list(cache.iterdir())
