@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from albert_tf import files
 from albert_tf.finetuning.cells import check_text, text_cell
-from albert_tf.finetuning.columns import TEXT_A, find_column, find_texts, places_of
+from albert_tf.finetuning.columns import TEXT_A, find_texts, places_of
 from albert_tf.finetuning.rows import BadRowError, Column, Row
 
 
@@ -54,16 +54,19 @@ def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
     return [check_text(cell, "the text") for cell in row]
 
 
-def named_text(row: files.JsonObject, names: Sequence[str], default: str | None = None) -> str:
-    """Returns the text in the column with the first of `names` that the row contains.
+def named_text(row: files.JsonObject, names: Sequence[str]) -> str:
+    """Returns the text in the column that has one of `names`.
 
     Raises:
-        BadRowError: there is no such column, and no default.
+        BadRowError: there is no such column, or several.
     """
-    column = find_column(names, places_of(row))
-    if column is not None:
-        return text_cell(row, column)
-    if default is None:
+    places = places_of(row)
+    columns = [places[name] for name in names if name in places]
+    if len(columns) > 1:
+        raise BadRowError(
+            f"{files.quote_all(columns)} may each be the {names[0]}: keep one, or rename the others"
+        )
+    if not columns:
         expected = " or ".join(map(repr, names))
         raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
-    return default
+    return text_cell(row, columns[0])

@@ -146,6 +146,15 @@ def _custom_texts(
     return text_a, text_b
 
 
+def _refuse_labels(places: Mapping[str, Column]) -> None:
+    """Raises BadRowError if several columns may be the label, and none is called so."""
+    names = [name for name in LABEL if name in places]
+    if len(names) > 1 and LABEL[0] not in names:
+        raise BadRowError(
+            f"several columns may be the label: {files.quote_all(names)}. Pass --label_column"
+        )
+
+
 def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -> Columns:
     """Returns the columns of a custom task; `asked` are those in the settings."""
     places: Mapping[str, Column] = {}
@@ -173,6 +182,8 @@ def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -
         label = tuple(column for column in of_labels if column is not None)
         label = label if len(label) == len(of_labels) else None
     else:
+        if asked.label is None:
+            _refuse_labels(places)
         label = place("label", asked.label, LABEL, is_optional=is_test)
     guid = place("guid", asked.guid, GUID, is_optional=asked.guid is None)
     return Columns(text_a, text_b, label, guid)

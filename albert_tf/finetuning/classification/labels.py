@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from albert_tf import files
@@ -36,7 +37,14 @@ def parse_label(value: object, task: ClassificationTask) -> str:
         if not is_number(label):
             raise BadRowError(f"label {files.quote(label)}: expected a number")
         return label
-    if not task.labels or label in task.labels:
+    if label in task.labels:
+        return label
+    if not task.labels:
+        if label.startswith("[") and label.endswith("]"):
+            raise BadRowError(
+                f"label {files.quote(label)} seems to be a list: pass --is_multi_label for any "
+                "number of labels, in JSON lines, Parquet or Arrow; or list all labels in --labels"
+            )
         return label
     same = [known for known in task.labels if known.lower() == label.lower()]
     if len(same) == 1:  # Google's program lower-cases labels along with texts
@@ -78,6 +86,7 @@ def parse_labels(value: object, task: ClassificationTask) -> tuple[str, ...]:
     Raises:
         BadRowError: the value is not a list of labels of the task, or one occurs twice.
     """
+    value = _parse_list(value)
     labels = [parse_label(label, task) for label in value] if isinstance(value, list) else None
     if labels is None or len(set(labels)) < len(labels):
         raise BadRowError(
@@ -85,6 +94,16 @@ def parse_labels(value: object, task: ClassificationTask) -> tuple[str, ...]:
             "of JSON. If each label has a column with 0 or 1, name all of them in --label_column"
         )
     return tuple(labels)
+
+
+def _parse_list(value: object) -> object:
+    """Returns the list in a cell with JSON; other values unchanged."""
+    if not isinstance(value, str) or not value.startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def is_true(value: object, column: Column) -> bool:

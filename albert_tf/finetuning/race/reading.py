@@ -221,12 +221,21 @@ def read_questions(
 
     def add(row: Row, number: int) -> None:
         parts = with_known_names(object_of(row))
+        if not (found.questions or found.unlabeled):
+            _log_parts(table.path, row, parts)
         known = {"level": level} if level else {}
         found.add({"id": f"{split}-{number - 1}"} | known | parts, table.place(number))
 
     for _ in rows.parse_rows(table.place, table.objects(), add):
         pass
     return found.examples()
+
+
+def _log_parts(path: str, row: Row, parts: files.JsonObject) -> None:
+    """Logs what is read of a file, by its first row."""
+    logging.info(
+        "%s: the first row has %s; reading %s", path, files.quote_all(row), ", ".join(parts)
+    )
 
 
 def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Examples[Question]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.labels import check_number_of_labels
+from albert_tf.finetuning.labels import check_number_of_labels, is_none
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import LETTERS, marks_spans
 from albert_tf.finetuning.token_classification.units import WORDS, find_units
@@ -52,6 +54,14 @@ def find_tags(train: Examples[Sentence], is_raw: bool = False) -> Tags:
             "a type, such as B-PER. Is --label_column right? If labels do not mark "
             "spans (for example, parts of speech), set --tag_scheme=raw."
         )
+    for label in labels:
+        if is_none(label) or label == "_":  # which CoNLL-U has where nothing is annotated
+            logging.warning(
+                "%s, sentence at line or row %d: %s is taken as a label",
+                train.path,
+                lines[label],
+                files.quote(label),
+            )
     return Tags(labels, is_raw, find_units(train))
 
 

@@ -117,3 +117,23 @@ def test_a_text_column_that_is_not_used_is_named(write, caplog):
     caplog.clear()
     assert read(folder, text_a_column="text")[1].examples[0].text_a == "I liked it"
     assert not caplog.messages
+
+
+def test_a_list_in_a_cell_is_no_label_and_json_is_a_list_of_labels(write):
+    folder = write("train.csv", "text,label", 'x,"[0, 1]"', 'y,"[""1""]"')
+    with pytest.raises(
+        ValueError, match=r"line 2: label '.0, 1.' seems to be a list: pass --is_mu"
+    ):
+        read(folder)
+    assert labels_of(read(folder, is_multi_label=True)[1]) == [("0", "1"), ("1",)]
+    labels = ("[0, 1]", '["1"]')
+    assert read(folder, labels=labels)[0].labels == labels
+
+
+def test_of_several_columns_that_may_be_the_label_none_is_guessed(write):
+    folder = write("train.csv", "text,score,gold_label", "x,1,a", "y,0,b")
+    with pytest.raises(ValueError, match=r"may be the label: 'score', 'gold_label'. Pass --label"):
+        read(folder)
+    assert read(folder, label_column="gold_label")[0].labels == ("a", "b")
+    folder = write("train.csv", "text,score,label", "x,1,a", "y,0,b")
+    assert read(folder)[0].labels == ("a", "b")

@@ -164,3 +164,9 @@ def test_the_hub_trains_the_weights_of_squads_format(tmp_path, config_file, toy_
     assert set(found) == set(before)
     for key, value in before.items():
         np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+def test_two_contexts_are_not_guessed():
+    row = with_lists(*QUESTIONS[0]) | {"passage": "b"}
+    with pytest.raises(ValueError, match="'context', 'passage' may each be the context"):
+        read_rows(table_of([row], "rows"), is_training=False)

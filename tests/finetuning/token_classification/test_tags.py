@@ -184,3 +184,10 @@ def test_a_span_is_correct_only_with_both_ends_and_in_its_own_sentence():
     )
     raw = span_metrics([["NN", "VB"]], [["NN", "NN"]], is_raw=True)
     assert (raw["precision"], raw["precision_NN"], raw["recall_VB"]) == (0.5, 0.5, 0.0)
+
+
+def test_a_label_that_may_stand_for_none_is_said(caplog):
+    assert tags.find_tags(labeled("NOUN VERB"), is_raw=True).labels == ("NOUN", "VERB")
+    assert not caplog.messages
+    assert tags.find_tags(labeled("NOUN VERB", "_ NOUN"), is_raw=True).labels[-1] == "_"
+    assert "train.txt, sentence at line or row 4: '_' is taken as a label" in caplog.text
