@@ -1,25 +1,7 @@
-r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
+"""Converts checkpoints between the formats of programs and libraries: `albert convert`.
 
-    albert convert --inspect --input=albert_base_zh/
-
-prints the kind of the checkpoint, which of its tensors a model with its config would load, and
-which release it is: the checksum of every tensor is compared with those of nine releases by Google
-and albert_zh, and the tensors that were altered, are missing or were added are listed.
-
-    albert convert --input=albert_base/ --output=albert_base_hf/ \
-        --output_format=huggingface
-
-writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
-programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
-`tf_hub` (a SavedModel for TensorFlow Hub) and `saved_model` (for servers; it maps texts to
-embeddings, see docs/serving.md).
-
-The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh or the Model Garden, a TF-Hub
-module, or a Hugging Face model. It is given as a checkpoint prefix, a file, or a folder that
-contains one of these. Pickle files are refused. The config, the vocabulary and the label names are
-searched for in the same folder and are converted as well: to config.json, spiece.model or
-vocab.txt, tokenizer.json and id2label for Hugging Face, and to files of the original names and
-run.json for the other formats.
+The command is in `inference/convert.py`, which adds formats that compute what a model was trained
+for.
 """
 
 from __future__ import annotations
@@ -100,7 +82,7 @@ def run(settings: Settings) -> Iterator[str]:
     tensorflow_packages.check()
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
-    _check_output(settings)
+    check_output(settings)
     source = ModelSource.open(
         settings.input,
         settings.albert_config_file,
@@ -172,7 +154,12 @@ def _model_of(config: AlbertConfig, objective: str) -> AlbertForPretraining:
         return AlbertForPretraining(config, objective)
 
 
-def _check_output(settings: Settings) -> None:
+def check_output(settings: Settings) -> None:
+    """Checks that the output can be written, before anything is read.
+
+    Raises:
+        ValueError: it is not named, or exists already.
+    """
     if settings.inspect:
         return
     settings.check_paths()

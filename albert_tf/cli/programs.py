@@ -53,7 +53,7 @@ PROGRAMS = {
     "download": Program("albert_tf.checkpoints.download", "download a released model"),
     "run-predict": Program("albert_tf.inference", "predict with a trained model"),
     "plot-results": Program("albert_tf.cli.plot_results", "plot the results of a run"),
-    "convert": Program("albert_tf.checkpoints.convert", "convert a model's format"),
+    "convert": Program("albert_tf.inference.convert", "convert a model's format"),
     "describe": Program("albert_tf.cli.describe", "parameters, FLOPs and memory of a model"),
 }
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import embeddings_export, saved_model, tasks
 from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.pretrained import load_trained
-from albert_tf.inference.settings import PredictorSettings
+from albert_tf.inference.settings import TENSORFLOW, PredictorSettings
 
 
 def export_saved_model(
@@ -50,31 +55,61 @@ def export_saved_model(
             `export_dir` cannot be written to.
     """
     source = ModelSource.open(folder)
-    name = find_task(source, task)
     model_files = saved_model.model_files(
         source.config_file, source.vocabulary_file, source.run.record
     )
     with saved_model.float32_models():
-        if not registry.get(name).is_fine_tuned:
-            has_masked_lm = "masked-LM head" in source.parts
-            model, tokenizer = load_trained(
-                source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+        made = make_export(source, find_task(source, task), max_seq_length)
+        return saved_model.export(export_dir, made.variables, made.exported, model_files)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+    """What a model exports, and the variables that its signatures use.
+
+    Attributes:
+        variables: the variables, float32.
+        exported: the signatures, and the files beside them.
+        max_seq_length: maximum sequence length of texts, in tokens.
+    """
+
+    variables: Sequence[tf.Variable]
+    exported: Export
+    max_seq_length: int
+
+
+def make_export(source: ModelSource, task: str, max_seq_length: int | None) -> ExportedModel:
+    """Returns what the model in a folder exports. Call it in `saved_model.float32_models`.
+
+    Args:
+        source: the model.
+        task: the name of the task.
+        max_seq_length: see `export_saved_model`.
+
+    Raises:
+        ValueError: as in `export_saved_model`.
+    """
+    spec = registry.get(task)
+    if not spec.is_fine_tuned:
+        has_masked_lm = "masked-LM head" in source.parts
+        model, tokenizer = load_trained(
+            source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+        )
+        length = max_seq_length or model.config.max_position_embeddings
+        if source.sentence_modules is not None:
+            logging.warning(
+                "%s: the export returns poolings of the encoder, without the other modules of "
+                "modules.json",
+                source.folder,
             )
-            length = max_seq_length or model.config.max_position_embeddings
-            if source.sentence_modules is not None:
-                logging.warning(
-                    "%s: the export returns poolings of the encoder, without the other modules of "
-                    "modules.json",
-                    folder,
-                )
-            poolings = embeddings_export.poolings_of(source.parts)
-            exported = embeddings_export.embeddings_export(
-                encoder_of(model), tokenizer, length, poolings
-            )
-        else:
-            options = PredictorSettings(max_seq_length=max_seq_length)
-            predictor = Predictor(source, name, options)
-            model = predictor.model
-            exporter = registry.get(name).task_class.of_trained(predictor.trained).exporter()
-            exported = exporter.make_export(model, predictor.max_seq_length, source.run)
-        return saved_model.export(export_dir, model.variables, exported, model_files)
+        poolings = embeddings_export.poolings_of(source.parts)
+        exported = embeddings_export.embeddings_export(
+            encoder_of(model), tokenizer, length, poolings
+        )
+        return ExportedModel(model.variables, exported, length)
+    options = PredictorSettings(max_seq_length=max_seq_length, engine=TENSORFLOW)
+    predictor = Predictor(source, task, options)
+    exporter = spec.task_class.of_trained(predictor.trained).exporter()
+    length = predictor.max_seq_length
+    exported = exporter.make_export(predictor.model, length, source.run)
+    return ExportedModel(predictor.model.variables, exported, length)

@@ -97,13 +97,18 @@ def _compile(
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     if threads:
         hints["INFERENCE_NUM_THREADS"] = str(threads)
-    runtime = _runtime()
+    return _runtime().compile_model(convert(concrete), OPENVINO_DEVICE, hints)
+
+
+def convert(concrete: tf.types.experimental.ConcreteFunction) -> openvino.Model:
+    """Returns a concrete function of TensorFlow as a model of OpenVINO."""
+    _runtime()
     import openvino
 
     # Shared, the weights would be read where TensorFlow may have freed them.
     model = openvino.convert_model(concrete, share_weights=False)
     share_weights(model)
-    return runtime.compile_model(model, OPENVINO_DEVICE, hints)
+    return model
 
 
 @functools.cache

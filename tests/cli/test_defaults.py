@@ -83,9 +83,11 @@ TABLES = {
     | {
         "input": (REQUIRED, NOTHING),
         "output": (None, NOTHING),
+        "max_seq_length": (None, NOTHING, 1, None, None),
+        "quantization": ("none", NOTHING, None, None, ("none", "float16", "int8")),
         "output_format": (
             *("tensorflow", NOTHING, None, None),
-            ("tensorflow", "huggingface", "tf_hub", "saved_model"),
+            ("tensorflow", "huggingface", "tf_hub", "saved_model", "tflite", "onnx", "openvino"),
         ),
         "inspect": (False, NOTHING),
         "merge_embeddings": (False, NOTHING),

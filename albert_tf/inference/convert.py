@@ -1,0 +1,101 @@
+r"""Converts an ALBERT checkpoint to another format, or prints what it contains.
+
+    albert convert --inspect --input=albert_base_zh/
+
+prints the kind of the checkpoint, which of its tensors a model with its config would load, and
+which release it is: the checksum of every tensor is compared with those of nine releases by Google
+and albert_zh, and the tensors that were altered, are missing or were added are listed.
+
+    albert convert --input=albert_base/ --output=albert_base_hf/ \
+        --output_format=huggingface
+
+writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the
+programs of Google and of this repository), `huggingface` (for from_pretrained in transformers),
+`tf_hub` (a SavedModel for TensorFlow Hub), `saved_model` (for TensorFlow Serving), and `tflite`,
+`onnx` and `openvino`, which take ids and are compared with the model before the folder gets its
+name. The last four compute what the model was fine-tuned for, or else embeddings (docs/deploy.md).
+
+The input is a TensorFlow checkpoint of Google's ALBERT, albert_zh or the Model Garden, a TF-Hub
+module, or a Hugging Face model. It is given as a checkpoint prefix, a file, or a folder that
+contains one of these. Pickle files are refused. The config, the vocabulary and the label names are
+searched for in the same folder and are converted as well: to config.json, spiece.model or
+vocab.txt, tokenizer.json and id2label for Hugging Face, and to files of the original names and
+run.json for the other formats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from albert_tf import tensorflow_packages
+from albert_tf.checkpoints import convert, output_formats, tflite
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.finetuning import registry
+from albert_tf.inference import model_task
+from albert_tf.settings import redefined, setting
+
+DEPLOYMENT_FORMATS = ("saved_model", "tflite", "onnx", "openvino")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(convert.Settings):
+    """What to convert."""
+
+    output_format: str = redefined(
+        convert.Settings,
+        "output_format",
+        "tensorflow",
+        choices=tuple(dict.fromkeys((*output_formats.FORMATS, *DEPLOYMENT_FORMATS))),
+    )
+    quantization: str = setting(
+        tflite.NONE,
+        "Data type of the weights of a TFLite model: float32 (none), float16, or int8 "
+        "(dynamic-range quantization).",
+        choices=(tflite.NONE, tflite.FLOAT16, tflite.INT8),
+    )
+    max_seq_length: int | None = setting(
+        None,
+        "Length of the rows of a TFLite model, and maximum length of texts for a SavedModel, in "
+        "tokens; if not given, that of training, or else the model's maximum.",
+        minimum=1,
+    )
+
+
+def run(settings: Settings) -> Iterator[str]:
+    """Yields what the input contains and, unless `inspect` is set, writes the output.
+
+    Raises:
+        OSError, ValueError: the input, the output or the settings are invalid; the message says
+            which.
+    """
+    if settings.quantization != tflite.NONE and settings.output_format != "tflite":
+        raise ValueError(f"--quantization={settings.quantization} requires --output_format=tflite")
+    if settings.inspect or settings.output_format not in DEPLOYMENT_FORMATS:
+        yield from convert.run(settings)
+        return
+    tensorflow_packages.check()
+    convert.check_output(settings)
+    source = ModelSource.open(
+        settings.input,
+        settings.albert_config_file,
+        settings.vocab_file,
+        settings.spm_model_file,
+        settings.do_lower_case,
+    )
+    task = model_task.find_task(source)
+    if settings.output_format in output_formats.FORMATS and not registry.get(task).is_fine_tuned:
+        yield from convert.run(settings)
+        return
+    from albert_tf.inference.deployment import deploy
+
+    yield f"{source.checkpoint}: {task}"
+    difference = deploy(
+        source,
+        settings.output or "",
+        settings.output_format,
+        settings.quantization,
+        settings.max_seq_length,
+    )
+    yield f"largest difference of an output from the model, for random ids: {difference:.1e}"
+    yield f"wrote {settings.output} ({settings.output_format})"
