@@ -38,7 +38,11 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
+from albert_tf.finetuning.race import Settings as RaceSettings
+from albert_tf.finetuning.race.reading import read_data as read_options
+from albert_tf.finetuning.squad import Settings as SquadSettings
 from albert_tf.finetuning.squad.question_files import read_squad
+from albert_tf.finetuning.squad.reading import read_data as read_answers
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
@@ -49,6 +53,12 @@ from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
+from tests.finetuning.race.test_hub_data_sets import DATA_SETS
+from tests.finetuning.squad.test_question_rows import QUESTIONS, rows_of
+from tests.finetuning.token_classification.test_sentence_rows import CLUENER
+from tests.finetuning.token_classification.test_sentence_rows import FEATURES as TAG_FEATURES
+from tests.finetuning.token_classification.test_sentence_rows import ROWS as TAGGED
+from tests.hub_files import write_parquet as write_hub_parquet
 from tests.pretraining_runs import write_records
 
 pytestmark = pytest.mark.ci
@@ -93,6 +103,10 @@ def damage_json(data, rng):
 
 
 TENSORS = {f"bert/{n}/kernel": np.arange(12 * n, dtype=np.float32).reshape(3, -1) for n in (1, 2)}
+
+
+CHOICES = [own for _, _, rows in DATA_SETS.values() for own in rows]
+QUESTION_ROWS = rows_of(QUESTIONS)
 
 
 def write_checkpoint(path):
@@ -163,6 +177,21 @@ def read_conll(path):
     folder = str(path.parent)
     tags, data = read_tags(TokenSettings(output_dir="out", data_dir=folder, do_train=True))
     return tags.labels, data["train"].examples
+
+
+def read_choices(path):
+    folder = str(path.parent)
+    settings = RaceSettings(task_name="choice", output_dir="out", data_dir=folder, do_eval=False)
+    return read_options(settings)["train"].examples
+
+
+def read_rows_of_squad(path):
+    settings = SquadSettings(output_dir="out", train_file=str(path), do_train=True)
+    return dataclasses.astuple(read_answers(settings)["train"])[2:]
+
+
+def write_tags(path):
+    write_hub_parquet(path.parent, {"train": TAGGED}, TAG_FEATURES)
 
 
 def read_inputs(path):
@@ -241,6 +270,10 @@ KINDS = [
     ("train.jsonl", lines(*ROWS), read_task_of_ones_own, damage_json),
     ("squad.json", lines(SQUAD), read_questions_of_squad, damage_json),
     ("train.txt", CONLL, read_conll, damage_bytes),
+    ("train.jsonl", lines(*CLUENER), read_conll, damage_json),
+    ("train-00000-of-00001.parquet", write_tags, read_conll, damage_bytes),
+    ("train.jsonl", lines(*CHOICES), read_choices, damage_json),
+    ("train.jsonl", lines(*QUESTION_ROWS), read_rows_of_squad, damage_json),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
     ("vocab.txt", WORDS, read_word_pieces, damage_bytes),
@@ -281,7 +314,9 @@ def limited_memory():
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="limits memory as on Linux")
 @pytest.mark.parametrize(
-    ("name", "content", "read", "damage"), KINDS, ids=[row[0] for row in KINDS]
+    ("name", "content", "read", "damage"),
+    KINDS,
+    ids=[f"{row[0]}-{row[2].__name__}" for row in KINDS],
 )
 def test_damaged_files_are_read_or_refused_by_name(
     name, content, read, damage, tmp_path, limited_memory
