@@ -30,7 +30,7 @@ LABEL = ("label", "labels", "score", "gold_label", "is_duplicate")
 GUID = ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
 QUESTION = ("question",)
 CONTEXT = ("context", "passage")
-TOKENS = ("tokens",)
+TOKENS = ("tokens", "words")
 
 # Names that make the first row of a file with labeled examples a header.
 _NAMES_IN_PAIRS = tuple(itertools.chain.from_iterable(PAIRS))

@@ -16,7 +16,7 @@ def test_the_usual_names_are_these_in_this_order():
     assert columns.LABEL == ("label", "labels", "score", "gold_label", "is_duplicate")
     assert columns.GUID == ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
     assert (columns.QUESTION, columns.CONTEXT) == (("question",), ("context", "passage"))
-    assert columns.TOKENS == ("tokens",)
+    assert columns.TOKENS == ("tokens", "words")
 
 
 @pytest.mark.parametrize(

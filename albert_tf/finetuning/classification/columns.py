@@ -86,6 +86,28 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
     return source.columns
 
 
+def is_named_otherwise(source: Source, row: Row, is_test: bool) -> bool:
+    """Returns whether a file of a task has a header that names other columns than the task's.
+
+    Such a file has the name of one of the task's archive, but was written from another table. In
+    the headers of the archives, texts have the usual names at the task's columns, or none.
+
+    Args:
+        source: the columns in the table of tasks.
+        row: the first row.
+        is_test: whether the label column may be missing.
+    """
+    if isinstance(row, dict) or source.has_header is None or source.is_custom:
+        return False
+    places = places_of(row)
+    try:
+        found = find_texts(places)
+    except BadRowError:
+        return False
+    has_label = is_test or find_column(LABEL, places) is not None
+    return has_label and found not in (None, (source.columns.text_a, source.columns.text_b))
+
+
 def has_usual_names(columns: Columns) -> bool:
     """Returns whether files with the columns of a task may as well have other usual names."""
     if not isinstance(columns.text_a, str):

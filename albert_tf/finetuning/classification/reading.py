@@ -22,6 +22,7 @@ from albert_tf.finetuning.classification.columns import (
     find_columns,
     has_usual_names,
     is_header,
+    is_named_otherwise,
     refuse_example,
 )
 from albert_tf.finetuning.classification.custom import (
@@ -44,7 +45,7 @@ from albert_tf.finetuning.rows import BadRowError, Column, Row
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, SplitTables
 from albert_tf.finetuning.splits import TRAIN
-from albert_tf.finetuning.unused_columns import UnusedTexts
+from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
 from albert_tf.tables import Table
 
 
@@ -113,6 +114,9 @@ def read_examples(
     row = first[1]
     if isinstance(row, BadRowError):
         raise ValueError(f"{table.place(first[0])}: {row}")
+    if is_named_otherwise(source, row, split == "test"):
+        logging.warning("%s: the columns are read by their names, not as in the archive", path)
+        source = Source("", asked, has_header=True, is_custom=True)
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
@@ -152,7 +156,7 @@ def _find_columns(
         has_header = is_header(first, source)
         columns = find_columns(source, first, has_header, split == "test")
         if source.is_custom and not task.splits[split][0].is_custom:
-            _check_texts(task.splits[split][0].columns, columns)
+            _check_texts(task.splits[split][0].columns, columns, first)
         if has_header:
             refuse_example(first, columns, task)
     except BadRowError as error:
@@ -160,14 +164,14 @@ def _find_columns(
     return has_header, columns
 
 
-def _check_texts(known: Columns, found: Columns) -> None:
+def _check_texts(known: Columns, found: Columns, first: Row) -> None:
     """Raises BadRowError if a task has pairs of texts and a file has not, or the reverse."""
     if (known.text_b is None) != (found.text_b is None):
-        what = "two texts" if found.text_b is None else "one text"
+        columns = [column for column in (found.text_a, found.text_b) if column is not None]
+        names = columns if isinstance(first, dict) else [first[int(column)] for column in columns]
         raise BadRowError(
-            f"expected {what} for this task, found {found.text_a!r}"
-            + (f" and {found.text_b!r}" if found.text_b is not None else "")
-            + ". Pass --text_a_column, and --text_b_column for pairs"
+            f"expected {'two texts' if known.text_b is not None else 'one text'} for this task, "
+            f"found {files.quote_all(names)}. Pass --text_a_column, and --text_b_column for pairs"
         )
 
 
@@ -178,17 +182,20 @@ def _class_names(task: ClassificationTask, table: Table, columns: Columns) -> Cl
 
 
 def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked: Columns) -> bool:
-    """Returns whether the labels of a custom task are lists, by their type or the first row."""
+    """Returns whether the labels of a custom task are lists, by their type or the first of them."""
     try:
         _, table = _open(task, tables, split, asked, quoting=False)
     except (FileNotFoundError, ValueError):
         return False  # which is reported where the split is read
-    _, row = next(iter(table), (0, []))
-    if not isinstance(row, dict):
-        return False
-    column = find_column(LABEL if asked.label is None else [str(asked.label)], places_of(row))
-    names = table.labels.get(str(column))
-    return (names is not None and names.is_list) or isinstance(row.get(str(column)), list)
+    for _, row in itertools.islice(table, MAX_ROWS):
+        if not isinstance(row, dict):
+            return False
+        column = find_column(LABEL if asked.label is None else [str(asked.label)], places_of(row))
+        names = table.labels.get(str(column))
+        label = row.get(str(column))
+        if names is not None or label is not None:
+            return isinstance(label, list) if names is None else names.is_list
+    return False
 
 
 def _unused_texts(source: Source, first: Row, has_header: bool, columns: Columns) -> UnusedTexts:

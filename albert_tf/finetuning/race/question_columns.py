@@ -2,8 +2,9 @@
 
 * the passage: `passage`, `article` (RACE), `context` (Cosmos QA, C3), `ctx` (HellaSwag),
   `startphrase` (SWAG), `premise` (COPA), `dialogue` (DREAM);
-* the question: `question`, `question_stem` (OpenBookQA), `goal` (PIQA);
-* the options: `options`, `choices`, `choice`, `endings`, or a column for each, such as `ending0`;
+* the question: `question`, `question_stem` (OpenBookQA), `goal` (PIQA), `sentence` (WinoGrande);
+* the options: `options`, `choices`, `choice`, `endings`, or a column for each, such as `ending0` or
+  `answerA`;
 * the label: `label`, `answer`, `answerKey`;
 * the id: `id`, `example_id`, `idx`, `ind`, `guid`.
 """
@@ -21,13 +22,14 @@ from albert_tf.finetuning.rows import BadRowError, Column
 # The part of a question → its names in data sets, in lower case.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "passage": ("passage", "article", "context", "ctx", "startphrase", "premise", "dialogue"),
-    "question": ("question", "question_stem", "goal"),
+    "question": ("question", "question_stem", "goal", "sentence"),
     "options": ("options", "choices", "choice", "endings"),
     "label": ("label", "answer", "answerkey"),
     "id": ("id", "example_id", "idx", "ind", "guid"),
     "level": ("level",),
 }
-_NUMBERED = re.compile("(option|choice|ending|answer|sol)([0-9]+)")  # columns of single options
+# Columns of single options, which are numbered or have letters.
+_NUMBERED = re.compile("(option|choice|ending|answer|sol)_?([0-9]+|[a-z])")
 
 
 def with_known_names(row: files.JsonObject) -> files.JsonObject:
@@ -71,12 +73,12 @@ def _unnested(row: files.JsonObject) -> files.JsonObject:
 def _numbered_options(
     row: files.JsonObject, places: Mapping[str, Column]
 ) -> dict[str, list[files.Json]]:
-    """Returns the options that have a column each, in the order of the numbers, as `options`."""
-    groups: dict[str, dict[int, Column]] = {}
+    """Returns the options that have a column each, in the order of their names, as `options`."""
+    groups: dict[str, dict[str, Column]] = {}
     for name, column in places.items():
         matched = _NUMBERED.fullmatch(name)
         if matched:
-            groups.setdefault(matched[1], {})[int(matched[2])] = column
+            groups.setdefault(matched[1], {})[matched[2].zfill(2)] = column
     groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
     if len(groups) > 1:
         raise BadRowError(f"the columns of {' and of '.join(groups)} may be the options: keep one")

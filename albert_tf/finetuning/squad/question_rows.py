@@ -48,7 +48,9 @@ def read_rows(table: Table, is_training: bool) -> SquadData:
         raise ValueError(f"{table.path}: contains no question")
     has_answers = any(example.answers or example.is_impossible for example in found)
     if is_training and not has_answers:
-        raise ValueError(f"{table.path}: expected answers for training, found none")
+        raise ValueError(
+            f"{table.path}: expected answers for training in a column 'answers', found none"
+        )
     without = [x.qas_id for x in found if not (x.answers or x.is_impossible)]
     if has_answers and without:
         logging.info(

@@ -148,6 +148,12 @@ OF_COLUMNS = {"is_multi_label": True, "label_column": "a, b,c"}
     ("name", "lines", "settings", "labels"),
     [
         ("train.jsonl", LISTS, {"is_multi_label": False}, ("b", "a")),
+        (
+            "train.jsonl",
+            [*LISTS, {"text": "n", "labels": None}],
+            {"is_multi_label": False},
+            ("b", "a"),
+        ),
         ("train.csv", COLUMNS, OF_COLUMNS, ("a", "b")),
     ],
 )

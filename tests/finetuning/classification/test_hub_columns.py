@@ -279,7 +279,7 @@ def test_a_task_of_pairs_needs_two_texts_and_others_one(tmp_path):
     columns = {"text_a_column": "x", "text_b_column": "y"}
     assert read(tmp_path, "mrpc", **columns)[1] == [("a", "b", "1")]
     write_json_lines(tmp_path, {"train": [{"text1": "a", "text2": "b", "label": 1}]})
-    with pytest.raises(ValueError, match="expected one text for this task, found 'text1' and"):
+    with pytest.raises(ValueError, match="expected one text for this task, found 'text1', 'text2'"):
         read(tmp_path, "sst-2")
 
 

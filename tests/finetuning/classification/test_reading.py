@@ -112,14 +112,40 @@ def test_columns_of_files_with_several_headers_are_found_by_their_names(
     assert data.examples == [Example(*expected)]
 
 
-def test_columns_of_glue_are_where_googles_program_has_them_whatever_the_header_says(write):
-    folder = write("RTE/dev.tsv", "sentence2\tlabel\tsentence1\tid", "7\tone\ttwo\tentailment")
-    (example,) = read_examples(TASKS["rte"], SplitTables(folder), "dev").examples
-    assert example == Example("7", "one", "two", "entailment", 2)
-
-
 HEADER = "index\tsentence1\tsentence2\tlabel"
 GOOD = "5\tone\ttwo\tentailment"
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "row", "expected"),
+    [
+        ("RTE/dev.tsv", "a\tlabel\tb\tid", "7\tone\ttwo\tentailment", ("7", "one", "two")),
+        ("RTE/dev.tsv", "index\tsentence1\tsentence2\tlabel", GOOD, ("5", "one", "two")),
+        # Written from the table of the Hub.
+        (
+            "RTE/dev.tsv",
+            "sentence1\tsentence2\tlabel\tidx",
+            "one\ttwo\tentailment\t7",
+            ("7", "one", "two"),
+        ),
+        ("RTE/test.tsv", "sentence1\tsentence2\tidx", "one\ttwo\t7", ("7", "one", "two")),
+        ("WNLI/dev.tsv", "sentence1\tsentence2\tlabel\tidx", "one\ttwo\t1\t0", ("0", "one", "two")),
+        ("SST-2/dev.tsv", "idx\tsentence\tlabel", "7\tone\t1", ("7", "one", "")),
+        ("CoLA/train.tsv", "sentence\tlabel\tidx", "one\t1\t7", ("7", "one", "")),
+        ("MRPC/dev.tsv", "sentence1\tsentence2\tlabel", "one\ttwo\t1", ("dev-1", "one", "two")),
+    ],
+)
+def test_columns_of_glue_are_where_googles_program_has_them_unless_the_header_names_others(
+    write, file, header, row, expected
+):
+    folder = write(file, header, row)
+    split = file.split("/")[1].removesuffix(".tsv")
+    (example,) = read_examples(
+        TASKS[file.split("/")[0].lower()], SplitTables(folder), split
+    ).examples
+    assert (example.guid, example.text_a, example.text_b) == expected
+
+
 TEST_HEADER = "index\tsentence1\tsentence2"
 QQP_HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
 NEWS = {"sentence": "新闻", "label": "100"}

@@ -51,6 +51,19 @@ DATA_SETS = {
         {"id": "7", "question_stem": "q", "choices": NAMED, "answerKey": "D"},
         ("-", "q", NAMED, "D", "7"),
     ),
+    "winogrande": (
+        {"sentence": "a _ b", "option1": "w", "option2": "x", "answer": "1"},
+        ("-", "a _ b", ["w", "x"], "1", "-"),
+    ),
+    "siqa": (
+        {"context": "p", "question": "q", "answerB": "x", "answerA": "w", "answerC": "y"}
+        | {"label": "B"},
+        ("p", "q", ["w", "x", "y"], "B", "-"),
+    ),
+    "many options": (
+        {"question": "q"} | {f"option_{n}": str(n) for n in range(12)},
+        ("-", "q", list(map(str, range(12))), "-", "-"),
+    ),
     "fewer options": (
         {"question": "q", "option1": "w", "option2": "x", "option3": None, "Label": 1},
         ("-", "q", ["w", "x"], 1, "-"),

@@ -101,7 +101,7 @@ def test_answers_of_no_question_are_unknown_ones():
     for unknown in (rows, [{**row, "answers": None} for row in rows]):
         data = read_rows(table_of(unknown, "rows"), is_training=False)
         assert (data.has_answers, data.version_2) == (False, False)
-        with pytest.raises(ValueError, match="rows: expected answers for training, found none"):
+        with pytest.raises(ValueError, match="rows: expected answers for training in a"):
             read_rows(table_of(unknown, "rows"), is_training=True)
 
 

@@ -137,7 +137,7 @@ def row(**changes):
             {"tokens": ["a", "b"], "pos": ["x", "y"], "upos": ["x", "y"]},
             "'pos', 'upos' may be meant. Pass --tag_column",
         ),
-        ({"words": ["a"]}, "no column 'tokens' among 'words'"),
+        ({"pieces": ["a"]}, "no column 'tokens' among 'pieces'"),
         ({"text": " ", "label": {}}, "'text' is empty"),
         ({"text": "ab", "label": "x"}, "label 'x': expected type → text → list of"),
         ({"text": "ab", "label": {"x": {"b": [[0, 0]]}}}, "the text does not have 'b' at char"),
