@@ -18,7 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from albert_tf.checkpoints.weight_names import (
+    DECODER_BIAS,
     FAMILY_NAMES,
+    HUGGING_FACE,
+    MASKED_LM_BIAS,
     WORDS,
     WORDS_2,
     is_bookkeeping,
@@ -52,6 +55,10 @@ _SIGNS = (
     ("albert_zh", r"^bert/encoder/layer_shared/"),
 )
 _GOOGLE_BLOCK = re.compile(r"/group_(\d+)/inner_group_(\d+)/")
+# "albert." is Hugging Face's own; what else stands before it is not.
+_PREFIX = re.compile(r"(?!albert\.encoder\.)(.+?)(?:albert\.)?encoder\.albert_layer_groups\.")
+_PEFT = "base_model.model."
+_HUGGING_FACE_BIAS = HUGGING_FACE[MASKED_LM_BIAS]
 _HUGGING_FACE_BLOCK = re.compile(r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
 
 
@@ -80,6 +87,7 @@ class Recognized:
         unmapped: weights in the file without a counterpart in this model.
         unknown: those of them that belong to the encoder, such as an unmerged LoRA.
         bookkeeping: names of optimizer moments, counters and copies.
+        prefix: what stands before Hugging Face's names, as inside of another model; "" as usual.
     """
 
     family: str
@@ -87,10 +95,22 @@ class Recognized:
     unmapped: list[str]
     unknown: list[str]
     bookkeeping: list[str]
+    prefix: str = ""
 
     @property
     def refusal(self) -> str:
         """Why the checkpoint cannot be loaded, with some of its names; "" if it can."""
+        if self.prefix.startswith(_PEFT):
+            return (
+                "its weights are those of an adapter of PEFT, or of a model with one. Merge it "
+                "(merged = model.merge_and_unload()), and save the result: "
+                "merged.save_pretrained(folder)"
+            )
+        if self.prefix:
+            return (
+                f"its weights have the prefix {self.prefix!r}, as those of an ALBERT inside of "
+                "another model. Save the ALBERT alone, with its save_pretrained"
+            )
         if self.family != UNKNOWN:
             return ""
         names = self.unmapped
@@ -103,8 +123,12 @@ class Recognized:
 
 def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     """Recognizes a checkpoint by the names and shapes of its arrays."""
-    bookkeeping = sorted(name for name in shapes if is_bookkeeping(name))
-    weights = {unwrap(name): name for name in shapes if not is_bookkeeping(name)}
+    copies = {name for name in shapes if is_bookkeeping(name)}
+    weights = {unwrap(name): name for name in shapes if name not in copies}
+    if DECODER_BIAS in copies and _HUGGING_FACE_BIAS not in weights:  # the copy is all there is
+        copies.remove(DECODER_BIAS)
+        weights[_HUGGING_FACE_BIAS] = DECODER_BIAS
+    bookkeeping = sorted(copies)
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
     signs = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
     family = next(signs, UNKNOWN)
@@ -113,7 +137,15 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     unmapped = {name: raw for name, raw in weights.items() if raw not in used}
     encoder = _encoder_roots(family)
     unknown = [raw for name, raw in unmapped.items() if _root(name) in encoder]
-    return Recognized(family, entries, sorted(unmapped.values()), sorted(unknown), bookkeeping)
+    prefixes = (match[1] for match in map(_PREFIX.match, plain) if match)
+    return Recognized(
+        family,
+        entries,
+        sorted(unmapped.values()),
+        sorted(unknown),
+        bookkeeping,
+        prefix=next(prefixes, ""),
+    )
 
 
 def _encoder_roots(family: str) -> set[str]:

@@ -36,6 +36,8 @@ _HUGGING_FACE_FILES = ("model.safetensors", SHARDS, "pytorch_model.bin")
 _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 # Beside a model these are not others, but training_args.bin, optimizer.pt and the like.
 _PYTORCH = (".bin", ".pt", ".pth")
+_ADAPTER = "adapter_model."  # of PEFT
+_STEP_FOLDER = re.compile(r"checkpoint-(\d+)")
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
     f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, an --export_dir, or "
@@ -76,12 +78,10 @@ def find_checkpoint(path: str) -> str:
         names = [os.path.basename(of_run)] if of_run else _candidates(path)
         if not names:
             raise FileNotFoundError(
-                f"{path}: this folder contains no checkpoint. Expected: {ACCEPTED}"
+                f"{path}: this folder contains no checkpoint{_of_steps(path)}. Expected: {ACCEPTED}"
             )
         if len(names) > 1:
-            raise ValueError(
-                f"{path} contains several checkpoints, choose one: {', '.join(sorted(names))}"
-            )
+            raise ValueError(f"{path} {_several(sorted(names))}")
         path = os.path.join(path, names[0])
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
     if files.exists(prefix + ".index"):
@@ -90,6 +90,28 @@ def find_checkpoint(path: str) -> str:
         return path
     files.check_path(path)
     raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
+
+
+def _of_steps(folder: str) -> str:
+    """Returns which folders of checkpoints, as transformers' Trainer writes them, a folder has."""
+    steps = [match for match in map(_STEP_FOLDER.fullmatch, files.list_directory(folder)) if match]
+    if not steps:
+        return ""
+    names = [match[0] for match in sorted(steps, key=lambda match: int(match[1]))]
+    listed = f"{len(names)} folders, {names[0]} to {names[-1]}" if names[1:] else names[0]
+    return f" itself, but in {listed}: pass one of them, such as {os.path.join(folder, names[-1])}"
+
+
+def _several(names: list[str]) -> str:
+    """Returns what a folder has instead of one checkpoint, and what to do."""
+    adapters = [name for name in names if name.startswith(_ADAPTER)]
+    others = [name for name in names if name not in adapters]
+    if adapters and len(others) == 1:
+        return (
+            f"has an adapter, {adapters[0]}, beside {others[0]}. Merge it into the weights "
+            f"(model.merge_and_unload() of PEFT), or choose {others[0]} to do without it"
+        )
+    return f"contains several checkpoints, choose one: {', '.join(names)}"
 
 
 def _what_is_there(path: str) -> str:

@@ -16,15 +16,22 @@ from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.model_protocols import WithVariables, config_of
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
+    DECODER,
+    MASKED_LM_BIAS,
     PARTS,
     POOLER,
     PROJECTION,
+    WORDS,
     by_name,
     is_encoder,
     part_of,
 )
 
 _MAX_LISTED_NAMES = 16  # per list of a report
+_OWN_DECODER = (
+    f"its head for masked words has a matrix of its own, {DECODER} (tie_word_embeddings=false); in "
+    "the models here, it is that of the word embeddings"
+)
 
 
 class LoadReport:
@@ -131,7 +138,18 @@ class LoadReport:
     @functools.cached_property
     def notes(self) -> list[str]:
         """What keeps a checkpoint of this family from fitting the model's config."""
-        return families.differences(self._recognized, self.entries, self._config)
+        found = families.differences(self._recognized, self.entries, self._config)
+        return [*found, _OWN_DECODER] if self._has_own_decoder else found
+
+    @property
+    def _has_own_decoder(self) -> bool:
+        """Whether the masked-word head does not share its matrix with the word embeddings."""
+        if DECODER not in self._weights.shapes or WORDS not in self.entries:
+            return False
+        if MASKED_LM_BIAS not in self._wanted:
+            return False
+        decoder = np.asarray(self._weights.read(DECODER), np.float32)
+        return not np.array_equal(decoder, self._compute(self.entries[WORDS]))
 
     @functools.cached_property
     def _decisive(self) -> list[str]:

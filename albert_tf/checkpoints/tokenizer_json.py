@@ -23,6 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
+from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
 from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
 from albert_tf.model.tokenization.sentencepiece_file import (
     UNIGRAM,
@@ -115,7 +116,8 @@ def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     steps += _lower() if tokenizer.do_lower_case else []
     if charsmap := model.precompiled_charsmap:
         # NFC first, because `Precompiled` does not compose Hangul syllables.
-        steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
+        with naming_damaged_tables("the SentencePiece model"):
+            steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
     steps += [_replace(" {2,}", " "), _replace(" +$", "")]
     # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.
     splits: list[pre_tokenizers.PreTokenizer] = [

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 GLOBAL_STEP = "global_step"
 WORDS = "bert/embeddings/word_embeddings"
 MASKED_LM_BIAS = "cls/predictions/output_bias"  # a number for each entry of the vocabulary
+# Hugging Face's copies of word embeddings and bias; a model may have a decoder of its own instead.
+DECODER, DECODER_BIAS = "predictions.decoder.weight", "predictions.decoder.bias"
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 ADAPTERS = "adapters/"  # prefix of the weights of layers that replace ours, such as LoRA
 POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use

@@ -23,6 +23,7 @@ LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
 
 _LARGEST_SIZE = 2**31 - 1  # limit of all integers, because token ids are int32
+_MOST_BLOCKS = 1 << 16  # each is computed one after the other
 
 # Keys of Google's configs that its model ignores.
 HISTORIC_KEYS = frozenset(
@@ -99,6 +100,11 @@ class AlbertConfig:
 
     def __post_init__(self) -> None:
         self._check_types()
+        blocks = self.num_hidden_layers * self.inner_group_num
+        if blocks > _MOST_BLOCKS:
+            raise ValueError(
+                f"num_hidden_layers · inner_group_num is {blocks}: expected at most {_MOST_BLOCKS}"
+            )
         share, groups = as_google_groups(self.share, self.num_hidden_layers, self.num_hidden_groups)
         object.__setattr__(self, "share", share)
         object.__setattr__(self, "num_hidden_groups", groups)

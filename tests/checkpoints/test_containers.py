@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
 import types
 
@@ -101,6 +102,11 @@ def test_a_list_of_shards_that_is_wrong_is_refused(tmp_path):
     for read in (open_weights, lambda path: digest(find_checkpoint(path))):
         with pytest.raises(FileNotFoundError, match=r"model-00002-of-00002\.safetensors: no such"):
             read(folder)
+    shards = tmp_path / "model.safetensors.index.json"
+    for name in (shards.name, "../model.safetensors", "/x/y.safetensors", ".."):
+        shards.write_text(json.dumps({"weight_map": {"x": name}}))
+        with pytest.raises(ValueError, match=rf"'{re.escape(name)}' is not the name of another f"):
+            open_weights(folder)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": ["x"]}))
     with pytest.raises(ValueError, match=r"index\.json: 'weight_map' is \['x'\], expected dict"):
         open_weights(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -150,3 +151,28 @@ def test_a_size_that_is_another_in_the_config_is_named(key, theirs, ours):
 def test_groups_are_hugging_faces_unless_they_round_differently(layers, groups, are_the_same):
     config = dataclasses.replace(GOOGLE, num_hidden_layers=layers, num_hidden_groups=groups)
     assert bool(families.group_obstacle(config)) != are_the_same
+
+
+@pytest.mark.parametrize(
+    ("prefix", "said"),
+    [
+        ("model.albert.", r"have the prefix 'model\.', as those of an ALBERT inside of another"),
+        ("module.", r"have the prefix 'module\.', as those"),
+        ("base_model.model.albert.", r"of an adapter of PEFT, or of a model with one\. Merge it"),
+    ],
+)
+def test_weights_with_a_prefix_are_refused_with_a_way_out(prefix, said):
+    names = SAMPLES["hugging_face"]()
+    renamed = {name.replace("albert.", prefix, 1): array for name, array in names.items()}
+    assert re.search(said, recognize(renamed).refusal)
+    assert recognize(names).prefix == ""
+
+
+def test_a_bias_that_only_the_decoder_has_is_that_of_the_head():
+    names = dict(SAMPLES["hugging_face"]())
+    both = recognize(names | {"predictions.decoder.bias": names["predictions.bias"]})
+    assert both.entries["cls/predictions/output_bias"].sources == ("predictions.bias",)
+    names["predictions.decoder.bias"] = names.pop("predictions.bias")
+    alone = recognize(names)
+    assert alone.entries["cls/predictions/output_bias"].sources == ("predictions.decoder.bias",)
+    assert alone.bookkeeping == []

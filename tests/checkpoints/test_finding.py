@@ -10,10 +10,14 @@ from albert_tf.checkpoints.run_folder import DATA_SUFFIX
 
 
 def make(folder, *names):
-    """Creates empty files; for a name without a suffix, those of a checkpoint."""
+    """Creates empty files; for a name without a suffix, those of a checkpoint.
+
+    A name with a slash is that of a file in a subfolder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         path = folder / name
+        path.parent.mkdir(exist_ok=True)
         is_checkpoint = not path.suffix or path.suffix.startswith(".ckpt")
         for suffix in (DATA_SUFFIX, ".index") if is_checkpoint else ("",):
             (folder / (name + suffix)).touch()
@@ -65,6 +69,16 @@ def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
     [
         (["albert_model.ckpt", "x.safetensors"], "", "choose one: albert_model.ckpt, x.safetens"),
         (["notes.txt"], "", r"contains no checkpoint\. Expected: a TensorFlow"),
+        (
+            ["checkpoint-9/x", "checkpoint-20/x", "checkpoint-last/x"],
+            "",
+            r"checkpoint itself, but in 2 folders, checkpoint-9 to checkpoint-20: pass .*-20\. ",
+        ),
+        (
+            ["model.safetensors", "adapter_model.safetensors"],
+            "",
+            r"has an adapter, .* beside model\.safetensors\. Merge .*, or choose model\.saf",
+        ),
         (
             ["notes.txt"],
             "model.ckpt-9",

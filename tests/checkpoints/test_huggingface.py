@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
@@ -17,10 +18,10 @@ from albert_tf.checkpoints.huggingface import (
     to_hugging_face,
 )
 from albert_tf.checkpoints.huggingface_task import read_task, write_task
-from albert_tf.checkpoints.loading import read_weights
+from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.modeling import AlbertForPretraining
+from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,
@@ -222,3 +223,18 @@ def test_task_and_labels_are_written_and_read_again(task, expected):
 def test_a_wrong_number_of_labels_is_refused():
     with pytest.raises(ValueError, match="the head has 3 outputs, but the task has 2 labels: 0, 1"):
         write_task(3, task_of("classification", "0", "1"))
+
+
+def test_a_decoder_that_is_not_tied_is_refused_where_masked_words_are_predicted(tmp_path):
+    weights = dict(to_hugging_face(random_weights(SHARED), SHARED))
+    words = weights["albert.embeddings.word_embeddings.weight"]
+    for decoder, is_tied in ((words, True), (words + np.float32(1e-3), False)):
+        arrays = {name: np.ascontiguousarray(array) for name, array in weights.items()}
+        arrays["predictions.decoder.weight"] = decoder
+        save_file(arrays, tmp_path / "model.safetensors")
+        assert load_checkpoint(AlbertEncoder(SHARED), str(tmp_path)).fits
+        if is_tied:
+            assert load_checkpoint(AlbertForPretraining(SHARED), str(tmp_path)).fits
+            continue
+        with pytest.raises(ValueError, match=r"a matrix of its own, predictions\.decoder\.weight"):
+            load_checkpoint(AlbertForPretraining(SHARED), str(tmp_path))

@@ -100,6 +100,7 @@ def test_no_activation_means_linear(linear):
         (HUGGING_FACE | {"hidden_act": "silu"}, "hidden_act='silu': expected one of gelu"),
         (TINY_SHAPE | {"hidden_size": 13}, "hidden_size=13 is not a multiple of num_attention"),
         (TINY_SHAPE | {"num_hidden_groups": 0}, "num_hidden_groups=0: expected an integer from 1"),
+        (TINY_SHAPE | {"num_hidden_layers": 10**9}, "is 1000000000: expected at most 65536"),
         (TINY_SHAPE | {"num_hidden_layers": 2**31}, "num_hidden_layers=2147483648: expected an"),
         (TINY_SHAPE | {"type_vocab_size": True}, "type_vocab_size=True: expected an integer"),
         (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import pickle
 import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +27,7 @@ from albert_tf.model.tokenization import (
     list_files,
     load_tokenizer,
 )
+from albert_tf.model.tokenization.sentencepiece_file import read_sentencepiece_file
 from tests import huggingface_folders as folders
 
 PAIR = ("The  Müller café in 1999, said (New York). ¾", "the river 北京 [MASK] Mürs")
@@ -321,3 +325,25 @@ def test_a_vocabulary_has_googles_tokenizer(toy_spm_model):
     assert list_files(toy_spm_model) == [toy_spm_model]
     assert checksum_of(toy_spm_model) == tokenizer.checksum
     assert list(tokenizer.vocabulary_files) == ["spiece.model"]
+
+
+def test_a_damaged_table_of_normalization_is_an_error_of_one_line(tmp_path):
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the river in the sea", "a boat waits for rain"] * 9),
+        model_writer=written,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        normalization_rule_name="nmt_nfkc",
+        minloglevel=2,
+    )
+    table = read_sentencepiece_file(written.getvalue()).precompiled_charsmap
+    end = 4 + int.from_bytes(table[:4], "little")  # of the trie, which points into the texts
+    for damaged in (table[: end + 1], table[:7]):
+        encoded = base64.b64encode(damaged).decode()
+        content = folders.unigram_json(True, False, ())
+        step = {"type": "Precompiled", "precompiled_charsmap": encoded}
+        content["normalizer"] = {"type": "Sequence", "normalizers": [step, content["normalizer"]]}
+        folders.write_tokenizer(tmp_path, content, folders.ALBERT_CONFIG)
+        with pytest.raises(ValueError, match=r"tokenizer\.json: .*(charsmap is damaged|not a tok)"):
+            load_tokenizer(str(tmp_path / "tokenizer.json")).encode("ＡＢ ﬁ")

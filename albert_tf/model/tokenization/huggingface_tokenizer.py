@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.files import JsonObject
 from albert_tf.model.tokenization.characters import is_combining
+from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
 from albert_tf.model.tokenization.huggingface_files import (
     ALBERT,
     BERT,
@@ -64,6 +65,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def __init__(self, path: str, max_length: int = 512) -> None:
         _require_library(path)
+        self._path = path
         self.max_length = max_length
         self.vocabulary_files = {os.path.basename(p): files.read_bytes(p) for p in list_files(path)}
         options = read_options(path)
@@ -150,7 +152,8 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with naming_damaged_tables(self._path):
+            encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [text.ids for text in encoded]
 
     def encode_and_spell(
