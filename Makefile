@@ -109,7 +109,7 @@ test-tpu: ## compile all steps with Google's TPU compiler, without a TPU (six mi
 test-gpu: $(READY) ## compile all steps with XLA's GPU compiler, without a GPU (five minutes)
 	@$(MAKE) --no-print-directory $(COMPILERS_READY) \
 	  || { echo "skipped: cannot install $(COMPILERS_VENV)"; exit 0; }; \
-	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks/test_benchmarks.py
+	ALBERT_COMPILER=$(COMPILERS) $(RUN) -m pytest -m slow tests/test_compiled_programs.py tests/benchmarks
 
 test-kernels: $(READY) $(TRITON_READY) ## compare Triton's kernels with the formula, without a GPU (a minute)
 	ALBERT_TRITON=$(CURDIR)/$(TRITON_VENV)/bin/python $(RUN) -m pytest -m slow tests/model/test_kernels_triton.py

@@ -387,24 +387,33 @@ def write_program(text: str, platform: str, folder: str) -> dict[str, Any]:
         )
     if is_golden:  # GPUs round the operands of DEFAULT to TF32
         module = module.replace("precision = [DEFAULT, DEFAULT]", "precision = [HIGHEST, HIGHEST]")
-    portable = stablehlo.serialize_portable_artifact_str(module, stablehlo.get_minimum_version())
     file = f"{text.replace(' ', '_').replace(':', '_')}.mlir.gz"
-    with files.write_atomically(os.path.join(folder, file), "wb") as stream:
-        stream.write(gzip.compress(portable, mtime=0))
-
-    inputs = [
-        describe_input(x.shape, x.dtype, values_of(x) if is_golden else fill_of_variable(x))
-        for x in program.variables
-    ]
-    for key in sorted(program.arguments):  # the order of `tf.nest`
-        value = tf.convert_to_tensor(program.arguments[key])
-        inputs.append(describe_input(value.shape, value.dtype, program.fills[key]))
+    write_module(module, os.path.join(folder, file))
+    inputs = describe_inputs(program, values_of if is_golden else fill_of_variable)
     entry: dict[str, Any] = {"name": text, "task": name.task, "options": name.options, "file": file}
     entry |= {"inputs": inputs, "results": results_of(module)} | program.facts
     if name.task in PEER_TASKS:
         entry |= {"rows": name.rows, "length": name.length, "predictions": PREDICTIONS}
         entry["config"] = name.read_config().to_dict()
     return entry
+
+
+def write_module(module: str, path: str) -> None:
+    """Writes a program, the text of a module of StableHLO, in a form that other releases read."""
+    portable = stablehlo.serialize_portable_artifact_str(module, stablehlo.get_minimum_version())
+    with files.write_atomically(path, "wb") as stream:
+        stream.write(gzip.compress(portable, mtime=0))
+
+
+def describe_inputs(
+    program: Program, fill_of: Callable[[tf.Variable], Fill]
+) -> list[dict[str, Any]]:
+    """Returns the inputs of a program in `kit.json`: variables, then arguments."""
+    inputs = [describe_input(x.shape, x.dtype, fill_of(x)) for x in program.variables]
+    for key in sorted(program.arguments):  # the order of `tf.nest`
+        value = tf.convert_to_tensor(program.arguments[key])
+        inputs.append(describe_input(value.shape, value.dtype, program.fills.get(key, {})))
+    return inputs
 
 
 def results_of(module: str) -> list[dict[str, Any]]:

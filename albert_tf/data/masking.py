@@ -14,14 +14,15 @@ Source: ALBERT (arXiv 1909.11942), section 4.1, for the n-gram lengths.
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.random_streams import RandomStream
-from albert_tf.data.settings import MaskingSettings
-from albert_tf.data.tf_example import Features
+if TYPE_CHECKING:
+    from albert_tf.data.random_streams import RandomStream
+    from albert_tf.data.settings import MaskingSettings
+    from albert_tf.data.tf_example import Features
 
 Number = TypeVar("Number", bound=np.generic)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.data.settings import MaskingSettings
+if TYPE_CHECKING:
+    from albert_tf.data.settings import MaskingSettings
 
 _PHILOX_BLOCK = 4  # numbers for each step of the counter of NumPy's Philox generator
 

@@ -23,16 +23,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from albert_tf.data.masking import mask_batch, num_to_predict
-from albert_tf.data.random_streams import PerInstanceStream
+from albert_tf.data.dynamic_masks import mask_instances
 from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining.features import MADE_BY_MASKING, TOKEN_BOUNDARY
 from albert_tf.training.task import Batch
 
 EVALUATION_SEED = 20  # any constant: the masks of an evaluation are the same in all runs
-# Mixed into the seed, so that masks have a random stream separate from that of the shuffle.
-_MASKS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,24 +89,8 @@ class DynamicMasking:
             token_boundary: int32 [B, S].
             first: number of the first instance; the others follow it.
         """
-        lengths = input_mask.sum(axis=1)  # [B]
-        # [CLS] is the first token of an instance and [SEP] the last one. As in the data program,
-        # no token with one of their ids is masked.
-        special = input_ids[:, :1], np.take_along_axis(input_ids, lengths[:, None] - 1, axis=1)
-        is_special = (input_ids == special[0]) | (input_ids == special[1])  # [B, S]
-        count, seq_length = input_ids.shape
-        seed = (self.seed, _MASKS)
-        stream = PerInstanceStream(seed, int(first), count, self.settings, seq_length)
-        return mask_batch(
-            input_ids,
-            token_boundary > 0,
-            (input_mask > 0) & ~is_special,
-            num_to_predict(lengths, self.settings),
-            self.settings,
-            self.mask_id,
-            self.vocab_size,
-            stream,
-        )
+        by = self.settings, self.mask_id, self.vocab_size, self.seed
+        return mask_instances(input_ids, input_mask, token_boundary, first, *by)
 
 
 def for_records(found: FoundRecords, settings: MaskingSettings, seed: int) -> DynamicMasking | None:
