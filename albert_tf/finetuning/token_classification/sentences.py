@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.finetuning import rows
@@ -25,7 +25,7 @@ from albert_tf.finetuning.labels import report_unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
-from albert_tf.finetuning.token_classification.token_lines import find_sentences
+from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,16 +60,19 @@ def read_columns(
             message names the file and the lines.
     """
     lines = files.read_text(path).split("\n")
-    found = find_sentences(path, lines, settings.token_column, settings.label_column)
-    starts = {sentence[0].number for sentence in found}
+    starts = set()
+
+    def token_lines() -> Iterator[Line]:
+        for sentence in find_sentences(path, lines, settings.token_column, settings.label_column):
+            starts.add(sentence[0][0])
+            yield from sentence
 
     def parse(row: Row, line: int) -> tuple[str, str | None]:
         return _parse_cells(cells_of(row), settings, labels, is_test)
 
     sentences: list[tuple[int, list[str], list[str | None]]] = []
     unlabeled = []
-    numbered = ((line.number, line.cells) for sentence in found for line in sentence)
-    for number, (token, label) in rows.parse_rows(path, numbered, parse):
+    for number, (token, label) in rows.parse_rows(path, token_lines(), parse):
         if number in starts:
             sentences.append((number, [], []))
         sentences[-1][1].append(token)

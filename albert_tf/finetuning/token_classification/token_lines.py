@@ -12,9 +12,9 @@ and counted:
 from __future__ import annotations
 
 import collections
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from absl import logging
 
@@ -27,20 +27,16 @@ _DOCUMENT = re.compile("#(begin|end) document")  # of OntoNotes
 # What the first column of lines that are no tokens has in CoNLL-U.
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _EMPTY_NODE = re.compile(r"(\d+)\.\d+")
+_SPACES = re.compile(" +")
+_SAMPLE = 1000  # lines that tell the number of columns
 
-
-class TokenLine(NamedTuple):
-    """A line of a file: its number, starting at 1, its text, and its columns."""
-
-    number: int
-    text: str
-    cells: list[str]
+Line = tuple[int, list[str]]  # its number, starting at 1, and its columns
 
 
 def find_sentences(
-    path: str, lines: Iterable[str], token_column: int, label_column: int
-) -> list[list[TokenLine]]:
-    """Returns the lines of the tokens of each sentence.
+    path: str, lines: Sequence[str], token_column: int, label_column: int
+) -> Iterator[list[Line]]:
+    """Yields the lines of the tokens of each sentence.
 
     Args:
         path: the file, for messages.
@@ -51,40 +47,119 @@ def find_sentences(
     Raises:
         ValueError: the tokens are their numbers.
     """
-    blocks = list(_blocks(lines))
-    everything = [line for block in blocks for line in block]
-    tokens = [line.cells for line in everything if not line.text.startswith(COMMENT)]
-    widths = collections.Counter(map(len, tokens or [line.cells for line in everything]))
-    width = max(widths, key=lambda size: widths[size], default=1)
-    labels = {_label(cells, label_column) for cells in tokens if width > 1} - {""}
-    is_first = token_column in (0, -width)
-    left_out: dict[str, list[TokenLine]] = {}
-    sentences = []
-    for block in blocks:
+    layout = _Layout(lines, label_column)
+    is_first = token_column in (0, -layout.width)
+    left_out: dict[str, list[int]] = {}
+    numbering = _Numbering()
+    for block in _blocks(lines):
+        numbers = set() if is_first else {text.split(maxsplit=1)[0] for _, text in block}
         sentence = []
-        numbers = set() if is_first else {line.cells[0] for line in block}
-        for line in block:
-            is_comment = _is_comment(line, width, labels, label_column)
-            kind = "comment" if is_comment else _kind_of_number(line.cells[0], numbers)
+        for number, text in block:
+            kind = "comment" if text[0] == COMMENT and layout.is_comment(text) else ""
+            if numbers and not kind:
+                kind = _kind_of_number(text.split(maxsplit=1)[0], numbers)
             if kind:
-                left_out.setdefault(kind, []).append(line)
+                left_out.setdefault(kind, []).append(number)
             else:
-                sentence.append(line._replace(cells=_with_space(line, width)))
+                sentence.append((number, layout.cells(text)))
         if sentence:
-            sentences.append(sentence)
-    _report(path, left_out)
-    if is_first:
-        _refuse_numbers(path, sentences)
-    return sentences
+            if is_first:
+                numbering.add(sentence)
+            yield sentence
+    for kind, places in left_out.items():
+        logging.info(
+            "%s: left out as no token: %d × %s; the first is line %d, %s",
+            path,
+            len(places),
+            kind,
+            places[0],
+            files.quote(lines[places[0] - 1]),
+        )
+    numbering.check(path)
 
 
-def _blocks(lines: Iterable[str]) -> Iterator[list[TokenLine]]:
+class _Layout:
+    """The columns of a file.
+
+    Args:
+        lines: the lines of the file.
+        label_column: index of the column of the labels.
+
+    Attributes:
+        width: the number of columns of most tokens.
+    """
+
+    def __init__(self, lines: Sequence[str], label_column: int) -> None:
+        self._lines = lines
+        self._label_column = label_column
+        sample = [line for line in lines[:_SAMPLE] if line.strip()]
+        tokens = [line for line in sample if not line.startswith(COMMENT)] or sample
+        widths = collections.Counter(len(_columns(line)) for line in tokens)
+        self.width = max(widths, key=lambda size: widths[size], default=1)
+
+    def cells(self, text: str) -> list[str]:
+        """Returns the columns of a token, which may be a space, before those that separate them."""
+        cells = _columns(text)
+        is_space = text[0] == " " and "\t" not in text and len(cells) == self.width - 1
+        return [" ", *cells] if is_space else cells
+
+    def is_comment(self, text: str) -> bool:
+        """Returns whether a line that starts with "#" is a comment, and not a hashtag."""
+        cells = _columns(text)
+        if len(cells) != self.width or cells[0].startswith("# ") or _DOCUMENT.match(text):
+            return True
+        is_alone = cells[0] == COMMENT and bool(self._labels)
+        return is_alone and self._label(cells) not in self._labels
+
+    @functools.cached_property
+    def _labels(self) -> set[str]:
+        """The labels of the lines that do not start with "#"."""
+        if self.width == 1:
+            return set()
+        tokens = (line for line in self._lines if line.strip() and not line.startswith(COMMENT))
+        return {self._label(_columns(line)) for line in tokens} - {""}
+
+    def _label(self, cells: Sequence[str]) -> str:
+        """Returns the label of a line; "" if there is no such column."""
+        column = self._label_column
+        return cells[column] if -len(cells) <= column < len(cells) else ""
+
+
+class _Numbering:
+    """Whether the tokens of all sentences are 1, 2, 3 and so on."""
+
+    def __init__(self) -> None:
+        self._line = 0
+        self._longest = 0
+        self._is_counted = True
+
+    def add(self, sentence: Sequence[Line]) -> None:
+        """Looks at a sentence."""
+        self._line = self._line or sentence[0][0]
+        if self._is_counted:
+            numbers = [cells[0] for _, cells in sentence if cells[0].isdecimal()]
+            self._longest = max(self._longest, len(numbers))
+            self._is_counted = bool(numbers) and numbers == [
+                str(number) for number in range(1, len(numbers) + 1)
+            ]
+
+    def check(self, path: str) -> None:
+        """Raises ValueError if they are, and there are more than two in one."""
+        if self._is_counted and self._longest > 2:
+            raise ValueError(
+                f"{path}, line {self._line}: the first column counts the tokens of each sentence. "
+                "Pass the columns that have the tokens and the labels: in CoNLL-U, "
+                "--token_column=1 --label_column=3 are words and their parts of speech"
+            )
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
     """Yields the lines between blank lines and document marks."""
-    block: list[TokenLine] = []
+    block: list[tuple[int, str]] = []
     for number, text in enumerate(lines, 1):
         line = text.rstrip("\r")
         if line.strip(" \t") and not line.startswith(DOCUMENT_START):
-            block.append(TokenLine(number, line, _columns(line)))
+            block.append((number, line))
         elif block:
             yield block
             block = []
@@ -95,35 +170,8 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[TokenLine]]:
 def _columns(line: str) -> list[str]:
     """Returns the columns of a line, which tabs or else spaces separate."""
     # Not `split()`, because an ideographic space can be a token of Chinese text.
-    return line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-
-
-def _with_space(line: TokenLine, width: int) -> list[str]:
-    """Returns the columns of a token, the first of which may be a space, before other spaces."""
-    is_space = line.text.startswith(" ") and "\t" not in line.text and len(line.cells) == width - 1
-    return [" ", *line.cells] if is_space else line.cells
-
-
-def _is_comment(line: TokenLine, width: int, labels: set[str], label_column: int) -> bool:
-    """Returns whether a line is a comment, and not a hashtag.
-
-    Args:
-        line: the line.
-        width: the number of columns of tokens.
-        labels: the labels of the lines that do not start with "#".
-        label_column: index of the column of the labels.
-    """
-    first = line.cells[0]
-    if not first.startswith(COMMENT):
-        return False
-    if len(line.cells) != width or first.startswith("# ") or _DOCUMENT.match(line.text):
-        return True
-    return first == COMMENT and bool(labels) and _label(line.cells, label_column) not in labels
-
-
-def _label(cells: Sequence[str], column: int) -> str:
-    """Returns the label in a column; "" if there is no such column."""
-    return cells[column] if -len(cells) <= column < len(cells) else ""
+    line = line.rstrip("\r")
+    return line.split("\t") if "\t" in line else _SPACES.split(line.strip(" "))
 
 
 def _kind_of_number(number: str, numbers: set[str]) -> str:
@@ -131,8 +179,10 @@ def _kind_of_number(number: str, numbers: set[str]) -> str:
 
     Args:
         number: the first column.
-        numbers: the first columns of the sentence; empty if they are its tokens.
+        numbers: the first columns of the sentence.
     """
+    if not number[:1].isdecimal() or number.isdecimal():
+        return ""
     found = _RANGE.fullmatch(number)
     if found and numbers.issuperset(found.groups()):
         return "range of tokens"
@@ -140,30 +190,3 @@ def _kind_of_number(number: str, numbers: set[str]) -> str:
     if found and (found[1] in numbers or (found[1] == "0" and "1" in numbers)):
         return "empty node"
     return ""
-
-
-def _report(path: str, left_out: dict[str, list[TokenLine]]) -> None:
-    """Logs how many lines are no tokens."""
-    for kind, lines in left_out.items():
-        logging.info(
-            "%s: left out as no token: %d × %s; the first is line %d, %s",
-            path,
-            len(lines),
-            kind,
-            lines[0].number,
-            files.quote(lines[0].text),
-        )
-
-
-def _refuse_numbers(path: str, sentences: Sequence[Sequence[TokenLine]]) -> None:
-    """Raises ValueError if the first column, of the tokens, counts the tokens of each sentence."""
-    found = [[x.cells[0] for x in part if x.cells[0].isdecimal()] for part in sentences]
-    is_counted = all(
-        numbers and numbers == list(map(str, range(1, len(numbers) + 1))) for numbers in found
-    )
-    if is_counted and max(map(len, found), default=0) > 2:
-        raise ValueError(
-            f"{path}, line {sentences[0][0].number}: the first column counts the tokens of each "
-            "sentence. Pass the columns that have the tokens and the labels: in CoNLL-U, "
-            "--token_column=1 --label_column=3 are words and their parts of speech"
-        )

@@ -39,7 +39,7 @@ TWEETS = "#gaza B-LOC\n# O\nx O\n\n#x O\n"
 
 def read(text, token=0, label=-1):
     found = find_sentences("train.conll", text.split("\n"), token, label)
-    return ["|".join(line.cells[token] for line in sentence) for sentence in found]
+    return ["|".join(cells[token] for _, cells in sentence) for sentence in found]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,12 @@ def read(text, token=0, label=-1):
         ("#\tQ\n#a\tQ\n", (0, 1), ["#|#a"], []),
         ("1.1 O\n1-2 O\n2 O\n1 O\n", (0, -1), ["1.1|1-2|2|1"], []),  # they are the tokens
         ("1.1\ta\tO\n1.2\tb\tO\n", (1, -1), ["a|b"], []),  # numbers of another kind
+        (
+            "1-2 du X\n1 de O\n2 le O\n2.1 x O\n",
+            (1, -1),
+            ["de|le"],
+            ["1 × range of tokens", "1 × empty node"],
+        ),
         ("0.1\tx\tO\n1\ta\tO\n", (1, -1), ["a"], ["1 × empty node"]),
     ],
 )
