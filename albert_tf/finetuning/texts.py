@@ -48,8 +48,9 @@ def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
     """
     if len(row) > most:
         raise BadRowError(
-            f"expected {most} or fewer columns, got {len(row)}. Remove the tabs, or name the "
-            "columns in the first line of a .tsv or .csv file"
+            f"expected {most} or fewer columns, got {len(row)}: {files.quote_all(row)}. Leave out "
+            "the others, or name the columns in the first line of a .tsv or .csv file, such as "
+            "text and text_b"
         )
     return [check_text(cell, "the text") for cell in row]
 

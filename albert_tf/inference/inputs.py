@@ -39,6 +39,7 @@ Block: TypeAlias = list[tuple[Origin, ExampleType]]
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 IDS = ("id", "idx", "guid")  # columns that are copied to the results
 _NAMES_OF_TEXTS = {*TEXT_A, *TEXT_B, *itertools.chain.from_iterable(PAIRS)}
+_LINES_TO_COMPARE = 3  # the first ones of a file
 _ADVICE = "Name the text to predict text, or two of them text_a and text_b, or remove the others"
 
 
@@ -105,6 +106,8 @@ class _FileInputs(Generic[ExampleType]):
         self._table = open_table(path, form, takes_strings=True, keeps_blank_end=is_text, name=name)
         self._has_header = self._table.has_cells and form in (TABS, COMMAS)
         self._parse = parse
+        if form == COMMAS:
+            self._refuse_semicolons()
         self._warn_of_unused_texts()
         self.total = sum(1 for _ in self._parsed())
         if not self.total:
@@ -114,6 +117,18 @@ class _FileInputs(Generic[ExampleType]):
         parsed = self._parsed()
         while block := list(itertools.islice(parsed, ROWS_AT_ONCE)):
             yield block
+
+    def _refuse_semicolons(self) -> None:
+        """Raises a ValueError if the first lines have semicolons where commas are expected."""
+        lines = [row for _, row in itertools.islice(self._table, _LINES_TO_COMPARE)]
+        cells = [row[0] for row in lines if isinstance(row, list) and len(row) == 1]
+        counts = {cell.count(";") for cell in cells}
+        if len(cells) == len(lines) > 1 and len(counts) == 1 and counts != {0}:
+            raise ValueError(
+                f"{self._table.path}, line 1: expected columns that are separated by commas, got "
+                f"semicolons: {files.quote(cells[0])}. Save the file with commas, or as .tsv with "
+                "tabs"
+            )
 
     def _warn_of_unused_texts(self) -> None:
         """Warns if a task that takes a text or a pair leaves out a column with texts."""

@@ -34,6 +34,7 @@ def read(path, form, parse=parse_pair):
         ("tsv", "id\tsentence2\tsentence1\n7\tb\ta\n", [(2, ("a", "b"))]),
         ("tsv", "a\tb\n", [(1, ("a", "b"))]),
         ("csv", 'text,text_b\n"a, b","c\nd"\ne,f\n', [(2, ("a, b", "c\nd")), (4, ("e", "f"))]),
+        ("csv", "a; b\nc, d\n", [(1, ("a; b", "")), (2, ("c", " d"))]),
         ("jsonl", '{"text": "a"}\n"b"\n', [(1, ("a", "")), (2, ("b", ""))]),
         ("jsonl", '{"text_a": "a", "text_b": "b"}\n', [(1, ("a", "b"))]),
     ],
@@ -47,7 +48,8 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
     ("form", "content", "said"),
     [
         ("txt", b"a\nb\xff\n", r"inputs, line 2: not UTF-8 \(byte 0xff"),
-        ("txt", b"a\nb\tc\td\n", "line 2: expected 2 or fewer columns, got 3"),
+        ("txt", b"a\nb\tc\td\n", "line 2: expected 2 or fewer columns, got 3: 'b', 'c', 'd'"),
+        ("csv", b"Frage;Wert\nwer;1\nwas;2\n", "got semicolons: 'Frage;Wert'"),
         ("txt", b"", "contains no input"),
         ("tsv", b"text\ttext_b\na\n", "line 2: expected 2 columns, as in the header, got 1"),
         ("csv", b'text\n"a\n', r"inputs, line 2: not comma-separated values"),
