@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 
 import pytest
 from fsspec.registry import known_implementations
 
 from albert_tf import files
 from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.module_list import list_modules
 from albert_tf.model.config import AlbertConfig
+from albert_tf.tables import JSON_LINES, open_table
 
 
 @pytest.fixture(params=["", "file://"], ids=["local", "remote"])
@@ -405,3 +408,24 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
     with pytest.raises(ValueError, match=r"'key 0', |'longlong") as caught:
         AlbertConfig.from_json_file(str(path))
     assert len(str(caught.value)) < 1000 + len(str(path))
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (files.read_json, r"config\.json: JSON is nested too deeply"),
+        (AlbertConfig.from_json_file, r"config\.json: JSON is nested too deeply"),
+        (lambda path: list_modules(os.path.dirname(path)), r"modules\.json: JSON is nested too"),
+        (lambda path: finding.find_config(os.path.dirname(path)), r"JSON is nested too deeply"),
+        (lambda path: [str(row) for _, row in open_table(path, JSON_LINES)][0], r"got '\[\[\[\["),
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_an_error_of_one_line(tmp_path, read, said):
+    for name in ("config.json", "modules.json"):
+        (tmp_path / name).write_text("[" * 100_000)
+    try:
+        found = read(str(tmp_path / "config.json"))
+    except ValueError as error:
+        found = str(error)
+    assert re.search(said, found)
+    assert "\n" not in found

@@ -175,3 +175,37 @@ def test_a_run_and_its_export_keep_the_tokenizer(settings, folder, tmp_path):
     folders.write_unigram(run)  # another tokenizer
     with pytest.raises(ValueError, match="another vocabulary"):
         albert_tf.load_predictor(str(run))
+
+
+def test_the_ids_of_a_vocabulary_alone_are_the_numbers_of_its_lines(folder, settings, caplog):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    lines = [
+        "[PAD]",
+        "",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "the",
+        "\u3000",
+        "river",
+        "the",
+        "in",
+    ]
+    (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in lines))
+    predictor = albert_tf.load_predictor(str(folder))
+    assert predictor.tokenizer.encode("The river in x") == [9, 8, 10, 2]
+    places = {"run": settings.output_dir, "converted": f"{folder}-converted"}
+    classification.run(settings)
+    list(convert.run(convert.Settings(str(folder), places["converted"])))
+    places["export"] = albert_tf.export_saved_model(str(folder), f"{folder}-export")
+    expected = predictor("The river")["probabilities"]
+    for name, place in places.items():
+        again = albert_tf.load_predictor(place)
+        assert again.tokenizer.encode("The river in x") == [9, 8, 10, 2], name
+        if name != "run":
+            assert again("The river")["probabilities"] == pytest.approx(expected, abs=1e-5)
+    assert caplog.text.count("the ids are the numbers of the lines") == 1
+    (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in dict.fromkeys(lines)))
+    assert albert_tf.load_predictor(str(folder)).tokenizer.encode("The river in x") == [6, 8, 9, 2]

@@ -23,7 +23,7 @@ from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.tokenization import Tokenizer, list_files
+from albert_tf.model.tokenization import Tokenizer, read_files
 from albert_tf.settings import REQUIRED, setting
 
 if TYPE_CHECKING:
@@ -191,8 +191,9 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         output_format.write(Output(folder, model, tensors, tokenizer, record))
         if not output_format.has_own_files:
             config.to_json_file(os.path.join(folder, CONFIG_FILE))
-            for path in list_files(source.vocabulary_file) if tokenizer else ():
-                files.copy(path, os.path.join(folder, os.path.basename(path)))
+            found = read_files(source.vocabulary_file) if tokenizer else {}
+            for name, content in found.items():
+                files.write_file(os.path.join(folder, name), content)
 
 
 def _target_config(config: AlbertConfig, settings: Settings) -> AlbertConfig:

@@ -7,9 +7,12 @@ output directories of this package's programs.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import os
 import re
+
+from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
@@ -22,8 +25,9 @@ from albert_tf.model.tokenization import (
     TOKENIZER_FILE,
     WORDPIECE_NAME,
     checksum_of,
+    has_ids_of_lines,
     is_tokenizer_file,
-    list_files,
+    read_files,
 )
 
 SAVED_MODEL = "saved_model.pb"
@@ -46,6 +50,7 @@ ACCEPTED = (
 
 CONFIG_PATTERNS = ("albert_config*.json", "bert_config*.json", "config.json", "config_*.json")
 _CONFIG_NAMES = CONFIG_PATTERNS[:-1]  # those whose name alone says that it is the model's
+_HUGGING_FACE_CONFIG, _HUGGING_FACE_KEY = "config.json", "model_type"
 _CONFIG_KEY = "hidden_size"  # by which a file with another name is known
 MODEL_PATTERNS = ("*.model",)  # SentencePiece
 VOCABULARY_PATTERNS = ("vocab*.txt", "*_vocab.txt")  # WordPiece
@@ -248,7 +253,30 @@ def list_tokenizers(folder: str) -> list[str]:
     tokenizers = _find(folder, (TOKENIZER_FILE,))
     if {SENTENCEPIECE_NAME, WORDPIECE_NAME}.intersection(map(os.path.basename, vocabularies)):
         tokenizers += _find(folder, (TOKENIZER_CONFIG_FILE,))
+    if not tokenizers and _has_lines_of_transformers(folder):
+        tokenizers.append(os.path.join(folder, TOKENIZER_CONFIG_FILE))  # as if it were empty
     return tokenizers + vocabularies
+
+
+@functools.cache
+def _warn_of_lines(path: str) -> None:
+    logging.warning(
+        "%s has blank or repeated lines, and no %s says more of it: the ids are the numbers of the "
+        "lines, as in transformers, and text is lowercased",
+        *(path, TOKENIZER_CONFIG_FILE),
+    )
+
+
+def _has_lines_of_transformers(folder: str) -> bool:
+    """Returns whether the ids of a `vocab.txt` are the numbers of its lines, with a warning."""
+    path = os.path.join(folder, WORDPIECE_NAME)
+    config = os.path.join(folder, _HUGGING_FACE_CONFIG)
+    if not (files.is_file(path) and files.is_file(config)):
+        return False
+    if _HUGGING_FACE_KEY not in files.read_json(config) or not has_ids_of_lines(path):
+        return False
+    _warn_of_lines(path)
+    return True
 
 
 def list_vocabularies(folder: str) -> list[str]:
@@ -269,10 +297,9 @@ def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:
     if list_tokenizers(folder):
         return
     own_name = SENTENCEPIECE_NAME if is_sentencepiece else WORDPIECE_NAME
-    is_tokenizer = is_tokenizer_file(path)
-    for source in list_files(path):
-        name = os.path.basename(source) if is_tokenizer else own_name
-        files.copy(source, os.path.join(folder, name))
+    for name, content in read_files(path).items():
+        target = name if is_tokenizer_file(path) else own_name
+        files.write_file(os.path.join(folder, target), content)
 
 
 def _find(folder: str, patterns: tuple[str, ...]) -> list[str]:

@@ -22,7 +22,7 @@ from albert_tf.checkpoints import finding, run_record, store, tflite
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.signatures import Export, Signature
 from albert_tf.model import dispatch
-from albert_tf.model.tokenization import list_files
+from albert_tf.model.tokenization import read_files
 
 
 @contextlib.contextmanager
@@ -49,8 +49,9 @@ def model_files(
         vocabulary_file: the vocabulary, or a file of a Hugging Face tokenizer; None if unknown.
         record: the record of the training, which is left out if it is empty.
     """
-    paths = [config_file, *(list_files(vocabulary_file) if vocabulary_file else ())]
-    found = {os.path.basename(path): files.read_bytes(path) for path in paths}
+    found = {os.path.basename(config_file): files.read_bytes(config_file)}
+    if vocabulary_file:
+        found |= read_files(vocabulary_file)
     if record != RunRecord():
         found[run_record.FILE] = record.to_json().encode()
     return found

@@ -64,7 +64,10 @@ class VocabularyFileSettings(SettingsGroup):
         if self.spm_model_file:
             files.check_file(self.spm_model_file, "--spm_model_file")
         elif self.vocab_file:
-            files.check_file(self.vocab_file, "--vocab_file")
+            from albert_tf.model.tokenization import list_files
+
+            for path in list_files(self.vocab_file) or [self.vocab_file]:
+                files.check_file(path, "--vocab_file")
 
     @property
     def vocabulary_file(self) -> str:

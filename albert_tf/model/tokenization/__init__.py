@@ -32,8 +32,10 @@ from albert_tf.model.tokenization.full_tokenizer import (
 from albert_tf.model.tokenization.huggingface_files import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
+    has_ids_of_lines,
     is_tokenizer_file,
     list_files,
+    read_files,
 )
 from albert_tf.model.tokenization.huggingface_tokenizer import HuggingFaceTokenizer
 from albert_tf.model.tokenization.loading import checksum_of, load_tokenizer
@@ -70,9 +72,11 @@ __all__ = [
     "check_text",
     "checksum_of",
     "encode_pieces",
+    "has_ids_of_lines",
     "is_tokenizer_file",
     "list_files",
     "load_tokenizer",
     "preprocess_text",
+    "read_files",
     "split_pairs",
 ]

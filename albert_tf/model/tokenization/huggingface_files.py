@@ -53,6 +53,28 @@ def list_files(path: str) -> list[str]:
     return list(filter(files.exists, paths))
 
 
+def read_files(path: str) -> dict[str, bytes]:
+    """Returns name → content of the files of the tokenizer with this file.
+
+    Of a vocabulary whose ids are the numbers of its lines (`has_ids_of_lines`), empty options are
+    among them, with which its copy has the same ids.
+    """
+    found = {os.path.basename(place): files.read_bytes(place) for place in list_files(path)}
+    if os.path.basename(path) == TOKENIZER_CONFIG_FILE and TOKENIZER_CONFIG_FILE not in found:
+        return {TOKENIZER_CONFIG_FILE: b"{}\n", **found}
+    return found
+
+
+def has_ids_of_lines(path: str) -> bool:
+    """Returns whether a `vocab.txt` of a Hugging Face folder has other ids than in Google's code.
+
+    In `transformers`, the id of a token is the number of its line, and of repeated tokens the last
+    one counts; in Google's code, blank and repeated lines have no number.
+    """
+    lines = [line.rstrip() for line in files.read_text(path).removesuffix("\n").split("\n")]
+    return len({line.split()[0] if line.split() else "" for line in lines}) < len(lines)
+
+
 def read_options(path: str) -> JsonObject:
     """Returns the options of `tokenizer_config.json` and its companions, after checking them.
 

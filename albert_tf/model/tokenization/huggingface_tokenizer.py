@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf import files
 from albert_tf.files import JsonObject
 from albert_tf.model.tokenization.characters import is_combining
 from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
@@ -29,7 +28,7 @@ from albert_tf.model.tokenization.huggingface_files import (
     TOKENIZER_FILE,
     class_of,
     has_segments_of,
-    list_files,
+    read_files,
     read_options,
 )
 from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
@@ -67,7 +66,7 @@ class HuggingFaceTokenizer(Tokenizer):
         _require_library(path)
         self._path = path
         self.max_length = max_length
-        self.vocabulary_files = {os.path.basename(p): files.read_bytes(p) for p in list_files(path)}
+        self.vocabulary_files = read_files(path)
         options = read_options(path)
         if os.path.basename(path) == TOKENIZER_FILE:
             content = self.vocabulary_files[TOKENIZER_FILE]
