@@ -55,7 +55,7 @@ def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonO
     return values
 
 
-def load_json(text: str, place: str = "") -> Json:
+def load_json(text: str | bytes, place: str = "") -> Json:
     """Parses JSON of any kind.
 
     Args:

@@ -80,6 +80,10 @@ class _Text:
                         f"{error.msg}"
                     ) from None
                 self.read_more()
+            except RecursionError:
+                raise ValueError(
+                    f"{self.path}, line {self.line}: JSON is nested too deeply, hundreds of levels"
+                ) from None
             else:
                 return value
 

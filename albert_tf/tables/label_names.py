@@ -8,7 +8,6 @@ is the JSON in the metadata of the schema of a Parquet or Arrow file, under the 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,7 @@ def of_schema(schema: pyarrow.Schema, path: str) -> dict[str, LabelNames]:
     if stored is None:
         return {}
     try:
-        features = json.loads(stored)["info"]["features"]
+        features = files.load_json(stored)["info"]["features"]
         return of_features(features)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: the metadata 'huggingface' are damaged: {error!r}") from None

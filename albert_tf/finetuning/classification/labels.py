@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 from albert_tf import files
@@ -101,7 +100,7 @@ def _parse_list(value: object) -> object:
     if not isinstance(value, str) or not value.startswith("["):
         return value
     try:
-        return json.loads(value)
+        return files.load_json(value)
     except ValueError:
         return value
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Sequence
 
 from absl import logging
@@ -159,7 +158,7 @@ def _has_json_lines(path: str) -> bool:
     if not first.endswith(b"\n"):
         return False
     try:
-        row = json.loads(first)
+        row = files.load_json(first)
     except ValueError:
         return False
     return isinstance(row, dict) and "data" not in row
