@@ -136,6 +136,7 @@ def _clue(
     expand: Callable[[files.JsonObject], list[files.JsonObject]] | None = None,
     clue_fields: Mapping[str, str] = MappingProxyType({}),
     group_size: int = 1,
+    configurations: tuple[str, ...] = (),
 ) -> ClassificationTask:
     """Returns a CLUE task: JSON lines, without labels in the test file."""
     splits = {
@@ -149,6 +150,7 @@ def _clue(
         labels,
         clue_fields=clue_fields,
         group_size=group_size,
+        configurations=configurations,
     )
 
 
@@ -316,6 +318,7 @@ _ROWS = (
         },
         INFERENCE,
         label_aliases={"contradictory": "contradiction"},
+        configurations=("xnli", "zh"),
     ),
     ClassificationTask(
         "chnsenticorp",
@@ -337,7 +340,13 @@ _ROWS = (
     _clue("cmnli", _PAIR, INFERENCE),
     _clue("ocnli", _PAIR, INFERENCE),
     _clue("csl", Columns("keyword", "abst", "label", "id"), BINARY),
-    _clue("wsc", Columns("text", None, "label", "id"), ("true", "false"), _mark_spans),
+    _clue(
+        "wsc",
+        Columns("text", None, "label", "id"),
+        ("true", "false"),
+        _mark_spans,
+        configurations=("wsc", "cluewsc2020"),
+    ),
     _clue(
         "copa", Columns("text_a", "text_b", "label", "id"), BINARY, _pair_with_choices, group_size=2
     ),

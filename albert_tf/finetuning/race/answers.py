@@ -32,10 +32,12 @@ class Answers:
     Args:
         path: the file.
         takes_texts: whether a label may be the text of an option.
+        are_ids: whether the data say that numbers are ids of classes, which are counted from 0.
     """
 
-    def __init__(self, path: str, takes_texts: bool = True) -> None:
+    def __init__(self, path: str, takes_texts: bool = True, are_ids: bool = False) -> None:
         self._path = path
+        self._are_ids = are_ids
         self._takes_texts = takes_texts
         self._found: list[int | None] = []
         self._unclear: dict[int, _Unclear] = {}  # index of the question → label
@@ -98,7 +100,7 @@ class Answers:
         if self._has_texts:
             for number, label in self._unclear.items():
                 self._found[number] = label.by_text
-        if self._digits > 1 and not self._has_zero:
+        if self._digits > 1 and not self._has_zero and not self._are_ids:
             self._doubt_zero()
         return self._found
 

@@ -21,12 +21,13 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import is_none, report_skipped, report_unlabeled
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.answers import Answers
-from albert_tf.finetuning.race.question_columns import with_known_names
+from albert_tf.finetuning.race.question_columns import NAMES, with_known_names
 from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
 from albert_tf.tables import JSON_LINES, Table, open_table
+from albert_tf.tables.row import normalized
 from albert_tf.tables.splits import has_splits
 
 LEVELS: tuple[str, ...] = ("middle", "high")
@@ -217,7 +218,8 @@ def read_questions(
     """
     layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
     table, _ = tables.open(split, layout)
-    found = _Split(table.path, split, Answers(table.path))
+    are_ids = any(normalized(name) in NAMES["label"] for name in table.labels)
+    found = _Split(table.path, split, Answers(table.path, are_ids=are_ids))
 
     def add(row: Row, number: int) -> None:
         parts = with_known_names(object_of(row))

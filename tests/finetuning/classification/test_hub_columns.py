@@ -235,6 +235,27 @@ def test_the_hub_has_the_examples_of_the_files_of_before(tmp_path, name, write):
         assert guids == [str(row["idx"]) for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("name", "configuration"),
+    [
+        ("cola", "cola"),
+        ("sst-2", "sst2"),
+        ("sts-b", "stsb"),
+        ("mnli", "mnli"),
+        ("wsc", "cluewsc2020"),
+        ("xnli", "zh"),
+        ("tnews", "tnews"),
+    ],
+)
+def test_a_repository_has_a_folder_for_the_task(tmp_path, name, configuration):
+    rows, feature, _ = TASKS[name]
+    (tmp_path / "hub" / configuration).mkdir(parents=True)
+    (tmp_path / "hub" / "other").mkdir()
+    write_parquet(tmp_path / "hub" / configuration, {"train": rows}, {"label": feature})
+    write_parquet(tmp_path / "hub" / "other", {"train": [{"text": "no"}]}, {})
+    assert read(tmp_path / "hub", name)[1] == read_old(tmp_path, name)[1]
+
+
 @pytest.mark.parametrize("write", WITHOUT_NAMES)
 @pytest.mark.parametrize("name", ["rte", "mnli", "xnli", "tnews"])
 def test_ids_without_names_are_refused_where_the_order_matters(tmp_path, name, write):

@@ -111,6 +111,17 @@ def test_the_hub_has_the_questions_of_ones_own_files(tmp_path, name, write):
         assert [x.example_id for x in found] == [x.example_id for x in before]
 
 
+def test_ids_of_classes_are_counted_from_zero_even_if_none_is_zero(tmp_path):
+    rows = [
+        row | {"answer": 1 + number % 3} for number, row in enumerate(DATA_SETS["mmlu"][0] * 12)
+    ]
+    write_parquet(tmp_path, {"train": rows}, DATA_SETS["mmlu"][1])
+    assert [x.label for x in read(tmp_path).examples[:4]] == [1, 2, 3, 1]
+    write_parquet(tmp_path, {"dev": rows}, {})
+    with pytest.raises(ValueError, match="none of 24 labels is 0"):
+        read(tmp_path, "dev")
+
+
 @pytest.mark.parametrize("name", ["swag", "hellaswag", "arc"])
 def test_labels_of_test_splits_are_not_known(tmp_path, name):
     rows, features, _ = DATA_SETS[name]
