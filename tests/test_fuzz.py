@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow
 import pytest
 import tensorflow as tf
+from backports import zstd
 from pyarrow import parquet
 
 from albert_tf import classification
@@ -231,6 +232,21 @@ def write_parquet(path):
     parquet.write_table(pyarrow.table({"text": SENTENCES}), path, row_group_size=4)
 
 
+def write_rows(path):
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), path, row_group_size=4)
+
+
+def write_arrow(path):
+    table = pyarrow.Table.from_pylist(ROWS)
+    with pyarrow.ipc.new_stream(str(path), table.schema) as stream:
+        stream.write_table(table)
+
+
+def write_compressed(path):
+    rows = [f'"{row["text"]}",{row["label"]}' for row in ROWS]
+    path.write_bytes(zstd.compress(lines("text,label", *rows)))
+
+
 def read_text(path):
     form = "sentences" if ".txt" in path.name else "jsonl"
     chunks = read_chunks(find_sources([str(path)]), 100, form)
@@ -268,6 +284,10 @@ KINDS = [
     ("metrics.jsonl", METRICS, read_metrics, damage_bytes),
     ("train.tsv", TSV, read_task_of_ones_own, damage_bytes),
     ("train.jsonl", lines(*ROWS), read_task_of_ones_own, damage_json),
+    ("train.json", lines(json.dumps(ROWS)), read_task_of_ones_own, damage_bytes),
+    ("train.csv.zst", write_compressed, read_task_of_ones_own, damage_bytes),
+    ("train.parquet", write_rows, read_task_of_ones_own, damage_bytes),
+    ("train.arrow", write_arrow, read_task_of_ones_own, damage_bytes),
     ("squad.json", lines(SQUAD), read_questions_of_squad, damage_json),
     ("train.txt", CONLL, read_conll, damage_bytes),
     ("train.jsonl", lines(*CLUENER), read_conll, damage_json),
@@ -275,6 +295,7 @@ KINDS = [
     ("train.jsonl", lines(*CHOICES), read_choices, damage_json),
     ("train.jsonl", lines(*QUESTION_ROWS), read_rows_of_squad, damage_json),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
+    ("inputs.parquet", write_rows, read_inputs, damage_bytes),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
     ("vocab.txt", WORDS, read_word_pieces, damage_bytes),
     ("tokenizer.json", write_tokenizer, read_tokenizer, damage_json),

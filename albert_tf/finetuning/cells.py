@@ -82,7 +82,7 @@ def check_text(value: object, what: str) -> str:
         BadRowError: the value is not such text; the message starts with `what`.
     """
     if not isinstance(value, str):
-        raise BadRowError(f"{what} is {json.dumps(value)[:50]}, expected text")
+        raise BadRowError(f"{what} is {json.dumps(value, default=repr)[:50]}, expected text")
     if _SURROGATE.search(value):
         raise BadRowError(f"{what} contains a lone surrogate, which is not a character")
     return value

@@ -24,6 +24,7 @@ def test_cells_are_found_by_index_or_key():
         (["a", "b"], -2, "3 or more columns"),
         ({"a": 1, "b": 2}, "x", "no key 'x' among 'a', 'b'"),
         ({"t": 5}, "t", "'t' is 5, expected text"),
+        ({"t": b"a"}, "t", "'t' is .b'a'., expected text"),  # from Parquet, as are times
         ({"t": ["a", 5]}, "t", "expected text"),
         ({"t": "a\ud800"}, "t", "'t' contains a lone surrogate"),
     ],

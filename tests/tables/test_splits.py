@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pathlib
 
+import fsspec
 import pytest
 
+from albert_tf.tables import open_table
 from albert_tf.tables.splits import find_files, find_split
 
 
@@ -147,3 +150,16 @@ def test_a_flag_names_files_in_order(folder):
         find_files(shards[1], "--train_file")
     with pytest.raises(ValueError, match=r"--train_file: .* is a folder, but not one"):
         find_files(path, "--train_file")
+
+
+def test_a_remote_folder_is_read_as_a_local_one():
+    memory = fsspec.filesystem("memory")
+    for number, text in enumerate(("one", "two")):
+        name = f"/hub/data/train-0000{number}-of-00002.jsonl"
+        memory.pipe_file(name, gzip.compress(json.dumps({"text": text}).encode()))
+    paths = find_split("memory://hub", "train")
+    assert [row["text"] for _, row in open_table(paths)] == ["one", "two"]
+    assert find_files("memory://hub/data/*.jsonl", "--train_file") == paths
+    with pytest.raises(FileNotFoundError, match=r"it has train \(data/train-00000"):
+        find_split("memory://hub", "dev")
+    memory.rm("/hub", recursive=True)
