@@ -16,6 +16,7 @@ import make_gpu_kit
 import pytest
 import reporting
 import run_gpu_kit
+import simulate_epoch
 
 from benchmarks import parity
 from tests.conftest import ROOT
@@ -138,3 +139,20 @@ def test_the_rate_of_dropout_in_a_name_is_that_of_both_models():
         for text in ("predict albert_base 8x16", "predict albert_base 8x16 dropout:0")
     }
     assert list(rates.values()) == [0.1, 0.0]
+
+
+def test_workers_of_a_simulated_epoch_read_all_records_together(capsys, monkeypatch):
+    for workers in (1, 8, 64):
+        costs = simulate_epoch.costs(192, 50, workers)  # three files a stream
+        assert (
+            costs
+            == [simulate_epoch.Cost(9600 // workers, 192 // workers, 1600 // workers)] * workers
+        )
+    costs = simulate_epoch.costs(200, 64, 64)  # 3.125 files a stream, of which the last are begun
+    assert {cost.opened for cost in costs} == {4}
+    monkeypatch.setattr(
+        sys, "argv", ["", "--files=100000", "--records=1000", "--record_bytes=10000"]
+    )
+    simulate_epoch.main()
+    row = "| 8 | 125 GB | 12,504 | 0.17 | 1,000 GB, 1.39 | 0.04 GB | 500 GB |\n"
+    assert row in capsys.readouterr().out
