@@ -43,7 +43,7 @@ def test_a_question_and_its_context_or_options_are_given_by_flags(predict, saved
     )
     assert found["answer"] == ["wide", "old"][found["prediction"]]
     with pytest.raises(
-        ValueError, match="--text, --question, --context or --options: no key 'options'"
+        ValueError, match="--text, --question, --context or --options: no options among"
     ):
         predict(f"--model_dir={saved('multiple_choice')}", f"--question={question}")
 

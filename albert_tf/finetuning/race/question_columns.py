@@ -38,7 +38,7 @@ def with_known_names(row: files.JsonObject) -> files.JsonObject:
     Options that have a column each are a list.
 
     Raises:
-        BadRowError: two columns might be the same part.
+        BadRowError: two columns might be the same part, or there are no options.
     """
     values = _unnested(row)
     places = places_of(values)
@@ -56,6 +56,11 @@ def with_known_names(row: files.JsonObject) -> files.JsonObject:
             found[part] = values[str(columns[0])]
     if "options" not in found:
         found |= _numbered_options(values, places)
+    if "options" not in found:
+        raise BadRowError(
+            f"no options among {files.quote_all(values)}: expected a column "
+            f"{' or '.join(map(repr, NAMES['options']))}, or one for each option, such as 'option0'"
+        )
     return found
 
 

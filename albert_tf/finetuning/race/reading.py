@@ -73,7 +73,10 @@ class _Split:
             BadRowError: these are not the parts of a question, or lack its label.
         """
         question, names = parse_question(parts, num_options)
-        label = parts.get("label") if self.name == "test" else cell(parts, "label")
+        if "label" not in parts and self.name != "test":
+            expected = " or ".join(map(repr, NAMES["label"]))
+            raise BadRowError(f"no label: expected a column {expected}")
+        label = parts.get("label")
         if is_none(label):
             self.unlabeled.append(place)
             if self.name != "test":

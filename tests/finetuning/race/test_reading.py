@@ -229,6 +229,11 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
         (question(label="d"), r"label 'd' for 3 options"),
         (question(passage=" \n"), r"'passage' is empty"),
         (question(passage=None, question=None), r"no key 'passage' among 'id', 'options', 'label'"),
+        (
+            question(options=None),
+            "no options among 'id', .*'label': expected a column 'options' or",
+        ),
+        (question(label=None), "no label: expected a column 'label' or 'answer' or 'answerkey'"),
         (question(choices=["a", "b"]), r"'options', 'choices' may each be the options: keep one"),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
