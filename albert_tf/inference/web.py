@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
     predictor = Predictor(source, task, settings)
     parse = registry.get(task).parse
     demos = predictor.task.demos
+    labels = files.quote_all(predictor.labels) if predictor.labels else ""
     output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
 
     def answer(*values: str) -> tuple[files.Json, Result]:
@@ -49,10 +51,12 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
             raise gr.Error(str(error), print_exception=False) from None
         return predictor.task.show(row, result), result
 
+    with contextlib.suppress(gr.Error):  # a task of your own may have no use for the demo
+        answer(*demos[0].values())  # the first call compiles: no visitor has to wait for it
     return gr.Interface(
         answer,
         [gr.Textbox(label=LINES.get(key, key), lines=2) for key in demos[0]],
-        [output(label=task), gr.JSON(label="JSON")],
+        [output(label=f"{task}: {labels}" if labels else task), gr.JSON(label="JSON")],
         examples=[list(row.values()) for row in demos],
         flagging_mode="never",
     )
@@ -66,7 +70,8 @@ def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
     wanted = settings.wanted_task
     names = possible_tasks(source) if wanted is None else (find_task(source, wanted),)
     forms = [make_form(settings, source, name) for name in names]
-    return gr.TabbedInterface(forms, list(names), title=os.path.basename(source.folder))
+    name = os.path.basename(os.path.abspath(source.folder))
+    return gr.TabbedInterface(forms, list(names), title=f"{name}: {names[0].replace('_', ' ')}")
 
 
 def serve(settings: Settings, source: ModelSource) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -58,6 +59,8 @@ def test_a_form_shows_a_number_for_each_name(saved, kind, values, names):
     form = form_of(saved(kind))
     shown, _ = form.fn(*values)
     assert set(shown) == names
+    labels = {"classification": "classification: 'water', 'land'"}
+    assert form.output_components[0].label == labels.get(kind, kind)
     best = form.output_components[0].postprocess(shown).model_dump()["label"]
     assert shown[best] == max(shown.values())
 
@@ -85,8 +88,10 @@ def test_a_page_has_a_form_for_each_task(saved):
         settings = inference.Settings(web=True, **given)
         page = in_loop(web.make_page, settings, ModelSource.open(settings.model_dir))
         assert not page.analytics_enabled
+        assert page.title == f"{os.path.basename(settings.model_dir)}: {titles.pop()}"
         return [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
 
+    titles = ["classification", "embeddings"]
     assert tabs(model_dir=saved("fill_mask")) == ["embeddings", "fill_mask"]
     assert tabs(model_dir=saved("classification")) == ["classification", "embeddings"]
 
