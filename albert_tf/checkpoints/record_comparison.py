@@ -207,8 +207,8 @@ def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) 
     missing = now.texts(names).keys() - before.texts(names).keys()
     if before.start and missing:
         logging.warning(
-            "%s has no entry for %s, which therefore cannot be compared: an earlier release wrote "
-            "it, or it was edited. Make sure that these are as they were in training.",
+            "%s has no entry for %s, which therefore cannot be compared. Make sure that these are "
+            "as they were in training.",
             folder.file(FILE),
             ", ".join(sorted(missing)),
         )
