@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.finetuning.settings import SplitSettings
-from albert_tf.finetuning.split_files import find_name
 from albert_tf.finetuning.splits import DEV, TRAIN
 from albert_tf.tables import Table, open_table
 from albert_tf.tables.splits import (
@@ -44,6 +43,7 @@ class Layout:
         endings: see `find_split`.
         form: format of text whatever a file is called; "" for that of its name.
         quoting: see `open_table`.
+        has_dev_fraction: whether the task has the setting `dev_fraction`, for advice.
     """
 
     names: Sequence[str] = ()
@@ -53,6 +53,7 @@ class Layout:
     endings: Collection[str] = ENDINGS
     form: str = ""
     quoting: bool = False
+    has_dev_fraction: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,7 @@ class SplitTables:
             ValueError, OSError: several files may be meant, or a file is missing or damaged.
         """
         if self.given is not None:
-            return self._given(self.given, split, layout.suffix), ""
+            return self._given(self.given, split, layout), ""
         paths, name = self.find(split, layout)
         return open_table(paths, layout.form, layout.quoting), name
 
@@ -114,11 +115,13 @@ class SplitTables:
         return self._find(self.data_dir, split, layout), ""
 
     @staticmethod
-    def _given(given: Mapping[str, Table], split: str, suffix: str) -> Table:
+    def _given(given: Mapping[str, Table], split: str, layout: Layout) -> Table:
         """Returns the rows of a split that were passed from Python."""
-        names = best_names(list(given), split, suffix)
+        names = best_names(list(given), split, layout.suffix)
         if not names:
-            advice = "; dev_fraction=0.1 takes a tenth of the training data" if split == DEV else ""
+            advice = ""
+            if split == DEV and layout.has_dev_fraction:
+                advice = "; dev_fraction=0.1 takes a tenth of the training data"
             raise MissingSplitError(
                 f"no {split} data: the argument `data` has {', '.join(given) or 'nothing'}{advice}"
             )
@@ -146,6 +149,24 @@ class SplitTables:
         has = describe(folder, groups)
         expected = ", ".join([*layout.names, f"or a file with the word {split} in its name"])
         advice = ""
-        if split == DEV and any(group.split == TRAIN for group in groups):
+        has_train = any(group.split == TRAIN for group in groups)
+        if split == DEV and has_train and layout.has_dev_fraction:
             advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."
+
+
+def find_name(data_dir: str, names: Collection[str], takes_first: bool = False) -> str | None:
+    """Returns which of some files exists; None if there is none.
+
+    Args:
+        data_dir: the folder.
+        names: the files, relative to the folder.
+        takes_first: whether, of several files, the first one is meant.
+
+    Raises:
+        ValueError: there are several files, and the first one is not meant.
+    """
+    existing = [name for name in names if files.is_file(os.path.join(data_dir, name))]
+    if len(existing) > 1 and not takes_first:
+        raise ValueError(f"{data_dir} contains {' and '.join(existing)}: keep only one of them")
+    return existing[0] if existing else None

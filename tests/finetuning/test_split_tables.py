@@ -6,7 +6,7 @@ import pytest
 
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.split_reading import divide, read_splits
-from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
+from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables, find_name
 from albert_tf.tables import open_table
 
 OLD = Layout(["MRPC/train.tsv", "train.tsv"], takes_first=True, configurations=["mrpc"])
@@ -27,6 +27,18 @@ def make_write(tmp_path):
 def path_of(opened):
     table, name = opened
     return table.path, name
+
+
+def test_the_first_of_several_files_is_only_taken_where_it_is_meant(tmp_path):
+    names = ("CoLA/dev.tsv", "dev.tsv")
+    assert find_name(str(tmp_path), names) is None
+    (tmp_path / "dev.tsv").write_text("a")
+    assert find_name(str(tmp_path), names) == "dev.tsv"
+    (tmp_path / "CoLA").mkdir()
+    (tmp_path / "CoLA" / "dev.tsv").write_text("a")
+    assert find_name(str(tmp_path), names, takes_first=True) == "CoLA/dev.tsv"
+    with pytest.raises(ValueError, match=r"contains CoLA/dev\.tsv and dev\.tsv: keep only one"):
+        find_name(str(tmp_path), names)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +80,9 @@ def test_a_missing_split_is_said_with_what_is_there(write):
     )
     with pytest.raises(MissingSplitError, match=said):
         SplitTables(folder).open("dev", Layout(["dev.tsv"]))
+    without = Layout(["dev.tsv"], has_dev_fraction=False)
+    with pytest.raises(MissingSplitError, match=r"the word dev in its name\.$"):
+        SplitTables(folder).open("dev", without)
     with pytest.raises(MissingSplitError, match="no train data: set --data_dir or --train_file"):
         SplitTables().open("train", OLD)
 

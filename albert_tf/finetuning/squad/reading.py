@@ -57,7 +57,7 @@ def _read(
         given: see `read_data`.
     """
     is_training = split == "train"
-    layout = Layout(configurations=_CONFIGURATIONS)
+    layout = Layout(configurations=_CONFIGURATIONS, has_dev_fraction=False)
     if given is not None:
         table, _ = SplitTables(given=given).open(split, layout)
         return read_rows(table, is_training)
