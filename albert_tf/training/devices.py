@@ -12,7 +12,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.training import replicas
+from albert_tf.training import replicas, xla_flags
 from albert_tf.training.precision import (
     apply_precision,
     precision_difference,
@@ -56,6 +56,7 @@ def open_devices(settings: DeviceSettings, reason: str | None = None) -> Iterato
         ValueError: the settings require devices that do not exist.
     """
     _set_threads(settings.threads)
+    xla_flags.set_defaults()
     strategy = make_strategy(settings)
     name, why = resolve_precision(settings.precision)
     policy = tf_keras.mixed_precision.global_policy()
