@@ -83,13 +83,7 @@ def run(settings: Settings) -> Iterator[str]:
     if logging.get_verbosity() == logging.INFO:
         logging.set_verbosity(logging.WARNING)
     check_output(settings)
-    source = ModelSource.open(
-        settings.input,
-        settings.albert_config_file,
-        settings.vocab_file,
-        settings.spm_model_file,
-        settings.do_lower_case,
-    )
+    source = open_input(settings)
     model = _make_model(source, settings)
     report = loading.inspect_checkpoint(settings.input, model)
     weights = loading.lazy_weights(settings.input)
@@ -152,6 +146,21 @@ def _model_of(config: AlbertConfig, objective: str) -> AlbertForPretraining:
 
     with initialization.without_values():  # they are assigned where they are needed
         return AlbertForPretraining(config, objective)
+
+
+def open_input(settings: Settings) -> ModelSource:
+    """Returns the model to convert.
+
+    Raises:
+        OSError, ValueError: there is none, or its files do not fit together.
+    """
+    return ModelSource.open(
+        settings.input,
+        settings.albert_config_file,
+        settings.vocab_file,
+        settings.spm_model_file,
+        settings.do_lower_case,
+    )
 
 
 def check_output(settings: Settings) -> None:

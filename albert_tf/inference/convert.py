@@ -30,7 +30,6 @@ from collections.abc import Iterator
 
 from albert_tf import tensorflow_packages
 from albert_tf.checkpoints import convert, output_formats, tflite
-from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference import model_task
 from albert_tf.settings import redefined, setting
@@ -76,13 +75,7 @@ def run(settings: Settings) -> Iterator[str]:
         return
     tensorflow_packages.check()
     convert.check_output(settings)
-    source = ModelSource.open(
-        settings.input,
-        settings.albert_config_file,
-        settings.vocab_file,
-        settings.spm_model_file,
-        settings.do_lower_case,
-    )
+    source = convert.open_input(settings)
     task = model_task.find_task(source)
     if settings.output_format in output_formats.FORMATS and not registry.get(task).is_fine_tuned:
         yield from convert.run(settings)
