@@ -27,7 +27,7 @@ import tensorflow as tf
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.features import Features
 from albert_tf.pretraining.record_files import RecordFile, damage_named, parse
-from albert_tf.pretraining.record_streams import SHUFFLE_BLOCK, StreamPlan
+from albert_tf.pretraining.record_streams import SHUFFLE_BLOCK, StreamPlan, streams_of_rows
 from albert_tf.training.prefetching import prefetch
 from albert_tf.training.task import Batch
 
@@ -125,8 +125,9 @@ def _streamed_rows(plan: StreamPlan, batch_size: int, seed: int, rows: slice) ->
         rows: the rows of each batch.
     """
     each = batch_size // plan.num_streams  # rows of a stream
-    first, last = rows.start // each, -(-rows.stop // each)
-    kept = slice(rows.start - first * each, rows.stop - first * each)
+    streams = streams_of_rows(rows, batch_size, plan.num_streams)
+    count, before = len(streams), streams.start * each
+    kept = slice(rows.start - before, rows.stop - before)
 
     def read_stream(stream: tf.Tensor) -> tf.data.Dataset:
         def read_file(number: tf.Tensor) -> tf.data.Dataset:
@@ -142,8 +143,7 @@ def _streamed_rows(plan: StreamPlan, batch_size: int, seed: int, rows: slice) ->
         shuffled = _shuffled_blocks(blocks, stream_seed, tf.constant(plan.first_block, tf.int64))
         return shuffled.skip(plan.dropped).batch(each, drop_remainder=True)
 
-    count = last - first
-    parts = tf.data.Dataset.range(first, last).interleave(
+    parts = tf.data.Dataset.range(streams.start, streams.stop).interleave(
         read_stream,
         cycle_length=count,
         num_parallel_calls=min(count, STREAMS_AT_ONCE),

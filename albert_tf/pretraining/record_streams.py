@@ -27,11 +27,12 @@ import heapq
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from albert_tf.pretraining.record_files import RecordFile
+if TYPE_CHECKING:
+    from albert_tf.pretraining.record_files import RecordFile  # needs TensorFlow
 
 ONE_ORDER = 1  # number of streams of the order for few files, in which all workers read everything
 MAX_STREAMS = 64  # by default; as many as workers that read different files
@@ -117,6 +118,18 @@ class StreamPlan:
             turn = self._turns_of[stream][number]
             self.opened.append(self._files[turn.file])
         return self._files[turn.file].path, max(0, first - turn.begin)
+
+
+def streams_of_rows(rows: slice, batch_size: int, num_streams: int) -> range:
+    """Returns the streams that some rows of a batch are from.
+
+    Args:
+        rows: the rows.
+        batch_size: B.
+        num_streams: V.
+    """
+    each = batch_size // num_streams
+    return range(rows.start // each, -(-rows.stop // each))
 
 
 def choose_streams(num_streams: int | None, num_files: int, batch_size: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints.evaluations import Evaluation, digest_of_data, heading
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -14,7 +16,7 @@ from albert_tf.model.objectives import SOP
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining import input_pipeline, record_files, vocabulary
 from albert_tf.pretraining.record_contents import describe_contents
-from albert_tf.pretraining.record_streams import ONE_ORDER, StreamPlan
+from albert_tf.pretraining.record_streams import ONE_ORDER, StreamPlan, streams_of_rows
 from albert_tf.pretraining.records import Records
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
@@ -87,9 +89,11 @@ class RecordTask(PretrainingTask, Task[Settings]):
         start = step * settings.train_batch_size
         plan = None
         if self.num_streams != ONE_ORDER:
-            plan = StreamPlan(
-                records.files, self.num_streams, settings.seed, start // self.num_streams
-            )
+            count = self.num_streams
+            plan = StreamPlan(records.files, count, settings.seed, start // count)
+            own = len(streams_of_rows(rows, settings.train_batch_size, count))
+            text = "Records: %d files in %d streams, of which this process reads %d"
+            logging.info(text, len(records.files), count, own)
         dataset = input_pipeline.training_dataset(
             records.files,
             records.features,
