@@ -108,7 +108,7 @@ class SplitTables:
         if pattern:
             return find_files(pattern, f"--{split}_file"), ""
         if not self.data_dir:
-            raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file")
+            raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file.")
         name = find_name(self.data_dir, layout.names, layout.takes_first)
         if name is not None:
             return [os.path.join(self.data_dir, name)], name
@@ -147,7 +147,8 @@ class SplitTables:
         """Returns what is said where a split is missing."""
         groups = find_groups(folder, layout.endings)
         has = describe(folder, groups)
-        expected = ", ".join([*layout.names, f"or a file with the word {split} in its name"])
+        other = f"or a file with the word {split} in its name that ends in"
+        expected = ", ".join([*layout.names, f"{other} {' '.join(layout.endings)}"])
         advice = ""
         has_train = any(group.split == TRAIN for group in groups)
         if split == DEV and has_train and layout.has_dev_fraction:

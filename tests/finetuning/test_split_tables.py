@@ -76,12 +76,14 @@ def test_a_missing_split_is_said_with_what_is_there(write):
     folder = write("train.jsonl")
     said = (
         rf"no dev data in {folder}: it has train \(train\.jsonl\)\. Expected dev\.tsv, or a file "
-        "with the word dev in its name; --dev_fraction=0.1 takes a tenth"
+        "with the word dev in its name that ends in .* .tsv; --dev_fraction=0.1 takes a tenth"
     )
     with pytest.raises(MissingSplitError, match=said):
         SplitTables(folder).open("dev", Layout(["dev.tsv"]))
     without = Layout(["dev.tsv"], has_dev_fraction=False)
-    with pytest.raises(MissingSplitError, match=r"the word dev in its name\.$"):
+    with pytest.raises(
+        MissingSplitError, match=r"the word dev in its name that ends in .* \.tsv\.$"
+    ):
         SplitTables(folder).open("dev", without)
     with pytest.raises(MissingSplitError, match="no train data: set --data_dir or --train_file"):
         SplitTables().open("train", OLD)
