@@ -190,6 +190,12 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
     config = _target_config(model.config, settings)
     if config != model.config:
         model = _model_of(config, model.sentence_objective)
+    if source.is_of_sentence_transformers:
+        logging.warning(
+            "%s: only the model is written, without the pooling and the other modules of "
+            "modules.json: pass --pooling where it is used",
+            settings.input,
+        )
     tensors = loading.lazy_weights(settings.input, model, bool(settings.num_hidden_groups))
     tokenizer = _find_tokenizer(settings, source)
     record = _record(settings, source, tokenizer)

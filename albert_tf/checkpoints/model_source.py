@@ -14,6 +14,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import families, finding, record_comparison, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
+from albert_tf.checkpoints.module_list import list_modules
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.sentence_modules import SentenceModules, read_modules
@@ -100,9 +101,18 @@ class ModelSource:
         Raises:
             ValueError: in another way than is supported.
         """
+        return read_modules(self._outer_folder)
+
+    @property
+    def is_of_sentence_transformers(self) -> bool:
+        """Whether the folder lists modules, of which the model is the first."""
+        return list_modules(self._outer_folder) is not None
+
+    @property
+    def _outer_folder(self) -> str:
+        """The folder that contains that of the model, or is it."""
         path = find_model(self.path)
-        folder = finding.newest_export(path) if files.is_directory(path) else self.folder
-        return read_modules(folder)
+        return finding.newest_export(path) if files.is_directory(path) else self.folder
 
     @functools.cached_property
     def run(self) -> RunFolder:

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import albert_tf
+from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.sentence_modules import read_modules
 
 TEXTS = ["A boat", "The river carries the rain."]
@@ -36,7 +37,7 @@ def folder(pretrained_dir, tmp_path):
     return shutil.copytree(pretrained_dir, tmp_path / "model")
 
 
-def test_the_modules_are_applied_one_after_the_other(folder):
+def test_the_modules_are_applied_one_after_the_other(folder, caplog):
     pooled = albert_tf.load_predictor(str(folder), pooling="max")(TEXTS)  # [N, H]
     modules = ("Transformer", {}), ("Pooling", POOLING), ("Dense", DENSE), ("Normalize", {})
     write_modules(folder, *modules)
@@ -51,6 +52,10 @@ def test_the_modules_are_applied_one_after_the_other(folder):
     assert embed([]).shape == (0, 3)
     without = albert_tf.load_predictor(str(folder), pooling="max")
     np.testing.assert_array_equal(without(TEXTS), pooled)
+    list(convert.run(convert.Settings(str(folder), str(folder.with_name("out")))))
+    assert "only the model is written, without the pooling and the other mod" in caplog.text
+    converted = albert_tf.load_predictor(str(folder.with_name("out")), pooling="max")
+    np.testing.assert_allclose(converted(TEXTS), pooled, atol=1e-6)
 
 
 @pytest.mark.parametrize(
