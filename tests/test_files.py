@@ -47,6 +47,21 @@ def write(path, *contents, mode="w"):
 # Reading
 
 
+def test_a_listing_has_the_sizes_of_files_and_a_file_can_be_read_up_to_a_place(folder):
+    write(f"{folder}/a", b"0123456789", mode="wb")
+    write(f"{folder}/empty", b"", mode="wb")
+    files.ensure_directory(f"{folder}/folder")
+    assert files.list_sizes(folder) == {"a": 10, "empty": 0}
+    assert [files.read_start(f"{folder}/a", size) for size in (3, 10, 99)] == [
+        *(b"012", b"0123456789", b"0123456789")
+    ]
+    assert files.read_start(f"{folder}/empty", 3) == b""
+    with pytest.raises(FileNotFoundError):
+        files.read_start(f"{folder}/none", 3)
+    with pytest.raises(FileNotFoundError):
+        files.list_sizes(f"{folder}/none")
+
+
 def test_bytes_are_read_whole_and_in_parts(folder):
     write(f"{folder}/a", b"01\xff\x00\r\n6789", mode="wb")
     assert files.read_bytes(f"{folder}/a") == b"01\xff\x00\r\n6789"

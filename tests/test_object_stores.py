@@ -118,6 +118,10 @@ def test_objects_behave_like_files(bucket, tmp_path):
     for name in ("a/b/x.txt", "a/[1].txt", "a/c.txt"):
         write(f"{bucket}/{name}", big)
     assert files.list_directory(f"{bucket}/a") == ["[1].txt", "b", "c.txt"]
+    assert files.list_sizes(f"{bucket}/a") == {"[1].txt": len(big), "c.txt": len(big)}
+    assert files.read_start(f"{bucket}/a/c.txt", 99) == big[:99]
+    write(f"{bucket}/short.txt", b"short")
+    assert files.read_start(f"{bucket}/short.txt", 99) == b"short"
     patterns = f"{bucket}/a/*.txt,{glob.escape(f'{bucket}/a/[1].txt')},{bucket}/a/b/x.txt"
     names = [f"{bucket}/a/{name}" for name in ("[1].txt", "c.txt", "b/x.txt")]
     assert files.expand_patterns(patterns, "--input_file") == names

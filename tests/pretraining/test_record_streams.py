@@ -50,14 +50,14 @@ def batches_by_hand(count):
     )
     unread = [[] for _ in range(STREAMS)]
     streams = [[] for _ in range(STREAMS)]
-    for _ in range(BLOCK * 99):
+    for _ in range(BLOCK * 20):
         for stream in range(STREAMS):
             if not unread[stream]:
                 file = next(queue)
                 unread[stream] = list(range(first[file], first[file + 1]))
             streams[stream].append(unread[stream].pop(0))
     for number, stream in enumerate(streams):
-        for block in range(99):
+        for block in range(20):
             begin = block * BLOCK
             seed = tf.random.fold_in(
                 tf.constant([SEED, number], tf.int64), tf.constant(block, tf.int64)
@@ -80,7 +80,7 @@ def test_batches_follow_the_law(numbered):
     assert set(Counter(batches.ravel().tolist()).values()) <= {5, 6, 7, 8, 9}  # 480 / 69 = 7
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4, 6])
+@pytest.mark.parametrize("workers", [2, 3, 4])
 def test_the_rows_of_all_workers_form_the_batches_of_one(numbered, workers):
     expected, _ = take(numbered, 9, step=5)
     size = BATCH // workers
@@ -93,7 +93,7 @@ def test_the_rows_of_all_workers_form_the_batches_of_one(numbered, workers):
 
 def test_a_resumed_run_continues_the_same_order(numbered):
     through, _ = take(numbered, 40)
-    for step in (1, 7, 23, 37):
+    for step in (1, 23, 37):
         batches, _ = take(numbered, 3, step)
         np.testing.assert_array_equal(batches, through[step : step + 3], err_msg=str(step))
 
