@@ -23,7 +23,7 @@ from albert_tf.model.objectives import SOP, find
 from albert_tf.pretraining import record_files, vocabulary
 from albert_tf.pretraining.features import pretraining_features
 from albert_tf.pretraining.record_contents import describe_contents
-from albert_tf.pretraining.record_streams import ONE_ORDER, choose_streams
+from albert_tf.pretraining.record_streams import ONE_ORDER, choose_streams, possible_streams
 from albert_tf.pretraining.record_task import RecordTask, format_results
 from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
 from albert_tf.pretraining.settings import Settings
@@ -155,7 +155,8 @@ def make_task(
 def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     """Returns the number of streams in which a run reads its records.
 
-    A run of an earlier version, which had no streams, goes on in the order for few files.
+    A run that is resumed keeps its number, unless the settings name another one. Runs of earlier
+    versions, which had no streams, go on in the order for few files.
 
     Args:
         settings: settings of the run.
@@ -166,19 +167,25 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
         ValueError: see `choose_streams`; or an earlier version has begun the run, and the settings
             ask for streams.
     """
-    chosen = choose_streams(settings.record_streams, num_files, settings.train_batch_size)
+    batch_size = settings.train_batch_size
+    chosen = choose_streams(settings.record_streams, num_files, batch_size)
     recorded = folder.record.settings
-    is_older = folder.is_trained and bool(recorded) and run_record.RECORD_STREAMS not in recorded
-    if not is_older or settings.allow_changed_settings or chosen == ONE_ORDER:
+    if not (folder.is_trained and recorded):
         return chosen
-    if settings.record_streams is not None:
+    is_older = run_record.RECORD_STREAMS not in recorded
+    if settings.record_streams is None:
+        if is_older:
+            logging.info("The run goes on in the order of records of the version that began it")
+            return ONE_ORDER
+        before = recorded[run_record.RECORD_STREAMS]
+        return next((n for n in possible_streams(num_files, batch_size) if n == before), chosen)
+    if is_older and chosen != ONE_ORDER and not settings.allow_changed_settings:
         raise ValueError(
             f"--record_streams={chosen}: {folder.path} contains a run of an earlier version, which "
             "had no streams. Omit the flag to resume it in the same order of records, choose "
             "another --output_dir, or pass --allow_changed_settings."
         )
-    logging.info("The run goes on in the order of records of the earlier version that began it")
-    return ONE_ORDER
+    return chosen
 
 
 def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:

@@ -146,7 +146,7 @@ def choose_streams(num_streams: int | None, num_files: int, batch_size: int) -> 
     if num_streams is None:
         chosen = max(n for n in _divisors_of(batch_size, MAX_STREAMS) if n & (n - 1) == 0)
         return chosen if num_files >= MAX_STREAMS and chosen >= MIN_STREAMS else ONE_ORDER
-    possible = _divisors_of(batch_size, num_files)
+    possible = possible_streams(num_files, batch_size)
     if num_streams in possible:
         return num_streams
     largest = max(n for n in possible if n <= num_streams)
@@ -161,6 +161,11 @@ def choose_streams(num_streams: int | None, num_files: int, batch_size: int) -> 
         f"because each batch has equally many records of each stream. Pass "
         f"--record_streams={largest}."
     )
+
+
+def possible_streams(num_files: int, batch_size: int) -> list[int]:
+    """Returns the possible numbers of streams, ascending: divisors of B, at most one per file."""
+    return _divisors_of(batch_size, num_files)
 
 
 def _divisors_of(number: int, largest: int) -> list[int]:

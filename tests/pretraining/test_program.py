@@ -146,10 +146,14 @@ RECORDED = {"seed": 12345}  # of a run of a version that had no streams
         (RECORDED, 9, {"record_streams": 16, "allow_changed_settings": True}, 16),
         (RECORDED, 0, {}, 32),
         ({}, 9, {}, 32),
-        (RECORDED | {"record_streams": 32}, 9, {}, 32),
+        (RECORDED, 9, {"allow_changed_settings": True}, 1),
+        (RECORDED | {"record_streams": 1}, 9, {}, 1),  # resumed before
+        (RECORDED | {"record_streams": 1}, 9, {"record_streams": 16}, 16),  # which is compared
+        (RECORDED | {"record_streams": 16}, 9, {}, 16),
+        (RECORDED | {"record_streams": 7}, 9, {}, 32),  # with a batch that 7 does not divide
     ],
 )
-def test_a_run_of_an_earlier_version_goes_on_in_its_order_of_records(
+def test_a_resumed_run_keeps_its_order_of_records_also_one_of_an_earlier_version(
     settings, recorded, steps, changes, streams
 ):
     settings = dataclasses.replace(settings, train_batch_size=32, **changes)
