@@ -55,7 +55,7 @@ def report_unlabeled(path: str, places: Sequence[str], total: int) -> None:
             path,
             len(places),
             total,
-            places[0],
+            places[0].removeprefix(f"{path}, "),
         )
 
 
@@ -73,5 +73,5 @@ def report_skipped(path: str, places: Sequence[str], total: int) -> None:
             path,
             len(places),
             total,
-            places[0],
+            places[0].removeprefix(f"{path}, "),
         )
