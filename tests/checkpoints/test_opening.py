@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +13,7 @@ import tf_keras
 from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import safetensors_file, store
+from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.tensor_memory import as_tensor
@@ -16,10 +21,30 @@ from albert_tf.model import initialization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.tensorflow_releases import set_random_seed
-from tests.checkpoints.checkpoint_samples import random_weights, values_of
+from tests.checkpoints.checkpoint_samples import random_weights, shapes_of, values_of
 from tests.conftest import TINY_SHAPE
+from tests.huggingface_folders import LINES
 
 CONFIG = AlbertConfig(**TINY_SHAPE)
+
+# Prints by how many bytes the memory in use has grown at its peak.
+MEASURE = """
+import re, sys
+import tensorflow as tf
+import albert_tf
+from albert_tf.checkpoints import convert
+act, folder, output = sys.argv[1:]
+def peak():
+    with open("/proc/self/status") as status:
+        return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1])
+tf.zeros(1)
+before = peak()
+if act == "open":
+    kept = albert_tf.from_pretrained(folder, "pretraining")
+else:
+    list(convert.run(convert.Settings(folder, output, act)))
+print("grown", peak() - before)
+"""
 
 
 def test_weights_that_a_file_lacks_are_those_of_a_model_that_was_initialized(tmp_path):
@@ -82,3 +107,41 @@ def test_files_of_safetensors_are_those_of_its_library(tmp_path):
     for name, place in places.items():
         found = np.memmap(tmp_path / "theirs", np.float32, "r", place, arrays[name].shape)
         np.testing.assert_array_equal(found, arrays[name])
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A model of 200 MB as a TensorFlow checkpoint and in a folder of Hugging Face; their size."""
+    root = tmp_path_factory.mktemp("large")
+    size = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_groups": 1}
+    config = AlbertConfig(**TINY_SHAPE | size)
+    random = np.random.default_rng(5)
+    weights = {
+        name: random.standard_normal(shape, np.float32) for name, shape in shapes_of(config).items()
+    }
+    for name in ("tensorflow", "huggingface"):
+        (root / name).mkdir()
+        (root / name / "vocab.txt").write_text("\n".join(["[PAD]", *LINES]))
+    store.save_checkpoint(str(root / "tensorflow" / "model.ckpt-best"), weights)
+    config.to_json_file(str(root / "tensorflow" / "albert_config.json"))
+    save_hugging_face(str(root / "huggingface"), weights, config)
+    return root, sum(array.nbytes for array in weights.values())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read of Linux")
+@pytest.mark.parametrize(
+    ("source", "act", "most"),
+    [
+        ("tensorflow", "open", 1.4),
+        ("huggingface", "open", 1.4),
+        ("tensorflow", "huggingface", 2),
+        ("huggingface", "tensorflow", 2),
+    ],
+)
+def test_weights_are_in_memory_once(large, tmp_path, source, act, most):
+    root, size = large
+    command = [sys.executable, "-c", MEASURE, act, str(root / source), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown = int(re.search(r"^grown (\d+)$", done.stdout, re.MULTILINE)[1])
+    assert (0.2 if act == "huggingface" else 0.9) * size < grown < most * size
