@@ -39,6 +39,7 @@ from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
+from albert_tf.training.fused_attention import LARGEST_DIFFERENCE, difference
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.version import __version__
@@ -165,6 +166,18 @@ def check_agreement(precision: str, device: str, tpu_name: str) -> Outcome:
     return within(LIMITS[precision], worst, "; ".join(texts))
 
 
+def check_fused_attention(device: str, tpu_name: str) -> Outcome:
+    """Compares fused attention of a layer of ALBERT base with the formula in float32."""
+    del tpu_name
+    if device != "gpu":
+        return SKIPPED, "only NVIDIA GPUs have it"
+    find_strategy(device)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    found = {rate: difference((2, 12, 512, 64), tf.bfloat16, rate) for rate in (0.0, DROPOUT)}
+    text = "; ".join(f"dropout {rate:g}: {value:.1e}" for rate, value in found.items())
+    return within(LARGEST_DIFFERENCE, max(found.values()), text)
+
+
 def compare_weights(strategies: Sequence[tf.distribute.Strategy], dropout: float) -> float:
     """Returns the relative difference of the weights after a few steps with two strategies."""
     config = read_config("albert_demo", dropout)
@@ -228,6 +241,7 @@ CHECKS: dict[str, tuple[str, Callable[..., Outcome]]] = {
     "versions": ("device and versions", check_versions),
     "float32": ("step in float32", functools.partial(check_agreement, "float32")),
     "bfloat16": ("step in bfloat16", functools.partial(check_agreement, "bfloat16")),
+    "fused_attention": ("fused attention", check_fused_attention),
     "determinism": ("determinism", check_determinism),
     "two_devices": ("two devices", check_two_devices),
     "speed_128": (

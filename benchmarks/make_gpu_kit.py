@@ -17,6 +17,7 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
     attention albert_base 32x512 unfused    the same as XLA compiles it
+    check albert_base 8x512                 its differences from the formula in float32
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
 Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "unfused"
@@ -64,6 +65,8 @@ from albert_tf.training import precision
 GOLDEN = "golden"
 PROGRAMS = (
     GOLDEN,
+    "check albert_base 8x512",
+    "check albert_base 8x512 dropout:0",
     "attention albert_base 32x512",
     "attention albert_base 32x512 unfused",
     "attention albert_base 32x512 dropout:0",
@@ -112,7 +115,7 @@ class Name:
     """What the name of a program says.
 
     Attributes:
-        task: golden, pretrain, classify, predict or attention.
+        task: golden, pretrain, classify, predict, attention or check.
         config: name of a config of this package.
         rows: sequences in a batch.
         length: tokens per sequence.
@@ -291,8 +294,8 @@ def make_prediction(name: Name) -> Program:
     return Program(predict, batch, fills, list(model.variables), facts)
 
 
-def make_attention(name: Name) -> Program:
-    """Returns the forward and the backward pass of the attention of a layer, with dropout."""
+def make_attention_inputs(name: Name) -> tuple[dict[str, Any], dict[str, Fill]]:
+    """Returns the inputs of a layer's attention and the gradient of its result, and their fills."""
     config = name.read_config()
     heads, width = config.num_attention_heads, config.hidden_size
     shape = name.rows, heads, name.length, width // heads
@@ -305,18 +308,54 @@ def make_attention(name: Name) -> Program:
         "seed": np.zeros(2, np.int32),
     }
     fills |= {"input_mask": {"constant": 1}, "seed": {"integers": [0, 1000]}}
+    return arrays | others, fills
+
+
+def attend(inputs: dict[str, tf.Tensor], rate: float) -> list[tf.Tensor]:
+    """Returns the context of a layer's attention, and the gradients of query, key and value."""
+    sources = [inputs[key] for key in ("query", "key", "value")]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        query, key, value = sources
+        context = ops.attention(query, key, value, inputs["input_mask"], rate, inputs["seed"])
+    return [context, *tape.gradient(context, sources, inputs["gradient"])]
+
+
+def make_attention(name: Name) -> Program:
+    """Returns the forward and the backward pass of the attention of a layer."""
+    arguments, fills = make_attention_inputs(name)
 
     def run(inputs: dict[str, tf.Tensor]) -> list[tf.Tensor]:
-        sources = [inputs[key] for key in ("query", "key", "value")]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            query, key, value = sources
-            mask, seed = inputs["input_mask"], inputs["seed"]
-            context = ops.attention(query, key, value, mask, name.dropout, seed)
-        return [context, *tape.gradient(context, sources, inputs["gradient"])]
+        return attend(inputs, name.dropout)
 
-    matmul = 2.0 * np.prod(shape) * name.length
-    return Program(run, arrays | others, fills, facts={"flops": 2 * FORWARD_AND_BACKWARD * matmul})
+    matmul = 2.0 * arguments["query"].size * name.length
+    return Program(run, arguments, fills, facts={"flops": 2 * FORWARD_AND_BACKWARD * matmul})
+
+
+def make_check(name: Name) -> Program:
+    """Returns the relative differences of a layer's attention from the formula in float32, [4].
+
+    They are those of the context and of the gradients of query, key and value. The last third of
+    every other row is padding.
+    """
+    arguments, fills = make_attention_inputs(name)
+
+    def check(inputs: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        is_odd = tf.range(name.rows)[:, None] % 2 == 1  # [B, 1]
+        is_padding = is_odd & (tf.range(name.length) >= name.length * 2 // 3)  # [B, S]
+        masked = inputs | {"input_mask": tf.where(is_padding, 0, inputs["input_mask"])}
+        exact = {
+            key: tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else x
+            for key, x in masked.items()
+        }
+        with dispatch.plain():
+            expected = attend(exact, name.dropout)
+        pairs = zip(attend(masked, name.dropout), expected, strict=True)
+        norms = [(tf.norm(tf.cast(x, tf.float32) - y), tf.norm(y)) for x, y in pairs]
+        return [tf.stack([difference / norm for difference, norm in norms])]
+
+    facts = {"differences": ["context", "query", "key", "value"]}
+    return Program(check, arguments, fills, facts=facts)
 
 
 def make_golden(name: Name) -> Program:
@@ -352,6 +391,7 @@ MAKERS: dict[str, Callable[[Name], Program]] = {
     "classify": make_classification,
     "predict": make_prediction,
     "attention": make_attention,
+    "check": make_check,
 }
 PEER_TASKS = ("pretrain", "classify", "predict")
 

@@ -20,7 +20,7 @@ from albert_tf.training.precision import current_precision
 _ROWS = 2
 _LENGTH = 512  # of the sequences that are tried, if the model has as many positions
 _SEED = (5, 7)
-_LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
+LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
 _REASON_LENGTH = 300
 
 
@@ -53,7 +53,7 @@ def _why_not(config: AlbertConfig) -> str:
         found = difference(shape, dtype, config.attention_probs_dropout_prob)
     except Exception as error:  # of the compiler, cuDNN or the driver, whatever its class
         return f"this GPU refuses it: {' '.join(str(error).split())[:_REASON_LENGTH]}"
-    if not found <= _LARGEST_DIFFERENCE:  # also if it is not finite
+    if not found <= LARGEST_DIFFERENCE:  # also if it is not finite
         return f"its results differ by {found:.1e} from those of the formula"
     return ""
 

@@ -29,6 +29,7 @@ PROGRAMS = (
     "predict albert_tiny_zh 2x16",
     "attention albert_tiny_zh 2x16",
     "attention albert_tiny_zh 2x16 plain:attention",
+    "check albert_tiny_zh 2x16",
 )
 
 
@@ -76,6 +77,7 @@ def test_a_kit_for_the_cpu_computes_the_golden_numbers_and_trains(tmp_path):
     assert list(of) == list(PROGRAMS)
     assert of["golden"]["loss_difference"] < 1e-6
     assert of["golden"]["gradient_difference"] < 1e-5
+    assert max(of["check albert_tiny_zh 2x16"]["differences"].values()) < 0.02
     for name in PROGRAMS[1:3]:
         assert of[name]["falls"], of[name]
 
