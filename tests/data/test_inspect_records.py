@@ -108,7 +108,10 @@ def test_so_many_instances_are_shown_and_so_many_records_are_counted(
         (3, 1, 5, "A sample of 5 records, the first ones of 3 of 3 files; --max_records=0"),
         (3, 1, 2, "A sample of 2 records, the first ones of 2 of 3 files; --max_records=0"),
         (250, 1, 120, "A sample of 120 records, the first ones of 84 of 250 files; "),
-        (2, 6000, 10_000, "A sample of 10,000 records, the first ones of 2 of 2 files; "),
+        pytest.param(
+            *(2, 6000, 10_000, "A sample of 10,000 records, the first ones of 2 of 2 files; "),
+            marks=pytest.mark.ci,
+        ),
     ],
 )
 def test_a_sample_is_said_to_be_one(records, tmp_path, files, copies, max_records, said):

@@ -80,22 +80,25 @@ def test_batches_follow_the_law(numbered):
     assert set(Counter(batches.ravel().tolist()).values()) <= {5, 6, 7, 8, 9}  # 480 / 69 = 7
 
 
-@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(2, marks=pytest.mark.ci), 3, pytest.param(4, marks=pytest.mark.ci)]
+)
 def test_the_rows_of_all_workers_form_the_batches_of_one(numbered, workers):
-    expected, _ = take(numbered, 9, step=5)
     size = BATCH // workers
     parts = [
         take(numbered, 9, 5, slice(size * worker, size * (worker + 1)))[0]
         for worker in range(workers)
     ]
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), expected)
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), batches_by_hand(14)[5:])
 
 
-def test_a_resumed_run_continues_the_same_order(numbered):
-    through, _ = take(numbered, 40)
-    for step in (1, 23, 37):
-        batches, _ = take(numbered, 3, step)
-        np.testing.assert_array_equal(batches, through[step : step + 3], err_msg=str(step))
+@pytest.mark.parametrize(
+    "step", [pytest.param(1, marks=pytest.mark.ci), 23, pytest.param(37, marks=pytest.mark.ci)]
+)
+def test_a_resumed_run_continues_the_same_order(numbered, step):
+    through = batches_by_hand(40)
+    batches, _ = take(numbered, 3, step)
+    np.testing.assert_array_equal(batches, through[step : step + 3])
 
 
 def test_a_worker_opens_only_the_files_of_its_streams_and_of_its_place(tmp_path, monkeypatch):
@@ -105,10 +108,10 @@ def test_a_worker_opens_only_the_files_of_its_streams_and_of_its_place(tmp_path,
         write_numbers(path, range(number * 1000, number * 1000 + 1000))
     numbered = record_files.check_files(find_records(f"{tmp_path}/*", ""), FEATURES)
     # Each stream has 4 files an epoch; step 833 is before the middle of the third ones.
-    opened = [take(numbered, 1, 833, slice(3 * i, 3 * i + 3))[1] for i in range(STREAMS)]
-    assert [len(files) for files in opened] == [1] * STREAMS
+    opened = [take(numbered, 1, 833, slice(3 * i, 3 * i + 3))[1] for i in (1, 3)]
+    assert [len(files) for files in opened] == [1, 1]
     order = np.random.default_rng([SEED, 1, 0]).permutation(16)
-    assert [files[0].path for files in opened] == [sorted(paths)[i] for i in order[8:12]]
+    assert [files[0].path for files in opened] == [sorted(paths)[order[i]] for i in (9, 11)]
 
 
 @pytest.mark.parametrize("streams", [1, 5, 9])
