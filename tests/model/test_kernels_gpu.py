@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from lowering import lower
 
-from albert_tf.model import ops
+from albert_tf.model import dispatch, ops
 from albert_tf.model.kernels import gpu, triton_attention
 from albert_tf.model.kernels.custom_calls import Result, call, escaped
 from tests.conftest import ROOT
@@ -39,6 +39,38 @@ def gradients(query, key, value, mask=None, rate=0.0, seed=None):
         tape.watch((query, key, value))
         context = ops.attention(query, key, value, mask, rate, seed)
     return context, tape.gradient(context, (query, key, value))
+
+
+@pytest.mark.ci
+def test_projections_with_matmuls_of_their_own_equal_a_common_one():
+    """With their gradients; the projections call nothing of a GPU, so XLA compiles them here."""
+    random = np.random.default_rng(5)
+
+    def normal(*shape):
+        return tf.cast(random.standard_normal(shape, np.float32), tf.bfloat16)
+
+    x, gradient = normal(B, S, 12), [normal(B, A, S, D) for _ in range(3)]
+    kernels = [normal(12, A * D) for _ in range(3)]
+    biases = [tf.cast(normal(A * D), tf.float32) for _ in range(3)]
+
+    def project(x, kernels, biases, gradient):
+        sources = [x, *kernels, *biases]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            heads = ops.project_heads(x, x, kernels, biases, A)
+        return [*heads, *tape.gradient(heads, sources, gradient)]
+
+    with dispatch.for_gpu():
+        compiled = tf.function(project, jit_compile=True, autograph=False)
+        found = compiled(x, kernels, biases, gradient)
+        graph = compiled.get_concrete_function(x, kernels, biases, gradient).graph
+    assert sum(node.type == "XlaOptimizationBarrier" for node in graph.get_operations()) == 6
+    exact = tf.nest.map_structure(
+        lambda tensor: tf.cast(tensor, tf.float32), (x, kernels, biases, gradient)
+    )
+    for ours, expected in zip(found, project(*exact), strict=True):
+        difference = np.linalg.norm(tf.cast(ours, tf.float32) - expected)
+        assert difference < 0.01 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
