@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.lazy_arrays import LazyArrays
-from albert_tf.checkpoints.tensor_memory import aligned_copy
+from albert_tf.checkpoints.tensor_memory import copy_in_c_order
 
 _METADATA = "__metadata__"
 _FLOAT32 = "F32"
@@ -73,7 +73,7 @@ def write(path: str, arrays: LazyArrays, metadata: Mapping[str, str]) -> None:
 
 def _write_array(stream: IO[bytes], array: NDArray[np.float32]) -> None:
     for block in _blocks(array):
-        stream.write(aligned_copy(block.astype("<f4", copy=False)).data)
+        stream.write(copy_in_c_order(block.astype("<f4", copy=False)).data)
 
 
 def _blocks(array: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

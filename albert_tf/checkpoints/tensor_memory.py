@@ -7,6 +7,8 @@ copied once, such as a part of a mapped file or the transpose of one.
 
 from __future__ import annotations
 
+import mmap
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,15 +34,22 @@ def as_tensor(array: NDArray[Any]) -> tf.Tensor:
         return tf.convert_to_tensor(array)
     flags = array.flags
     if not (flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0):
-        array = aligned_copy(array)
+        array = copy_in_c_order(array, _new_pages(array.nbytes))
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
-def aligned_copy(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns a copy in the order of C, which begins at a multiple of 64 bytes."""
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    result = memory[start : start + array.nbytes].view(np.float32).reshape(array.shape)
+def copy_in_c_order(
+    array: NDArray[np.float32], memory: NDArray[np.uint8] | None = None
+) -> NDArray[np.float32]:
+    """Returns a copy in the order of C.
+
+    Args:
+        array: the array.
+        memory: where the copy is; new memory by default.
+    """
+    result = np.empty(array.shape, np.float32)
+    if memory is not None:
+        result = memory.view(np.float32).reshape(array.shape)
     if array.ndim != 2 or array.flags.c_contiguous:
         np.copyto(result, array)
         return result
@@ -50,3 +59,15 @@ def aligned_copy(array: NDArray[np.float32]) -> NDArray[np.float32]:
             part = slice(row, row + _ROWS), slice(column, column + _LINE)
             result[part] = array[part]
     return result
+
+
+def _new_pages(size: int) -> NDArray[np.uint8]:
+    """Returns new memory, uint8 [size], which begins at a page.
+
+    NumPy would ask for huge pages, for which Linux may move other memory first: that can take twice
+    the time of reading a model.
+    """
+    if sys.platform == "win32":
+        return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked process has its own
+    return np.frombuffer(mmap.mmap(-1, size, flags), np.uint8)
