@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from lowering import lower
 
-from albert_tf.model import dispatch, ops
+from albert_tf.model import dispatch, ops, tensorflow_internals
 from albert_tf.model.kernels import gpu, triton_attention
 from albert_tf.model.kernels.custom_calls import Result, call, escaped
 from tests.conftest import ROOT
@@ -39,6 +39,11 @@ def gradients(query, key, value, mask=None, rate=0.0, seed=None):
         tape.watch((query, key, value))
         context = ops.attention(query, key, value, mask, rate, seed)
     return context, tape.gradient(context, (query, key, value))
+
+
+needs_modules = pytest.mark.skipif(
+    not tensorflow_internals.embeds_modules(), reason="this TensorFlow embeds no StableHLO"
+)
 
 
 @pytest.mark.ci
@@ -73,6 +78,7 @@ def test_projections_with_matmuls_of_their_own_equal_a_common_one():
         assert difference < 0.01 * np.linalg.norm(expected)
 
 
+@needs_modules
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_attention_without_dropout_is_two_calls_of_cudnn(dtype):
     text = lowered(gradients, *arguments(dtype))
@@ -84,11 +90,13 @@ def test_attention_without_dropout_is_two_calls_of_cudnn(dtype):
         assert found["intermediate_tensor_shape"]["dimensions"] == [str(x) for x in (B, A, S, S)]
 
 
+@needs_modules
 def test_attention_without_a_mask_has_no_bias():
     calls = CALL.findall(lowered(gradients, *arguments()[:3]))
     assert sorted(calls) == ["__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward"]
 
 
+@needs_modules
 def test_attention_with_dropout_is_three_kernels_of_triton():
     seed, rate = np.array((5, 7), np.int32), 0.3
     sizes = {"queries": 256, "length": 256, "size": 32}
@@ -155,6 +163,7 @@ def test_precision_length_and_head_size_decide(dtype, length, size, is_taken):
     assert gpu.takes(dtype, length, size) is is_taken
 
 
+@needs_modules
 def test_a_result_has_its_axes_as_they_lie_in_memory():
     x = np.zeros((2, 3), np.float32)
     result = Result((2, 5, 3), tf.float32, order=(0, 2, 1))

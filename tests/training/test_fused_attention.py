@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.model import tensorflow_internals
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import fused_attention
 from tests.conftest import TINY_SHAPE
@@ -20,6 +21,7 @@ def gpu(monkeypatch):
     """A machine that seems to have a GPU, on which fused attention has a difference of 0.005."""
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU:0"])
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)
+    monkeypatch.setattr(tensorflow_internals, "embeds_modules", lambda: True)
     tried = []
 
     def difference(*arguments):
@@ -50,6 +52,13 @@ def test_a_gpu_that_takes_it_is_tried_once_with_the_models_sizes(gpu, said):
     assert can_be_fused(attention_probs_dropout_prob=0.1)
     assert gpu == [((2, 2, 192, 64), tf.bfloat16, 0.1)]
     assert said == ["attention fused, by cuDNN or Triton"]
+
+
+def test_a_release_of_tensorflow_that_cannot_call_it_is_one_line(gpu, said, monkeypatch):
+    monkeypatch.setattr(tensorflow_internals, "embeds_modules", lambda: False)
+    assert not can_be_fused()
+    assert not gpu
+    assert said[0].endswith("cannot call cuDNN")
 
 
 def test_nothing_is_tried_or_said_without_a_gpu(said):
