@@ -21,6 +21,7 @@ WITHOUT_TENSORFLOW = (
 def test_data_tokenizers_and_the_command_line_start_without_tensorflow():
     code = (
         f"import sys, albert_tf, {', '.join(f'albert_tf.{name}' for name in WITHOUT_TENSORFLOW)}\n"
+        "for program in albert_tf.cli.programs.PROGRAMS.values(): program.load()\n"
         "heavy = {'tensorflow', 'tf_keras', 'keras', 'tensorflow_text', 'official', 'fsspec'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )

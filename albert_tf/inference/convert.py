@@ -29,9 +29,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from albert_tf import tensorflow_packages
-from albert_tf.checkpoints import convert, output_formats, tflite
-from albert_tf.finetuning import registry
-from albert_tf.inference import model_task
+from albert_tf.checkpoints import convert, output_formats
 from albert_tf.settings import redefined, setting
 
 DEPLOYMENT_FORMATS = ("saved_model", "tflite", "onnx", "openvino")
@@ -48,10 +46,10 @@ class Settings(convert.Settings):
         choices=tuple(dict.fromkeys((*output_formats.FORMATS, *DEPLOYMENT_FORMATS))),
     )
     quantization: str = setting(
-        tflite.NONE,
+        "none",
         "Data type of the weights of a TFLite model: float32 (none), float16, or int8 "
         "(dynamic-range quantization).",
-        choices=(tflite.NONE, tflite.FLOAT16, tflite.INT8),
+        choices=("none", "float16", "int8"),
     )
     max_seq_length: int | None = setting(
         None,
@@ -68,20 +66,23 @@ def run(settings: Settings) -> Iterator[str]:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
-    if settings.quantization != tflite.NONE and settings.output_format != "tflite":
+    if settings.quantization != "none" and settings.output_format != "tflite":
         raise ValueError(f"--quantization={settings.quantization} requires --output_format=tflite")
     if settings.inspect or settings.output_format not in DEPLOYMENT_FORMATS:
         yield from convert.run(settings)
         return
     tensorflow_packages.check()
     convert.check_output(settings)
+    # These import TensorFlow, for which --help does not wait.
+    from albert_tf.finetuning import registry
+    from albert_tf.inference import model_task
+    from albert_tf.inference.deployment import deploy
+
     source = convert.open_input(settings)
     task = model_task.find_task(source)
     if settings.output_format in output_formats.FORMATS and not registry.get(task).is_fine_tuned:
         yield from convert.run(settings)
         return
-    from albert_tf.inference.deployment import deploy
-
     yield f"{source.checkpoint}: {task}"
     difference = deploy(
         source,
