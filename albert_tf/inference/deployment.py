@@ -161,17 +161,17 @@ def _write_tflite(folder: str, made: ExportedModel, signature: Signature, quanti
 def _write_openvino(
     folder: str, made: ExportedModel, signature: Signature, quantization: str
 ) -> Run:
+    runtime = openvino_engine.runtime()  # before the import, which would report it
     import openvino
 
     concrete = signature.function.get_concrete_function()
     model = openvino_engine.convert(concrete)
     path = os.path.join(folder, OPENVINO_FILE)
     openvino.save_model(model, path, compress_to_fp16=False)
-    compiled = openvino.Core().compile_model(
+    compiled = runtime.compile_model(
         path, openvino_engine.OPENVINO_DEVICE, {"INFERENCE_PRECISION_HINT": "f32"}
     )
-    names = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
-    outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
+    names, outputs = openvino_engine.ports_of(compiled, concrete)
 
     def run(batch: Arrays) -> Arrays:
         results = compiled({name: batch[name] for name in names})

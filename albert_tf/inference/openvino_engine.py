@@ -69,8 +69,7 @@ def compile_with_openvino(
             f"{reason.lstrip('- ')}"
         ) from error
     free: collections.deque[openvino.InferRequest] = collections.deque()  # one for each thread
-    inputs = [port.get_any_name() for port in compiled.inputs]  # unused inputs are removed
-    outputs = {name: compiled.output(name) for name in concrete.structured_outputs}
+    inputs, outputs = ports_of(compiled, concrete)
 
     def run(batch: Mapping[str, Array]) -> dict[str, Array]:
         try:
@@ -86,6 +85,14 @@ def compile_with_openvino(
     return run
 
 
+def ports_of(
+    compiled: openvino.CompiledModel, concrete: tf.types.experimental.ConcreteFunction
+) -> tuple[list[str], dict[str, openvino.ConstOutput]]:
+    """Returns the names of the inputs, without unused ones, and name → port of the outputs."""
+    inputs = [port.get_any_name() for port in compiled.inputs]
+    return inputs, {name: compiled.output(name) for name in concrete.structured_outputs}
+
+
 def _compile(
     concrete: tf.types.experimental.ConcreteFunction, precision: str
 ) -> openvino.CompiledModel:
@@ -97,12 +104,12 @@ def _compile(
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     if threads:
         hints["INFERENCE_NUM_THREADS"] = str(threads)
-    return _runtime().compile_model(convert(concrete), OPENVINO_DEVICE, hints)
+    return runtime().compile_model(convert(concrete), OPENVINO_DEVICE, hints)
 
 
 def convert(concrete: tf.types.experimental.ConcreteFunction) -> openvino.Model:
     """Returns a concrete function of TensorFlow as a model of OpenVINO."""
-    _runtime()
+    runtime()
     import openvino
 
     # Shared, the weights would be read where TensorFlow may have freed them.
@@ -112,7 +119,7 @@ def convert(concrete: tf.types.experimental.ConcreteFunction) -> openvino.Model:
 
 
 @functools.cache
-def _runtime() -> openvino.Core:
+def runtime() -> openvino.Core:
     """Returns OpenVINO's runtime, which is never released.
 
     Released in another thread than it was made in, it would leave that thread an alternate signal
