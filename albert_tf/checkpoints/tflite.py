@@ -8,12 +8,10 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.quantizations import FLOAT16, NONE
 from albert_tf.checkpoints.signatures import Signature
 
 TFLITE_FILE = "albert_model.tflite"  # official
-NONE = "none"
-FLOAT16 = "float16"
-INT8 = "int8"
 
 
 def write_tflite(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from albert_tf import files
 from albert_tf.checkpoints import releases
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.quantizations import QUANTIZATIONS
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
@@ -334,7 +335,7 @@ class TFLiteSettings(SettingsGroup):
         None,
         "Also export albert_model.tflite, with weights in float32 (none), float16 or int8 (dynamic "
         "range); if not given, only the SavedModel is exported.",
-        choices=("none", "float16", "int8"),
+        choices=QUANTIZATIONS,
     )
 
 

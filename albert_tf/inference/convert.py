@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from albert_tf import tensorflow_packages
 from albert_tf.checkpoints import convert, output_formats
+from albert_tf.checkpoints.quantizations import NONE, QUANTIZATIONS
 from albert_tf.settings import redefined, setting
 
 DEPLOYMENT_FORMATS = ("saved_model", "tflite", "onnx", "openvino")
@@ -46,10 +47,10 @@ class Settings(convert.Settings):
         choices=tuple(dict.fromkeys((*output_formats.FORMATS, *DEPLOYMENT_FORMATS))),
     )
     quantization: str = setting(
-        "none",
+        NONE,
         "Data type of the weights of a TFLite model: float32 (none), float16, or int8 "
         "(dynamic-range quantization).",
-        choices=("none", "float16", "int8"),
+        choices=QUANTIZATIONS,
     )
     max_seq_length: int | None = setting(
         None,
@@ -66,7 +67,7 @@ def run(settings: Settings) -> Iterator[str]:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
-    if settings.quantization != "none" and settings.output_format != "tflite":
+    if settings.quantization != NONE and settings.output_format != "tflite":
         raise ValueError(f"--quantization={settings.quantization} requires --output_format=tflite")
     if settings.inspect or settings.output_format not in DEPLOYMENT_FORMATS:
         yield from convert.run(settings)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import finding, saved_model, tflite
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.quantizations import NONE
 from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.inference import openvino_engine
 from albert_tf.inference.exporting import ExportedModel, make_export
@@ -61,7 +62,7 @@ def deploy(
     source: ModelSource,
     output: str,
     output_format: str,
-    quantization: str = tflite.NONE,
+    quantization: str = NONE,
     max_seq_length: int | None = None,
 ) -> float:
     """Writes a model to a new folder, with its config, vocabulary, labels and record.
@@ -96,7 +97,7 @@ def deploy(
         with files.publish_directory(files.real_path(output), "--output") as folder:
             run = form.write(folder, made, signature, quantization)
             difference = _compare(run, signature, form.is_fixed)
-            if difference > _TOLERANCE and quantization == tflite.NONE:
+            if difference > _TOLERANCE and quantization == NONE:
                 raise ValueError(
                     f"--output_format={output_format}: an output of the file differs from the "
                     f"model by {difference:.1e}; nothing was written"

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from albert_tf import data, files
+from albert_tf.checkpoints.quantizations import NONE
 from albert_tf.checkpoints.tasks import SPANS
 from albert_tf.finetuning import run_task
 from albert_tf.finetuning.result import FineTuningResult
@@ -98,7 +99,7 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     tflite_quantization: str = redefined(
         TFLiteSettings,
         "tflite_quantization",
-        "none",
+        NONE,
         "Data type of the weights in the exported albert_model.tflite: float32 (none), float16 or "
         "int8 (dynamic range).",
     )
