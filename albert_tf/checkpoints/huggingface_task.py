@@ -27,6 +27,7 @@ _TASKS = {
     "AlbertForMultipleChoice": MULTIPLE_CHOICE,
     "AlbertForQuestionAnswering": SPANS,
 }
+_MASKED_WORDS = "AlbertForMaskedLM"
 _PROBLEM_TYPES = {
     "single_label_classification": CLASSIFICATION,
     "multi_label_classification": MULTI_LABEL,
@@ -71,6 +72,15 @@ def read_task(values: Mapping[str, files.Json]) -> files.JsonObject:
         return {}
     named = {"name": task} if task else {}
     return named | {"labels": [] if task == REGRESSION else labels}
+
+
+def predicts_masked_words(values: Mapping[str, files.Json]) -> bool:
+    """Returns whether a model was saved to predict masked words: with that head alone.
+
+    Args:
+        values: the content of `config.json`.
+    """
+    return _MASKED_WORDS in (values.get("architectures") or [])
 
 
 def are_default(labels: Sequence[str]) -> bool:

@@ -84,15 +84,22 @@ class RunFolder:
             self._record = dataclasses.replace(record, task=task)
         return self._record
 
+    @property
+    def predicts_masked_words(self) -> bool:
+        """Whether a folder of Hugging Face says that its model is one for masked words."""
+        return huggingface_task.predicts_masked_words(self._hugging_face_config())
+
     def _hugging_face_task(self) -> files.JsonObject:
+        try:
+            return huggingface_task.read_task(self._hugging_face_config())
+        except ValueError as error:
+            raise ValueError(f"{self.file(_HUGGING_FACE_FILE)}: {error}") from None
+
+    def _hugging_face_config(self) -> files.JsonObject:
+        """Returns the content of Hugging Face's `config.json`; {} if there is none."""
         path = self.file(_HUGGING_FACE_FILE)
         values = files.read_json(path) if files.exists(path) else {}
-        if not is_hugging_face(values):
-            return {}
-        try:
-            return huggingface_task.read_task(values)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        return values if is_hugging_face(values) else {}
 
     def write_record(self, record: RunRecord) -> None:
         """Replaces the record."""

@@ -183,6 +183,7 @@ _CLASSIFICATION = TaskSpec(
     _Classification.task,
     _Classification.head,
     _Classification.read,
+    flags=("text", "text_b"),
     head_settings=head_settings(CLASSIFICATION),
 )
 _SPANS = TaskSpec(
@@ -192,6 +193,7 @@ _SPANS = TaskSpec(
     _Spans.head,
     _Spans.read,
     _Spans.parse,
+    flags=("question", "context"),
     head_variable=SPANS_HEAD,
 )
 OWN_TASKS = (
@@ -214,6 +216,7 @@ OWN_TASKS = (
         _TokenClassification.head,
         _TokenClassification.read,
         _TokenClassification.parse,
+        flags=("text",),
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -222,6 +225,7 @@ OWN_TASKS = (
         _MultipleChoice.head,
         _MultipleChoice.read,
         _MultipleChoice.parse,
+        flags=("context", "question", "options"),
         num_outputs=1,
     ),
     _SPANS,

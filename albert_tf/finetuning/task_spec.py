@@ -49,6 +49,8 @@ class TaskSpec:
             `run_task`, it gets split → `Table` as a third argument.
         parse: the function that returns the example to predict in a row of a file or a request, or
             raises BadRowError; by default, it returns a pair of texts, (text, text or "").
+        flags: the flags of `albert predict` that such a row can be given by, without "--"; () if
+            any can.
         is_fine_tuned: whether models are fine-tuned for the task.
         head_variable: name of a variable of the head in checkpoints, which tells whether a
             checkpoint has the head; its first axis is that of the outputs. "" if there is no head.
@@ -68,6 +70,7 @@ class TaskSpec:
     head: ModelClass | Callable[[], ModelClass]
     reader: Reader | None = None
     parse: Callable[[Row], object] = parse_pair
+    flags: tuple[str, ...] = ()
     is_fine_tuned: bool = True
     head_variable: str = SHARED_HEAD
     num_outputs: int | None = None

@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from albert_tf import files
+from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference.inputs import parse_two, read_inputs
-from albert_tf.inference.model_task import find_task, open_model
+from albert_tf.inference.model_task import find_predicted_task, open_model
 from albert_tf.inference.own_tasks import OWN_TASKS
 from albert_tf.inference.settings import Settings
 
@@ -60,12 +61,13 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         return iter(())
     if settings.needs_embeddings:
         compares = settings.similarity and not settings.is_search
-        pairs = read_inputs(settings, parse_two if compares else parse_pair)
+        parse = parse_two if compares else parse_pair
+        pairs = read_inputs(settings, parse, registry.get(EMBEDDINGS))
         from albert_tf.inference import embedding_program  # imports TensorFlow
 
         return embedding_program.run(settings, source, pairs)
-    task = find_task(source, settings.wanted_task)
-    examples = read_inputs(settings, registry.get(task).parse)
+    task = registry.get(find_predicted_task(source, settings.wanted_task))
+    examples = read_inputs(settings, task.parse, task)
     from albert_tf.inference import program  # imports TensorFlow
 
-    return program.run(settings, source, task, examples)
+    return program.run(settings, source, task.name, examples)

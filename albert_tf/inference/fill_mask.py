@@ -113,7 +113,10 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
         """Returns the token ids, including [CLS] and [SEP], and the positions of the masks."""
         ids, places = self.tokenizer.encode_masked(text)
         if not places:
-            raise ValueError(f"no {MASK} in {text[:50]!r}: put it in place of a word to predict")
+            raise ValueError(
+                f"no {MASK} in {text[:50]!r}: put it in place of a word to predict. For the "
+                'embedding of a text, open the model with task="embeddings"'
+            )
         room = self.max_seq_length - 2
         self.count_truncated(int(len(ids) > room))
         # If the text is too long, keep a window with the masks in the middle.

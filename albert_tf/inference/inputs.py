@@ -25,6 +25,7 @@ from albert_tf.finetuning.columns import (
     places_of,
 )
 from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.task_spec import TaskSpec
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
@@ -39,6 +40,7 @@ Block: TypeAlias = list[tuple[Origin, ExampleType]]
 ROWS_AT_ONCE = 1024  # rows in a block; sorted by length and batched together
 IDS = ("id", "idx", "guid")  # columns that are copied to the results
 _NAMES_OF_TEXTS = {*TEXT_A, *TEXT_B, *itertools.chain.from_iterable(PAIRS)}
+_FLAGS = ("text", "text_b", "question", "context", "options")  # that give the parts of an input
 _LINES_TO_COMPARE = 3  # the first ones of a file
 _ADVICE = "Name the text to predict text, or two of them text_a and text_b, or remove the others"
 
@@ -174,7 +176,10 @@ def parse_masked(row: Row) -> str:
     """Returns the text of a row, whose masked words are to be predicted."""
     text = parse_text(row)
     if MASK_TOKEN not in text:
-        raise BadRowError(f"no {MASK_TOKEN} in the text: put it in place of a word to predict")
+        raise BadRowError(
+            f"no {MASK_TOKEN} in the text: put it in place of a word to predict; for the embedding "
+            "of a text, pass --task=embeddings"
+        )
     return text
 
 
@@ -186,22 +191,36 @@ def parse_two(row: Row) -> tuple[str, str]:
     return pair
 
 
-def read_inputs(settings: Settings, parse: Callable[[Row], ExampleType]) -> Inputs[ExampleType]:
+def read_inputs(
+    settings: Settings, parse: Callable[[Row], ExampleType], task: TaskSpec | None = None
+) -> Inputs[ExampleType]:
     """Returns the inputs of a file, or those given by flags.
 
     Args:
         settings: the settings.
         parse: converts a row to an input; raises `BadRowError`.
+        task: the task to predict, if only its flags may be given.
 
     Raises:
-        ValueError, OSError: a file cannot be read or has bad rows.
+        ValueError, OSError: a file cannot be read or has bad rows; or the task does not take a flag
+            that is given.
     """
+    given = [name for name in _FLAGS if getattr(settings, name)]
+    taken = task.flags if task else ()
+    takes = f"a model for {task.name} takes {_as_flags(taken)}" if task and taken else ""
+    if taken and not set(given) <= set(taken):
+        raise ValueError(f"{_as_flags(given)}: {takes}")
     if settings.input_file is not None:
         return _FileInputs(settings.input_file, settings.format, parse)
     try:
         return _GivenInputs([parse(row) for row in _rows_of(settings)])
     except BadRowError as error:
-        raise ValueError(f"--text, --question, --context or --options: {error}") from None
+        advice = f" ({takes})" if takes else ""
+        raise ValueError(f"{_as_flags(given)}: {error}{advice}") from None
+
+
+def _as_flags(names: Sequence[str]) -> str:
+    return ", ".join(f"--{name}" for name in names)
 
 
 def _rows_of(settings: Settings) -> list[Row]:

@@ -7,8 +7,11 @@ TensorFlow checkpoint for that imports TensorFlow, which a recorded or given tas
 
 from __future__ import annotations
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.tasks import FILL_MASK
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.head_variables import SHARED_HEAD
 from albert_tf.finetuning.task_spec import TaskSpec
@@ -64,14 +67,46 @@ def find_task(source: ModelSource, wanted: str | None = None) -> str:
     return spec.name
 
 
+def find_predicted_task(source: ModelSource, wanted: str | None = None) -> str:
+    """Returns the name of the task to predict with a model.
+
+    It is that of `find_task`, except that a Hugging Face model for masked words predicts these, as
+    in a pipeline of transformers, although it was not fine-tuned. This is logged.
+
+    Args:
+        source: the model.
+        wanted: the requested task; None lets the model decide.
+
+    Raises:
+        ValueError: see `find_task`.
+    """
+    task = find_task(source, wanted)
+    if wanted is not None or task != registry.DEFAULT or not _is_for_masked_words(source):
+        return task
+    logging.info(
+        "%s: opened as %s, because its config.json says AlbertForMaskedLM; for %s, pass task=%s",
+        source.folder,
+        FILL_MASK,
+        task,
+        task,
+    )
+    return FILL_MASK
+
+
+def _is_for_masked_words(source: ModelSource) -> bool:
+    if source.is_of_sentence_transformers or not source.run.predicts_masked_words:
+        return False
+    return _has_head(source, registry.get(FILL_MASK))
+
+
 def possible_tasks(source: ModelSource) -> tuple[str, ...]:
-    """Returns all tasks that a model supports, starting with the one it was fine-tuned for.
+    """Returns all tasks that a model supports, starting with that of `find_predicted_task`.
 
     Raises:
         ValueError: the task of the model is ambiguous.
     """
     others = [s.name for s in registry.rows() if not s.is_fine_tuned and _has_head(source, s)]
-    return tuple(dict.fromkeys((find_task(source), *others)))
+    return tuple(dict.fromkeys((find_predicted_task(source), *others)))
 
 
 def _has_head(source: ModelSource, spec: TaskSpec) -> bool:

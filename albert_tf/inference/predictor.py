@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import inspect
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict
@@ -32,7 +33,7 @@ from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.dataset import batch_signature
 from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.inference.model_task import all_settings, count_outputs, find_task
+from albert_tf.inference.model_task import all_settings, count_outputs, find_predicted_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, TOP_K, PredictorSettings
@@ -97,7 +98,8 @@ def load_predictor(
         task: "classification", "multi_label_classification", "regression", "token_classification",
             "multiple_choice", "spans", "answerable_spans", "fill_mask", "embeddings", or a
             registered task of your own.
-            Default: the task that the model was fine-tuned for, or else "embeddings".
+            Default: the task that the model was fine-tuned for; "fill_mask" if the folder is one of
+            Hugging Face whose `config.json` says `AlbertForMaskedLM`; or else "embeddings".
         batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
             trained the model, or else to 32.
         max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
@@ -128,7 +130,7 @@ def load_predictor(
         engine=engine,
     )
     source = ModelSource.open(folder, **model_files)
-    return Predictor(source, find_task(source, task), options)
+    return Predictor(source, find_predicted_task(source, task), options)
 
 
 class Predictor:
@@ -224,11 +226,22 @@ class Predictor:
 
         Raises:
             ValueError: an input is not of the expected type.
+            TypeError: the task has no such argument, or needs more.
         """
         if not inputs:
             names = [name for name in self.task.argument_names if name in named_inputs]
             if names == list(self.task.argument_names[: len(named_inputs)]):
                 inputs, named_inputs = tuple(named_inputs[name] for name in names), {}
+        try:
+            inspect.signature(self.task.parse_call).bind(*inputs, **named_inputs)
+        except TypeError:
+            expected = ", ".join(self.task.argument_names)
+            got = ", ".join([*map(repr, inputs), *named_inputs])
+            raise TypeError(
+                f"a predictor for {self.trained.task} takes {expected}, got {got or 'nothing'}"[
+                    :300
+                ]
+            ) from None
         examples, is_single = self.task.parse_call(*inputs, **named_inputs)
         results = self._results(examples)
         return results[0] if is_single else results

@@ -98,7 +98,8 @@ def from_pretrained(
             `AlbertForPretraining`; for a head, "classification", "multi_label_classification",
             "regression", "multiple_choice", "spans", "answerable_spans", "token_classification" or
             a registered task of your own.
-            Default: the task that the folder was fine-tuned for, or else "embeddings".
+            Default: the task that the folder was fine-tuned for, or else "embeddings", also for a
+            Hugging Face model for masked words.
         num_labels: number of labels; defaults to that of the head in the checkpoint.
         config_file: the config; defaults to the one in the folder.
         vocab_file: a WordPiece vocabulary or a Hugging Face `tokenizer.json`; defaults to what is

@@ -48,7 +48,8 @@ class ModelFolderSettings(VocabularyFileSettings):
     task: str | None = setting(
         None,
         f"Task to predict: {', '.join(tasks.NAMES)}, or one that task_module registers; if "
-        "not given, the one the model was fine-tuned for, or else embeddings.",
+        "not given, the one the model was fine-tuned for, fill_mask for a Hugging Face model that "
+        "is one for masked words, or else embeddings.",
     )
     task_module: str | None = setting(
         None,

@@ -14,7 +14,7 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.text_task import Result
 from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
-from albert_tf.inference.model_task import find_task, possible_tasks
+from albert_tf.inference.model_task import find_predicted_task, possible_tasks
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.program import use_devices
 from albert_tf.inference.settings import Settings
@@ -68,7 +68,7 @@ def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
     import gradio as gr
 
     wanted = settings.wanted_task
-    names = possible_tasks(source) if wanted is None else (find_task(source, wanted),)
+    names = possible_tasks(source) if wanted is None else (find_predicted_task(source, wanted),)
     forms = [make_form(settings, source, name) for name in names]
     name = os.path.basename(os.path.abspath(source.folder))
     return gr.TabbedInterface(forms, list(names), title=f"{name}: {names[0].replace('_', ' ')}")

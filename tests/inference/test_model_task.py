@@ -11,7 +11,7 @@ import tensorflow as tf
 import albert_tf
 from albert_tf.checkpoints import huggingface
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.inference.model_task import find_task, possible_tasks
+from albert_tf.inference.model_task import find_predicted_task, find_task, possible_tasks
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import random_arrays, random_weights
@@ -117,11 +117,40 @@ def write_without_pooler(folder, config_file, vocabulary, scope):
     huggingface.save_hugging_face(str(folder), weights, config, tokenizer)
 
 
+def test_a_hugging_face_model_for_masked_words_predicts_them(
+    tmp_path, config_file, toy_spm_model, caplog
+):
+    """As `pipeline(model=folder)` of transformers does; `from_pretrained` is as its AutoModel."""
+    write_without_pooler(tmp_path, config_file, toy_spm_model, "cls/predictions/")
+
+    def found(wanted=None):
+        return find_predicted_task(ModelSource.open(str(tmp_path)), wanted)
+
+    with caplog.at_level("INFO"):
+        assert found("embeddings") == "embeddings"
+        assert not caplog.text
+        assert found() == "fill_mask"
+    assert "opened as fill_mask" in caplog.text
+    assert "for embeddings, pass task=embeddings" in caplog.text
+    source = ModelSource.open(str(tmp_path))
+    assert possible_tasks(source) == ("fill_mask", "embeddings")
+    assert find_task(source) == "embeddings"  # of `from_pretrained`
+    (tmp_path / "modules.json").write_text("[]", encoding="utf-8")
+    assert found() == "embeddings"  # a folder of sentence-transformers
+
+
+def test_a_config_that_promises_masked_words_needs_their_head(tmp_path, config_file, toy_spm_model):
+    write_without_pooler(tmp_path, config_file, toy_spm_model, "bert/pooler")
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace("AlbertModel", "AlbertForMaskedLM"))
+    assert find_predicted_task(ModelSource.open(str(tmp_path))) == "embeddings"
+
+
 @pytest.mark.ci
 def test_masked_words_and_means_need_no_pooler(tmp_path, config_file, toy_spm_model, caplog):
     folder, text = str(tmp_path), "the [MASK] is wide."
     write_without_pooler(tmp_path, config_file, toy_spm_model, "cls/predictions/")
-    filled = albert_tf.load_predictor(folder, "fill_mask")(text)
+    filled = albert_tf.load_predictor(folder)(text)
     assert "random" not in caplog.text
     export = albert_tf.export_saved_model(folder, os.path.join(folder, "export"))
     assert albert_tf.load_predictor(export, "fill_mask")(text) == filled

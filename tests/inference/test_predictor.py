@@ -58,8 +58,12 @@ def test_arguments_may_have_the_names_of_columns(classify, answer):
     assert classify(text_b=TEXTS[1], text=TEXTS[0]) == classify(TEXTS[0], TEXTS[1])
     asked = {"context": "the boat waits", "question": "what waits"}
     assert answer(**asked) == answer("what waits", "the boat waits")
-    with pytest.raises(TypeError, match="context"):
+    with pytest.raises(TypeError, match=r"spans takes question, context, got context$"):
         answer(context="the boat waits")
+    with pytest.raises(
+        TypeError, match=r"for classification takes text, text_b, got context, question$"
+    ):
+        classify(**asked)
 
 
 def test_a_label_is_the_most_probable_one_also_of_means_that_include_the_padding(saved):
