@@ -92,6 +92,15 @@ def test_the_python_example_of_the_readme_runs(tmp_path, monkeypatch):
     assert row["label"] in ("different", "same")
 
 
+def test_the_pages_in_the_navigation_have_at_most_25_000_words():
+    """Without README, changelog and contributing guide, which are included from the root."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1]
+    pages = [ROOT / "docs" / name for name in re.findall(r"(\S+\.md)$", navigation, re.MULTILINE)]
+    words = {page.name: len(page.read_text("utf-8").split()) for page in pages if page.exists()}
+    assert len(words) > 30
+    assert sum(words.values()) <= 25_000, sorted(words.items(), key=lambda item: -item[1])
+
+
 def test_how_albert_works_shows_what_albert_describe_prints():
     text = (ROOT / "docs" / "how_albert_works.md").read_text(encoding="utf-8")
     shown = text.split("$ albert describe albert_base\n")[1].split("\n```")[0]
