@@ -16,7 +16,8 @@ class Examples(Generic[ExampleType]):
     Attributes:
         path: the file or folder, or where else they are from.
         examples: all usable examples, in the order of the file. Their `repr` says everything that a
-            model learns from them, and is the same in every process.
+            model learns from them, and nothing else, such as ids or lines. It is the same in every
+            process.
         has_labels: whether the labels of every example are known.
 
     Raises:
@@ -35,7 +36,7 @@ class Examples(Generic[ExampleType]):
         return len(self.examples)
 
     def checksum(self) -> str:
-        """Returns the SHA-256 of all examples, in hexadecimal."""
+        """Returns the SHA-256 of all examples, in hexadecimal, whatever file they are from."""
         digest = hashlib.sha256()
         for example in self.examples:
             digest.update(repr(example).encode("utf-8"))

@@ -172,7 +172,7 @@ class _Spans:
 
     @staticmethod
     def parse(row: Row) -> tuple[str, str]:
-        from albert_tf.finetuning.squad.question_files import parse_question
+        from albert_tf.finetuning.squad.questions import parse_question
 
         return parse_question(row)
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.squad.question_files import parse_question
+from albert_tf.finetuning.squad.questions import parse_question
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.token_classification.sentences import parse_words
 from albert_tf.inference import inputs

@@ -19,7 +19,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.squad import WindowSettings, alignment
-from albert_tf.finetuning.squad.question_files import SquadExample
+from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.windows import make_features as make_windows
 from albert_tf.model.tokenization import (
     HuggingFaceTokenizer,

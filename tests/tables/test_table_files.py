@@ -113,7 +113,7 @@ def test_an_array_of_objects_is_read_like_lines(write, content):
 def test_an_array_is_read_in_parts_that_end_anywhere(write, monkeypatch):
     path = write("a.json", json.dumps(ROWS, ensure_ascii=False))
     for size in range(1, 40):
-        monkeypatch.setattr("albert_tf.tables.json_array._BLOCK_BYTES", size)
+        monkeypatch.setattr("albert_tf.tables.json_stream._BLOCK_BYTES", size)
         assert list(open_table(path)) == list(enumerate(ROWS, 1))
 
 
@@ -185,10 +185,18 @@ def test_a_table_is_read_one_row_at_a_time(write):
         ("a.jsonl", b'{"a": 1}\n"text"\n', "line 2: expected a JSON object, got text"),
         ("a.json", b'[{"a": 1},\n [2]]\n', r"item 2: expected a JSON object, got \[2\]"),
         ("a.json", b'[{"a": 1},\n "b"]\n', "item 2: expected a JSON object, got text"),
-        ("a.json", b'[{"a": 1},\n {"a": }]\n', "line 2: not the JSON objects of an array: Expect"),
-        ("a.json", b'[{"a": 1},\n {"a": 2}', "line 2: expected a comma or the end of the array"),
-        ("a.json", b'[{"a": 1}\n {"a": 2}]', "line 2: expected a comma or the end of the array"),
-        ("a.json", b'[{"a": 1}]\n[]', "line 2: expected the end of the file after the array"),
+        ("a.json", b'[{"a": 1},\n {"a": }]\n', "line 2: not JSON: Expecting value"),
+        (
+            "a.json",
+            b'[{"a": 1},\n {"a": 2}',
+            "line 2: not JSON: expected a comma or the end of the array",
+        ),
+        (
+            "a.json",
+            b'[{"a": 1}\n {"a": 2}]',
+            "line 2: not JSON: expected a comma or the end of the array",
+        ),
+        ("a.json", b'[{"a": 1}]\n[]', "line 2: not JSON: expected the end of the file"),
         ("a.json", b'[{"a": "\xff"}]', "line 1: not UTF-8"),
     ],
 )

@@ -28,7 +28,7 @@ class Example:
         line: line number in the file, starting at 1.
     """
 
-    guid: str
+    guid: str = dataclasses.field(repr=False)
     text_a: str
     text_b: str = ""
     label: Label = None

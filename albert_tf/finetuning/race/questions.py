@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 
 from albert_tf import files
@@ -25,7 +26,7 @@ class Question:
         level: part of the data set, such as "middle"; or "".
     """
 
-    example_id: str
+    example_id: str = dataclasses.field(repr=False)
     passage: str
     question: str
     options: tuple[str, ...]
@@ -66,7 +67,7 @@ def parse_question(
     question = text_cell(parts, "question") if "question" in parts else ""
     passage = ""
     if "passage" in parts or not question:
-        passage = nonempty_text(parts, "passage")
+        passage = sys.intern(nonempty_text(parts, "passage"))  # held once for all its questions
     example_id = check_text(str(parts.get("id", "")), "'id'")
     level = str(parts.get("level", ""))
     if level:

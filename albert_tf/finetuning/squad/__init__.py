@@ -233,6 +233,6 @@ def run(
     files.check_outputs({"--output_dir": outputs}, inputs)
     given = None if data is None else tables_of(data)
     questions = reading.read_data(settings, given=given)
-    if "test" in questions and questions["test"].has_answers:
+    if "test" in questions and questions["test"].has_labels:
         settings = dataclasses.replace(settings, do_eval=True)
     return run_task(SPANS, settings, hooks, questions)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.finetuning.squad import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.question_files import SquadExample
+from albert_tf.finetuning.squad.questions import SquadExample
 
 NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
 NO_FEATURES_NULL_ODDS = 1_000_000.0

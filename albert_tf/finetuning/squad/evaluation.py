@@ -9,7 +9,7 @@ from albert_tf.finetuning.squad.metrics import (
     evaluate_v1,
     evaluate_v2,
 )
-from albert_tf.finetuning.squad.question_files import SquadData
+from albert_tf.finetuning.squad.questions import SquadData
 
 THRESHOLD = "null_score_diff_threshold"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.finetuning.squad.question_files import SquadExample
+from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.model.tokenization import MarkRemoval, Tokenizer
 
 CHECKED_QUESTIONS = 1000  # evenly spaced among all

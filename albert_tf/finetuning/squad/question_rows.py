@@ -10,7 +10,7 @@ unanswerable, unless no question of the file has one, as in test data.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import sys
 from collections.abc import Sequence
 
 from absl import logging
@@ -20,7 +20,7 @@ from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import check_text
 from albert_tf.finetuning.columns import CONTEXT, GUID, QUESTION, find_column, places_of
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.squad.question_files import SquadData, SquadExample, make_data
+from albert_tf.finetuning.squad.questions import SquadData, SquadExample, make_data
 from albert_tf.finetuning.texts import named_text
 from albert_tf.tables import JSON_LINES, Table, open_table
 from albert_tf.tables.compression import open_content
@@ -37,7 +37,7 @@ def read_rows(table: Table, is_training: bool) -> SquadData:
 
     Args:
         table: the rows.
-        is_training: see `read_squad`.
+        is_training: see `make_data`.
 
     Raises:
         ValueError: there is no question, or a bad row; the message names the file and the rows.
@@ -61,12 +61,8 @@ def read_rows(table: Table, is_training: bool) -> SquadData:
         found = [
             dataclasses.replace(example, is_impossible=not example.answers) for example in found
         ]
-    digest = hashlib.sha256()
-    for example in found:
-        digest.update(repr(example).encode("utf-8"))
     return make_data(
         table.path,
-        digest.hexdigest(),
         [(example, has_answers) for example in found],
         declares_version_2=False,
         is_training=is_training,
@@ -90,7 +86,7 @@ def _parse_row(row: Row, number: int) -> SquadExample:
     return SquadExample(
         qas_id=qas_id,
         question=question,
-        context=context,
+        context=sys.intern(context),  # held once for all its questions
         answers=tuple(text for text, _ in answers),
         answer_start=answers[0][1] if answers else -1,
         is_impossible=is_impossible,

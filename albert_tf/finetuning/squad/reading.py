@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.split_tables import Layout, SplitTables
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.question_files import SquadData, read_squad
+from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.question_rows import open_rows, read_rows
+from albert_tf.finetuning.squad.questions import SquadData
 from albert_tf.tables import Table
 from albert_tf.tables.splits import find_files
 
@@ -37,7 +38,7 @@ def read_data(
     if settings.do_eval or settings.do_predict:
         phase = "do_predict" if settings.do_predict else "do_eval"
         questions = _read(settings, "dev", phase, given)
-        if settings.do_eval and not questions.has_answers:
+        if settings.do_eval and not questions.has_labels:
             raise ValueError(f"--do_eval: {questions.path} has no answers to evaluate on")
         if settings.mixed_segmentation is not None:
             questions = dataclasses.replace(questions, is_chinese=settings.mixed_segmentation)

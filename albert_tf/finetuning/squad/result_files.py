@@ -19,7 +19,7 @@ from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.answers import write_answers
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.metrics import format_exactly
-from albert_tf.finetuning.squad.question_files import SquadData
+from albert_tf.finetuning.squad.questions import SquadData
 from albert_tf.finetuning.squad.threshold import null_threshold
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SquadFiles(ResultFiles[SquadData, SquadFeatures]):
     ) -> str:
         """Writes the prediction files."""
         answers = self.task.answer(split, outputs)
-        if split.data.has_answers:
+        if split.data.has_labels:
             predictions = self.task.evaluate_answers(split.data, answers)[1]
         else:
             threshold = null_threshold(self.task.settings, self.task.version_2, folder)

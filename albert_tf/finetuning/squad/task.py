@@ -34,10 +34,7 @@ from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.lost_marks import warn_of_lost_marks
-from albert_tf.finetuning.squad.question_files import (
-    SquadData,
-    shuffled,
-)
+from albert_tf.finetuning.squad.questions import SquadData, shuffled
 from albert_tf.finetuning.squad.result_files import SquadFiles
 from albert_tf.finetuning.squad.text_task import SquadTextTask
 from albert_tf.finetuning.squad.threshold import null_threshold
@@ -150,10 +147,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
                 settings.max_query_length,
             )
         return features
-
-    def checksum(self, data: SquadData) -> str:
-        """Returns the SHA-256 of the file of questions."""
-        return data.checksum
 
     def count_examples(self, split: SquadSplit) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""

@@ -13,7 +13,7 @@ from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.fine_tuned_text_task import FineTunedTextTask
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.question_files import SquadData, SquadExample
+from albert_tf.finetuning.squad.questions import SquadData, SquadExample
 from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
 from albert_tf.finetuning.text_pairs import parse_pairs
 from albert_tf.finetuning.text_task import Result, mark
@@ -74,7 +74,7 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
         self, examples: Sequence[tuple[str, str]], features: SquadFeatures, outputs: Outputs
     ) -> list[Result]:
         """Returns the answer to each question."""
-        data = SquadData("questions", "", _as_questions(examples), False, False, False)
+        data = SquadData("questions", _as_questions(examples))
         answers = self.task.answer(Split("test", data, features), outputs)
         found = []
         for name, text in answers.predictions(self.threshold).items():
@@ -100,12 +100,12 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
         return mark(row["context"], [{"type": "answer", **result}])
 
 
-def _as_questions(pairs: Sequence[tuple[str, str]]) -> tuple[SquadExample, ...]:
+def _as_questions(pairs: Sequence[tuple[str, str]]) -> list[SquadExample]:
     """Returns pairs (question, context) as questions whose ids are their numbers."""
-    return tuple(
+    return [
         SquadExample(str(number), question, context)
         for number, (question, context) in enumerate(pairs)
-    )
+    ]
 
 
 def _answer(text: str, score: float, begin: int) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from albert_tf.checkpoints import containers
 from albert_tf.finetuning.head_variables import ANSWERABLE_SPANS_HEAD, SPANS_HEAD
-from albert_tf.finetuning.squad.question_files import SquadData
+from albert_tf.finetuning.squad.questions import SquadData
 
 
 def choose_version(
@@ -35,7 +35,7 @@ def choose_version(
                 "unanswerable: set --init_checkpoint or --version_2_with_negative"
             )
         version_2 = any(versions)
-    if test is not None and test.version_2 and test.has_answers and not version_2:
+    if test is not None and test.version_2 and test.has_labels and not version_2:
         raise ValueError(
             f"{test.path} has unanswerable questions, but the model has the head of SQuAD 1.1. "
             "Train a model with --version_2_with_negative in another --output_dir, or choose other "

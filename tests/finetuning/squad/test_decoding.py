@@ -15,7 +15,7 @@ from albert_tf.finetuning.squad.answers import (
     decode,
 )
 from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.question_files import SquadExample
+from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.token_sequences import TokenSequences
 
 CONTEXT = "ab cd ef gh ij"  # five pieces of two characters

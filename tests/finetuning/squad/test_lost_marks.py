@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from albert_tf.finetuning.squad.lost_marks import CHECKED_QUESTIONS, warn_of_lost_marks
-from albert_tf.finetuning.squad.question_files import SquadExample
+from albert_tf.finetuning.squad.questions import SquadExample
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
 
 

@@ -52,7 +52,8 @@ def rows_of(questions, form=with_lists):
 
 def same(found, expected):
     assert found.examples == expected.examples
-    for field in ("version_2", "has_answers", "is_chinese"):
+    assert found.checksum() == expected.checksum()
+    for field in ("version_2", "has_labels", "is_chinese"):
         assert getattr(found, field) == getattr(expected, field)
 
 
@@ -100,7 +101,7 @@ def test_answers_of_no_question_are_unknown_ones():
     rows = rows_of([(name, text, [], []) for name, text, _, _ in QUESTIONS])
     for unknown in (rows, [{**row, "answers": None} for row in rows]):
         data = read_rows(table_of(unknown, "rows"), is_training=False)
-        assert (data.has_answers, data.version_2) == (False, False)
+        assert (data.has_labels, data.version_2) == (False, False)
         with pytest.raises(ValueError, match="rows: expected answers for training in a"):
             read_rows(table_of(unknown, "rows"), is_training=True)
 

@@ -1,15 +1,17 @@
 """Files of questions, and what is wrong in them."""
 
 import dataclasses
-import hashlib
+import gzip
 import json
 import os
 
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.question_files import SquadExample, read_squad
+from albert_tf.finetuning.squad.question_files import read_squad
+from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.reading import read_data
+from albert_tf.tables.python_rows import table_of
 
 CONTEXT = "A small boat waits at the landing."
 
@@ -43,14 +45,12 @@ def test_questions_are_read_in_file_order_with_all_fields(write):
     third = qa(id=3, answers=[], is_impossible=True)
     path = write(squad(qa(), second, third))
     data = read_squad(path, is_training=False)
-    assert data.examples == (
+    assert data.examples == [
         SquadExample("q1", "What waits?", CONTEXT, ("boat",), 8),
         SquadExample("q2", "What waits?", CONTEXT, ("boat", "A small boat"), 8),
         SquadExample("3", "What waits?", CONTEXT, (), -1, is_impossible=True),
-    )
-    assert (data.version_2, data.has_answers, data.is_chinese) == (True, True, False)
-    with open(path, "rb") as stream:
-        assert data.checksum == hashlib.sha256(stream.read()).hexdigest()
+    ]
+    assert (data.version_2, data.has_labels, data.is_chinese) == (True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,22 @@ def test_an_answer_may_be_at_either_end_of_the_context(write, text, start, is_us
 )
 def test_prediction_does_not_require_answers(write, question, version, has_answers):
     content = squad(question, qa(id="q2"), version=version)
-    assert read_squad(write(content), is_training=False).has_answers == has_answers
+    assert read_squad(write(content), is_training=False).has_labels == has_answers
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("[1, 2", r"questions.json: not JSON: Expecting ',' delimiter: line 1"),
+        ("[1, 2", r"questions.json, line 1: not JSON: expected an object"),
+        ("", r"questions.json, line 1: not JSON: expected an object"),
+        (json.dumps(squad(), indent=1)[:-2], r"line 24: not JSON: expected a comma or the end of"),
+        (json.dumps(squad()) + "\n{}", r"line 2: not JSON: expected the end of the file"),
+        ('{"data": [{"paragraphs": [\n{"context"\n:, "qas": []}]}]}', r"line 3: not JSON: Expecti"),
         ({"version": "1"}, r"questions.json: 'data' is missing, expected list"),
+        ({"data": 7}, r"questions.json: 'data' is 7, expected list"),
         ({"data": ["x"]}, r"questions.json: data\[0\]: expected a JSON object, got 'x'"),
+        ({"data": [{}]}, r"data\[0\]: 'paragraphs' is missing, expected list"),
+        ({"data": [{"paragraphs": [[]]}]}, r"paragraphs\[0\]: expected a JSON object, got \[\]"),
         (squad(qa(id=True)), r"qas\[0\]: 'id' is True, expected str | int"),
         (squad(qa(), qa(question=7)), r"qas\[1\]: 'question' is 7, expected str"),
         (squad(qa(question="\udc00?")), r"'question' contains a lone surrogate"),
@@ -174,7 +181,7 @@ def test_dev_and_test_are_the_same_file(write):
 def test_questions_without_answers_may_be_predicted(write):
     path = write(squad({"id": "q1", "question": "What waits?"}))
     settings = Settings(output_dir="out", predict_file=path, do_predict=True)
-    assert not read_data(settings)["test"].has_answers
+    assert not read_data(settings)["test"].has_labels
 
 
 @pytest.mark.parametrize(
@@ -187,5 +194,56 @@ def test_questions_without_answers_may_be_predicted(write):
 )
 def test_missing_questions_and_answers_are_refused(write, monkeypatch, phase, file, message):
     monkeypatch.chdir(os.path.dirname(write(squad({"id": "q1", "question": "What waits?"}))))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         read_data(Settings(output_dir="out", predict_file=file, **{phase: True}))
+
+
+def test_a_file_is_read_in_parts_that_end_anywhere_and_may_be_compressed(write, monkeypatch):
+    content = squad(qa(), qa(id=12, question="字😀?"), version=-1.5e7, others=[True, None, {}])
+    path = write(json.dumps(content, ensure_ascii=False))
+    whole = read_squad(path, is_training=True)
+    assert [x.qas_id for x in whole.examples] == ["q1", "12"]
+    for size in range(1, 40):
+        monkeypatch.setattr("albert_tf.tables.json_stream._BLOCK_BYTES", size)
+        assert read_squad(path, is_training=True) == whole
+    with open(path, "rb") as stream, gzip.open(f"{path}.gz", "wb") as packed:
+        packed.write(stream.read())
+    assert read_squad(f"{path}.gz", is_training=True).examples == whole.examples
+
+
+def test_a_dev_split_has_contexts_of_its_own_whatever_the_form_of_the_file(tmp_path, write):
+    articles = [
+        squad(*(qa(id=f"{n}-{k}") for k in range(3)), context=f"{CONTEXT} {n}")["data"][0]
+        for n in range(10)
+    ]
+    rows = [
+        {"id": asked["id"], "question": "What waits?", "context": paragraph["context"]}
+        | {"answers": asked["answers"]}
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for asked in paragraph["qas"]
+    ]
+    settings = Settings(output_dir="out", dev_fraction=0.2, do_train=True, do_eval=True)
+    of_file = dataclasses.replace(settings, train_file=write({"data": articles}))
+    data = read_data(of_file)
+    contexts = {split: {x.context for x in data[split].examples} for split in ("train", "dev")}
+    assert (len(contexts["train"]), len(contexts["dev"]), len(data["dev"])) == (8, 2, 6)
+    assert contexts["train"].isdisjoint(contexts["dev"])
+    assert data["test"] is data["dev"]
+    of_rows = read_data(settings, given={"train": table_of(rows, "rows")})
+    for split in ("train", "dev"):
+        assert of_rows[split].checksum() == data[split].checksum()
+    (tmp_path / "test.json").write_text(json.dumps(squad({"id": "t", "question": "What?"})))
+    predicted = dataclasses.replace(
+        of_file, predict_file=str(tmp_path / "test.json"), do_predict=True
+    )
+    found = read_data(predicted)
+    assert [x.qas_id for x in found["test"].examples] == ["t"]
+    assert found["dev"].examples == data["dev"].examples
+    (tmp_path / "test.json").write_text(json.dumps(squad()))
+    with pytest.raises(ValueError, match=r"--dev_fraction: there are dev data, .*test\.json"):
+        read_data(predicted)
+    articles *= 2
+    twice = dataclasses.replace(settings, train_file=write({"data": articles}))
+    with pytest.raises(ValueError, match=r"6 questions .* have duplicate ids"):
+        read_data(twice)

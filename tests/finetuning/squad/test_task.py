@@ -19,7 +19,8 @@ from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
 from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
 from albert_tf.finetuning.squad.evaluation import evaluate
-from albert_tf.finetuning.squad.question_files import SquadData, SquadExample, read_squad
+from albert_tf.finetuning.squad.question_files import read_squad
+from albert_tf.finetuning.squad.questions import SquadData, SquadExample
 from albert_tf.finetuning.squad.task import QuestionAnswering
 from albert_tf.finetuning.squad.threshold import null_threshold
 from albert_tf.finetuning.squad.version import choose_version
@@ -30,18 +31,17 @@ from tests.finetuning.squad.word_tokenizer import WordTokenizer
 LENGTHS = {"max_seq_length": 11, "doc_stride": 3, "max_query_length": 2}
 
 
-def make_data(version_2=False, checksum="00ff", **overrides):
-    examples = (
+def make_data(version_2=False, **overrides):
+    examples = [
         SquadExample("q1", "what waits", "the boat waits", ("boat",), 4),
         SquadExample("q2", "who", "nobody knows", ("nobody",), 0),
         SquadExample("q3", "when", "nobody knows", ("knows",), 7),
-    )
+    ]
     values = {
         "path": "questions.json",
-        "checksum": checksum,
         "examples": examples,
         "version_2": version_2,
-        "has_answers": True,
+        "has_labels": True,
         "is_chinese": False,
     }
     return SquadData(**{**values, **overrides})
@@ -263,4 +263,4 @@ def test_the_version_of_a_trained_run_is_not_that_of_its_initial_checkpoint(tmp_
 def test_unanswerable_questions_cannot_be_evaluated_with_the_head_of_version_1():
     with pytest.raises(ValueError, match=r"questions\.json has unanswerable questions"):
         choose_version(False, None, None, make_data(version_2=True))
-    assert not choose_version(False, None, None, make_data(version_2=True, has_answers=False))
+    assert not choose_version(False, None, None, make_data(version_2=True, has_labels=False))
