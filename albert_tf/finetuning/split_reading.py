@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any, TypeVar
 
 from absl import logging
 
-from albert_tf.finetuning.examples import Examples, ExampleType
+from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.split_tables import MissingSplitError
 from albert_tf.finetuning.splits import DEV, TRAIN
+
+ExamplesType = TypeVar("ExamplesType", bound=Examples[Any])
 
 _SEED = 12345  # not `--seed`, with which the runs of a sweep differ
 
@@ -18,10 +21,10 @@ _SEED = 12345  # not `--seed`, with which the runs of a sweep differ
 def read_splits(
     splits: Collection[str],
     dev_fraction: float,
-    read: Callable[[str], Examples[ExampleType]],
-    known: Mapping[str, Examples[ExampleType]] | None = None,
-    group_of: Callable[[ExampleType], Hashable] | None = None,
-) -> dict[str, Examples[ExampleType]]:
+    read: Callable[[str], ExamplesType],
+    known: Mapping[str, ExamplesType] | None = None,
+    group_of: Callable[[Any], Hashable] | None = None,
+) -> dict[str, ExamplesType]:
     """Returns the examples of the splits that a run uses.
 
     Args:
@@ -42,7 +45,7 @@ def read_splits(
     return {split: data[split] if split in data else read(split) for split in splits}
 
 
-def _refuse_dev(read: Callable[[str], Examples[ExampleType]]) -> None:
+def _refuse_dev(read: Callable[[str], ExamplesType]) -> None:
     """Raises a ValueError if there are data of the dev split."""
     try:
         found = read(DEV)
@@ -52,10 +55,10 @@ def _refuse_dev(read: Callable[[str], Examples[ExampleType]]) -> None:
 
 
 def divide(
-    whole: Examples[ExampleType],
+    whole: ExamplesType,
     fraction: float,
-    group_of: Callable[[ExampleType], Hashable] | None = None,
-) -> tuple[Examples[ExampleType], Examples[ExampleType]]:
+    group_of: Callable[[Any], Hashable] | None = None,
+) -> tuple[ExamplesType, ExamplesType]:
     """Returns training and dev examples, each in the order of the file.
 
     The same examples are chosen in every run: at random, with a fixed seed.
@@ -72,9 +75,10 @@ def divide(
     groups = list(dict.fromkeys(keys))
     count = round(fraction * len(groups))
     if not 0 < count < len(groups):
+        what = "examples" if group_of is None else "passages"
         raise ValueError(
-            f"--dev_fraction={fraction:g} of {len(groups)} examples in {whole.path} leaves none "
-            f"for {'training' if count else 'evaluation'}"
+            f"--dev_fraction={fraction:g} of {len(groups)} {what} in {whole.path} leaves none for "
+            f"{'training' if count else 'evaluation'}"
         )
     chosen = set(random.Random(_SEED).sample(groups, count))
     parts = [

@@ -43,7 +43,6 @@ class Layout:
         endings: see `find_split`.
         form: format of text whatever a file is called; "" for that of its name.
         quoting: see `open_table`.
-        has_dev_fraction: whether the task has the setting `dev_fraction`, for advice.
     """
 
     names: Sequence[str] = ()
@@ -53,7 +52,6 @@ class Layout:
     endings: Collection[str] = ENDINGS
     form: str = ""
     quoting: bool = False
-    has_dev_fraction: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +118,7 @@ class SplitTables:
         names = best_names(list(given), split, layout.suffix)
         if not names:
             advice = ""
-            if split == DEV and layout.has_dev_fraction:
+            if split == DEV:
                 advice = "; dev_fraction=0.1 takes a tenth of the training data"
             raise MissingSplitError(
                 f"no {split} data: the argument `data` has {', '.join(given) or 'nothing'}{advice}"
@@ -151,7 +149,7 @@ class SplitTables:
         expected = ", ".join([*layout.names, f"{other} {' '.join(layout.endings)}"])
         advice = ""
         has_train = any(group.split == TRAIN for group in groups)
-        if split == DEV and has_train and layout.has_dev_fraction:
+        if split == DEV and has_train:
             advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."
 

@@ -68,6 +68,7 @@ DEFAULTS = [
             "data_dir": (None, NOTHING),
             "train_file": (None, NOTHING),
             "predict_file": (None, NOTHING),
+            "dev_fraction": SPLITS["dev_fraction"],
             "version_2_with_negative": (None, NOTHING),
             "max_seq_length": (384, TRAINING, 1, 65536, None),
             "doc_stride": (128, TRAINING, 1, None, None),

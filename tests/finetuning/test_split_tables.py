@@ -80,11 +80,6 @@ def test_a_missing_split_is_said_with_what_is_there(write):
     )
     with pytest.raises(MissingSplitError, match=said):
         SplitTables(folder).open("dev", Layout(["dev.tsv"]))
-    without = Layout(["dev.tsv"], has_dev_fraction=False)
-    with pytest.raises(
-        MissingSplitError, match=r"the word dev in its name that ends in .* \.tsv\.$"
-    ):
-        SplitTables(folder).open("dev", without)
     with pytest.raises(MissingSplitError, match="no train data: set --data_dir or --train_file"):
         SplitTables().open("train", OLD)
 

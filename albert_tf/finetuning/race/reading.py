@@ -298,8 +298,9 @@ def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTa
     return tables
 
 
-def _passage_of(question: Question) -> str:
-    return question.passage
+def _text_of(question: Question) -> str:
+    """Returns the text that questions share: the passage, or the question itself if it has none."""
+    return question.passage or question.question
 
 
 def read_data(
@@ -326,4 +327,4 @@ def read_data(
             return read_questions(tables, split)
         return _read_levels(tables, split, levels)
 
-    return read_splits(settings.splits, settings.dev_fraction, read, group_of=_passage_of)
+    return read_splits(settings.splits, settings.dev_fraction, read, group_of=_text_of)

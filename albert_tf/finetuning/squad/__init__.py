@@ -96,6 +96,14 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
         "The same for the questions to answer, and to evaluate on if it has the answers; required "
         "by do_eval and do_predict, unless data_dir has it.",
     )
+    dev_fraction: float = redefined(
+        SplitSettings,
+        "dev_fraction",
+        0.0,
+        "Fraction of the contexts of train_file, chosen at random with a fixed seed, to evaluate "
+        "on instead of training on their questions, if predict_file has no answers or is not "
+        "given; 0 requires it.",
+    )
     tflite_quantization: str = redefined(
         TFLiteSettings,
         "tflite_quantization",
@@ -233,6 +241,6 @@ def run(
     files.check_outputs({"--output_dir": outputs}, inputs)
     given = None if data is None else tables_of(data)
     questions = reading.read_data(settings, given=given)
-    if "test" in questions and questions["test"].has_labels:
+    if "dev" in questions and questions["dev"].has_labels:
         settings = dataclasses.replace(settings, do_eval=True)
     return run_task(SPANS, settings, hooks, questions)
