@@ -43,6 +43,7 @@ import tf_keras
 from albert_tf.files import JsonObject
 from albert_tf.model import keras_3, kernels, objectives, ops  # noqa: F401, registers the kernels
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.fit_schedule import add_beginning
 from albert_tf.model.inputs import Features, check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
     AddAndNorm,
@@ -587,10 +588,24 @@ class AlbertModel(Configured, tf_keras.Model):
         self.compile(**tf_keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
-    def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Trains the model, as `tf_keras.Model.fit` does, without callbacks of Keras 3."""
-        keras_3.refuse(kwargs.get("callbacks"), "callbacks")
-        return super().fit(*args, **kwargs)
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Trains the model, as `tf_keras.Model.fit` does, without callbacks of Keras 3.
+
+        A `FitSchedule` of the optimizer, as `fine_tuning_optimizer` makes, begins here.
+        """
+        keras_3.refuse(callbacks, "callbacks")
+        callbacks = add_beginning(getattr(self, "optimizer", None), callbacks)
+        return super().fit(x, y, batch_size, epochs, verbose, callbacks, *args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates the model, as `tf_keras.Model.evaluate` does, without callbacks of Keras 3."""

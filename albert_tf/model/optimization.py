@@ -22,6 +22,7 @@ import tf_keras
 
 from albert_tf.files import JsonObject
 from albert_tf.model.dispatch import CPU, op, register_kernel
+from albert_tf.model.fit_schedule import FitSchedule
 from albert_tf.model.kernels.loops import compiled
 from albert_tf.model.optimizer import (
     CLASSES,
@@ -210,7 +211,7 @@ def trust_ratio(weight_norm: tf.Tensor, update_norm: tf.Tensor) -> tf.Tensor:
 
 def fine_tuning_optimizer(
     learning_rate: float,
-    num_train_steps: int,
+    num_train_steps: int | None = None,
     warmup_proportion: float = 0.1,
     weight_decay: float = WEIGHT_DECAY,
 ) -> AdamW:
@@ -226,7 +227,8 @@ def fine_tuning_optimizer(
     Args:
         learning_rate: the peak learning rate; 1e-5 to 5e-5 for models of the size of base.
         num_train_steps: number of training steps: the number of batches per epoch times the number
-            of epochs. The learning rate is 0 after the last one.
+            of epochs. The learning rate is 0 after the last one. None: `fit` of the models of this
+            package finds it, and warms up and decays again when it is called again.
         warmup_proportion: fraction of the steps used for the warm-up, in [0, 1].
         weight_decay: the weight decay.
 
@@ -235,8 +237,12 @@ def fine_tuning_optimizer(
     """
     if not 0 <= warmup_proportion <= 1:
         raise ValueError(f"warmup_proportion={warmup_proportion}: expected a number in [0, 1]")
-    warmup_steps = int(num_train_steps * warmup_proportion)
-    schedule = WarmUpPolynomialDecay(learning_rate, num_train_steps, warmup_steps)
+    schedule: FitSchedule | WarmUpPolynomialDecay
+    if num_train_steps is None:
+        schedule = FitSchedule(learning_rate, warmup_proportion)
+    else:
+        warmup_steps = int(num_train_steps * warmup_proportion)
+        schedule = WarmUpPolynomialDecay(learning_rate, num_train_steps, warmup_steps)
     return AdamW(schedule, weight_decay, global_clipnorm=1.0)
 
 

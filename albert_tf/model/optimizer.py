@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.files import JsonObject
+from albert_tf.model.fit_schedule import FitSchedule
 from albert_tf.model.keras_optimizer import KerasOptimizer, KerasOptions
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.model.schedules import WarmUpPolynomialDecay
@@ -136,9 +137,21 @@ class Optimizer(KerasOptimizer):
 
         The first step after the end of a `WarmUpPolynomialDecay`, from which on the learning rate
         is 0, prints a warning to standard error, except in functions that XLA compiles.
+
+        Raises:
+            ValueError: the schedule is a `FitSchedule` that no `fit` has begun.
         """
+        self._check_begun()
         self._warn_of_end()
         return super().apply_gradients(grads_and_vars, **kwargs)
+
+    def _check_begun(self) -> None:
+        if isinstance(self.schedule, FitSchedule) and not self.schedule.is_begun:
+            raise ValueError(
+                "num_train_steps=None: only fit of the models of albert_tf, such as "
+                "AlbertForClassification, sets the number of steps. In a model of your own and in "
+                "a loop of your own, pass num_train_steps"
+            )
 
     def _warn_of_end(self) -> None:
         """Prints a warning in the first step whose learning rate is 0 because the schedule ended.

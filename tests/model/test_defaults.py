@@ -52,7 +52,10 @@ DEFAULTS = [
     (optimization.AdamW, ADAM),
     (optimization.Lamb, ADAM),
     (optimization.LambAlbertZh, ADAM),
-    (optimization.fine_tuning_optimizer, {"warmup_proportion": 0.1, "weight_decay": 0.01}),
+    (
+        optimization.fine_tuning_optimizer,
+        {"num_train_steps": None, "warmup_proportion": 0.1, "weight_decay": 0.01},
+    ),
     (optimization.create_optimizer, {"weight_decay": 0.01}),
     (FullTokenizer, VOCABULARY | {"do_lower_case": True}),
     (loading.load_tokenizer, VOCABULARY | {"do_lower_case": None}),

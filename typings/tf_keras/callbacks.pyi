@@ -8,3 +8,4 @@ def __getattr__(name: str) -> Any: ...
 
 class Callback:
     model: Model
+    params: dict[str, Any]
