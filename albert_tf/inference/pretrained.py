@@ -16,6 +16,7 @@ from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, loa
 from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
+from albert_tf.inference import saving
 from albert_tf.inference.model_task import count_outputs, find_task
 from albert_tf.model import initialization
 from albert_tf.model.modeling import AlbertEncoder, AlbertModel
@@ -113,7 +114,8 @@ def from_pretrained(
 
     Returns:
         The model and the tokenizer. A head that is missing in the checkpoint has random weights,
-        and a warning is logged.
+        and a warning is logged. Both have a method `save_pretrained(folder)`: that of the model is
+        `albert_tf.save_pretrained` with this tokenizer; that of the tokenizer writes its files.
 
     Raises:
         FileNotFoundError: there is no config, checkpoint or vocabulary.
@@ -125,4 +127,5 @@ def from_pretrained(
     with initialization.deferred():
         model = make_model(source, task or find_task(source), num_labels, **head_arguments)
         load_checkpoint(model, source.checkpoint)
+    saving.add_methods(model, tokenizer)
     return model, tokenizer

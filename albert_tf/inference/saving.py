@@ -1,11 +1,15 @@
-"""Writes a model and its tokenizer to a folder that `from_pretrained` reads: `save_pretrained`."""
+"""Writes a model and its tokenizer to a folder that `from_pretrained` reads: `save_pretrained`.
+
+`from_pretrained` gives what it returns methods of this name, which users of transformers call.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -85,24 +89,49 @@ def save_pretrained(
     savable, spec = _recognize(model)
     tensors = _name_variables(savable)
     named = _check_labels(savable, spec, labels)
-    files.ensure_directory(folder, "folder")
-    files.finish_replacing(folder)
-    if numbered := RunFolder(folder).checkpoints():
-        raise ValueError(
-            f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
-            "model in another folder"
-        )
-    record = _describe(savable, spec, named)
-    if tokenizer is not None:
-        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
-        settings = {**record.settings, **known.settings}
-        record = dataclasses.replace(record, settings=settings, files=known.files)
-    with files.replacing(folder, _kept_vocabulary(folder) if tokenizer is None else ()) as new:
-        for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
-            files.write_file(os.path.join(new, name), content)
+    _prepare(folder)
+    kept = _kept_vocabulary(folder) if tokenizer is None else []
+    record = _with_vocabulary(_describe(savable, spec, named), tokenizer, folder)
+    with files.replacing(folder, kept) as new:
+        _write_vocabulary(tokenizer, new)
         savable.config.to_json_file(os.path.join(new, CONFIG_FILE))
         store.save_checkpoint(os.path.join(new, BEST), tensors | {GLOBAL_STEP: np.int64(0)})
         RunFolder(new).write_record(record)
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
+    """Writes a tokenizer to a folder, beside a model that was saved there, or alone.
+
+    `run.json` records whether the tokenizer lowercases; what it says of the model stays.
+
+    Args:
+        tokenizer: the tokenizer.
+        folder: the folder, which is created if needed.
+
+    Raises:
+        ValueError: the folder contains the checkpoints of a run, or another vocabulary.
+        OSError: the folder cannot be written to.
+    """
+    _prepare(folder)
+    record = _with_vocabulary(RunFolder(folder).record, tokenizer, folder)
+    with files.replacing(folder) as new:
+        _write_vocabulary(tokenizer, new)
+        RunFolder(new).write_record(record)
+
+
+def add_methods(model: Any, tokenizer: Tokenizer) -> None:
+    """Gives a model and its tokenizer the method `save_pretrained`, as transformers has it.
+
+    That of the model saves the tokenizer too, and takes the arguments of the function.
+    """
+
+    def save_model(
+        folder: str, tokenizer: Tokenizer = tokenizer, labels: Sequence[str] | None = None
+    ) -> None:
+        save_pretrained(model, folder, tokenizer, labels)
+
+    model.save_pretrained = save_model
+    tokenizer.save_pretrained = functools.partial(save_tokenizer, tokenizer)
 
 
 def check_savable(model: tf_keras.layers.Layer, labels: Sequence[str] | None) -> None:
@@ -180,6 +209,37 @@ def _describe(model: Savable, spec: TaskSpec, labels: tuple[str, ...]) -> RunRec
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
     return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
+
+
+def _prepare(folder: str) -> None:
+    """Makes a folder, in which another model may be replaced.
+
+    Raises:
+        ValueError: it is the folder of a run.
+    """
+    files.ensure_directory(folder, "folder")
+    files.finish_replacing(folder)
+    if numbered := RunFolder(folder).checkpoints():
+        raise ValueError(
+            f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
+            "model in another folder"
+        )
+
+
+def _with_vocabulary(record: RunRecord, tokenizer: Tokenizer | None, folder: str) -> RunRecord:
+    """Returns a record that describes the tokenizer; None is for the one that stays in a folder."""
+    if tokenizer is not None:
+        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
+    else:
+        of_folder = RunFolder(folder).record
+        known = of_folder.only(run_record.LOWER_CASE, run_record.VOCABULARY)
+    settings = {**record.settings, **known.settings}
+    return dataclasses.replace(record, settings=settings, files=known.files)
+
+
+def _write_vocabulary(tokenizer: Tokenizer | None, folder: str) -> None:
+    for name, content in (tokenizer.vocabulary_files if tokenizer else {}).items():
+        files.write_file(os.path.join(folder, name), content)
 
 
 def _kept_vocabulary(folder: str) -> list[str]:

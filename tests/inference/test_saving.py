@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tf_keras
 
 import albert_tf
 from albert_tf.checkpoints.model_source import ModelSource
@@ -14,6 +18,7 @@ from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
+from albert_tf.model.tokenization import FullTokenizer
 from tests.file_events import folders_at_each_event
 from tests.inference.conftest import KINDS, make_model
 
@@ -118,6 +123,60 @@ def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):
     assert not albert_tf.from_pretrained(folder, num_labels=3)[0].labels
     with pytest.raises(ValueError, match=r"labels=\['a'\]: expected 2 different ones"):
         albert_tf.from_pretrained(folder, labels=["a"])
+
+
+@pytest.mark.parametrize("order", ["model first", "tokenizer first", "model alone"])
+def test_a_model_and_its_tokenizer_have_the_methods_of_transformers(tmp_path, toy_spm_model, order):
+    cased = FullTokenizer(spm_model_file=str(toy_spm_model), do_lower_case=False)
+    labels = ["negative", "positive"]
+    folder, again = str(tmp_path / "first"), str(tmp_path / "again")
+    albert_tf.save_pretrained(make_model("classification", cased), folder, cased, labels)
+    model, tokenizer = albert_tf.from_pretrained(folder)
+    if order == "tokenizer first":
+        tokenizer.save_pretrained(again)
+    model.save_pretrained(again)
+    if order == "model first":
+        tokenizer.save_pretrained(again)
+    for name in sorted(os.listdir(folder)):
+        first, second = (Path(place, name).read_text("latin-1") for place in (folder, again))
+        assert first.replace(folder, again) == second
+    assert sorted(os.listdir(again)) == sorted(os.listdir(folder))
+
+
+def test_a_tokenizer_is_saved_beside_a_model_and_stays_when_this_is_saved_again(
+    tmp_path, toy_spm_model
+):
+    cased = FullTokenizer(spm_model_file=str(toy_spm_model), do_lower_case=False)
+    folder, bare = str(tmp_path / "whole"), str(tmp_path / "bare")
+    model = make_model("classification", cased)
+    albert_tf.save_pretrained(model, folder, cased, ["no", "yes"])
+    albert_tf.save_pretrained(model, bare, labels=["no", "yes"])
+    tokenizer = albert_tf.from_pretrained(folder)[1]
+    for _ in range(2):
+        tokenizer.save_pretrained(bare)
+        found = ModelSource.open(bare)
+        assert found.run.record.labels == ("no", "yes")
+        assert found.tokenizer.do_lower_case is False
+        albert_tf.save_pretrained(model, bare, labels=["no", "yes"])
+        assert ModelSource.open(bare).tokenizer.do_lower_case is False
+    shutil.copy(toy_spm_model, tmp_path / "other.model")
+    with pytest.raises(ValueError, match=r"has another vocabulary, .*other\.model"):
+        tokenizer.save_pretrained(str(tmp_path))
+
+
+@pytest.mark.ci
+def test_a_model_with_the_method_is_saved_by_keras_too(tmp_path, saved):
+    model, tokenizer = albert_tf.from_pretrained(saved("classification"))
+    model.save(tmp_path / "model.keras")
+    batch = tokenizer(TEXTS)
+    again = tf_keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(batch), model(batch))
+    encoder, _ = albert_tf.from_pretrained(saved("embeddings"))
+    ids = tf_keras.Input((None,), dtype="int32")
+    whole = tf_keras.Model(ids, encoder(ids)["pooled_output"])
+    clone = tf_keras.models.clone_model(whole)
+    assert clone.count_params() == whole.count_params()
+    assert pickle.loads(pickle.dumps(tokenizer)).checksum == tokenizer.checksum
 
 
 def test_nothing_of_others_is_replaced(tmp_path, toy_tokenizer):

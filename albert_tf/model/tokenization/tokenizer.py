@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +65,7 @@ class Tokenizer(abc.ABC):
             like the first.
         checksum: SHA-256 of the files, in hexadecimal.
         vocabulary_files: name → content of the files that a folder needs for the same tokenizer.
+        save_pretrained: writes the tokenizer to a folder; only of those from `from_pretrained`.
     """
 
     vocab: dict[str, int]
@@ -81,6 +82,7 @@ class Tokenizer(abc.ABC):
     has_segments = True
     checksum: str
     vocabulary_files: dict[str, bytes]
+    save_pretrained: Callable[[str], None]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
