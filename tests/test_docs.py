@@ -11,7 +11,7 @@ import pytest
 import albert_tf
 from albert_tf import AlbertConfig
 from albert_tf.cli import describe, programs
-from albert_tf.cli.flags import parse
+from albert_tf.cli.flags import define, parse
 from tests.conftest import ROOT, TINY_SHAPE
 from tests.test_docstrings import train_vocabulary, write_model
 
@@ -24,14 +24,29 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
+def module_of(name):
+    """The module of `run_classifier.py`, `albert classifier` and so on; None for other programs."""
+    verb = name.removesuffix(".py").replace("_", "-")
+    program = programs.PROGRAMS.get(verb) or programs.PROGRAMS.get(f"run-{verb}")
+    return program and program.load()
+
+
 def commands():
     """The module and the flags of every command of the README that starts a program."""
     for line in "\n".join(blocks("bash")).replace("\\\n", " ").splitlines():
         command, *flags = shlex.split(line, comments=True) or [""]
         if command in ("python", "albert") and not flags[0].startswith("examples/"):
-            verb = flags[0].removesuffix(".py").replace("_", "-")
-            name = verb if verb in programs.PROGRAMS else f"run-{verb}"
-            yield programs.PROGRAMS[name].load(), flags[1:]
+            yield module_of(flags[0]), flags[1:]
+
+
+def code_of(page):
+    """The lines of shell blocks and of indented code, and inline commands with a value."""
+    text = page.read_text(encoding="utf-8")
+    fenced = re.findall(r"^```(?:bash|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^ {4,}((?:.*\\\n)*.*)$", prose, re.MULTILINE)
+    inline = re.findall(r"`([^`]+=[^`]*)`", prose)
+    return "\n".join([*fenced, *indented, *inline]).replace("\\\n", " ").splitlines()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -77,6 +92,24 @@ def test_programs_accept_the_flags_of_the_readme():
     assert len(found) == 5
     for module, flags in found:
         parse(module.Settings, flags)
+
+
+@pytest.mark.parametrize(
+    # docs/commands.md has commands of other projects, which tests/test_pasted_commands.py runs.
+    "page",
+    [page for page in PAGES if page.parent.name != "notebook" and page.name != "commands.md"],
+    ids=lambda page: page.stem,
+)
+def test_programs_know_the_flags_of_every_page(page):
+    for line in code_of(page):
+        command = re.match(r"\s*(?:albert|python) ([\w-]+(?:\.py)?)( [^|>;&]*)?", line)
+        module = module_of(command[1]) if command else None
+        if module is not None:
+            flags = shlex.split(command[2] or "", comments=True)
+            values = define(module.Settings)
+            values.set_gnu_getopt()
+            # tests/test_recipes.py reads the recipes
+            values(["program", *(flag for flag in flags if not flag.startswith("--flagfile="))])
 
 
 @pytest.mark.slow
