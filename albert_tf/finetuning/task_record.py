@@ -51,7 +51,7 @@ def describe_task(
     known = dict(of_text.files)
     if train is not None:
         path = train.path if isinstance(train, HasPath) else ""
-        known[run_record.TRAINING_DATA] = FileRecord.of(task.checksum(train), path)
+        known[run_record.TRAINING_EXAMPLES] = FileRecord.of(task.checksum(train), path)
     source = _source_of(task)
     if source:
         known[run_record.TASK_MODULE] = FileRecord.of(_checksum(source), source)

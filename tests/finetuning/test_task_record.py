@@ -40,9 +40,9 @@ def describe_with_vocabulary(tokenizer, tmp_path):
 def test_the_data_are_known_by_their_content_and_path_and_a_users_task_by_its_file(describe):
     task = OwnTask(None)
     record = describe(task, ["a", "b"])
-    assert record.files["training data"].path == ""
+    assert record.files["training examples"].path == ""
     content = hashlib.sha256(repr(["a", "b"]).encode()).hexdigest()
-    assert content[:16] in record.files["training data"].digest
+    assert content[:16] in record.files["training examples"].digest
     assert record.files["task module"].path == __file__
     assert record.task == {
         "name": "",
@@ -51,8 +51,8 @@ def test_the_data_are_known_by_their_content_and_path_and_a_users_task_by_its_fi
         "unit": "word",
     }
     data = Examples("/data/train.tsv", ["a", "b"])
-    assert describe(task, data).files["training data"].path == "/data/train.tsv"
-    assert "training data" not in describe(task, None).files
+    assert describe(task, data).files["training examples"].path == "/data/train.tsv"
+    assert "training examples" not in describe(task, None).files
     with pytest.raises(TypeError, match=r"OwnTask\.read returns dict: expected a list, or an obj"):
         describe(task, {"a": "b"})
 

@@ -155,5 +155,5 @@ def test_rows_of_python_train_the_same_weights_as_files(tmp_path, config_file, t
     first, second = (RunFolder(str(folder)).record.files for folder in folders)
     assert first[TRAINING_DATA].digest == second[TRAINING_DATA].digest
     train("files", data)
-    with pytest.raises(ValueError, match="training data"):
+    with pytest.raises(ValueError, match="training examples"):
         train("files", data | {"train": TRAIN[:-1]})
