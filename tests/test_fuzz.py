@@ -52,6 +52,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tables.described_labels import find_labels
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.finetuning.race.test_hub_data_sets import DATA_SETS
@@ -61,6 +62,7 @@ from tests.finetuning.token_classification.test_sentence_rows import FEATURES as
 from tests.finetuning.token_classification.test_sentence_rows import ROWS as TAGGED
 from tests.hub_files import write_parquet as write_hub_parquet
 from tests.pretraining_runs import write_records
+from tests.tables.test_described_labels import BINARY, PAGE
 
 pytestmark = pytest.mark.ci
 
@@ -171,7 +173,11 @@ def read_task_of_ones_own(path):
 
 
 def read_questions_of_squad(path):
-    return dataclasses.astuple(read_squad(str(path), is_training=True))[2:]
+    return dataclasses.astuple(read_squad(str(path), is_training=True))[1:]
+
+
+def read_described_labels(path):
+    return find_labels(str(path.parent / "small" / "train.csv"))[0]
 
 
 def read_conll(path):
@@ -289,6 +295,8 @@ KINDS = [
     ("train.parquet", write_rows, read_task_of_ones_own, damage_bytes),
     ("train.arrow", write_arrow, read_task_of_ones_own, damage_bytes),
     ("squad.json", lines(SQUAD), read_questions_of_squad, damage_json),
+    ("README.md", PAGE.encode(), read_described_labels, damage_bytes),
+    ("dataset_infos.json", lines({"x": {"features": BINARY}}), read_described_labels, damage_json),
     ("train.txt", CONLL, read_conll, damage_bytes),
     ("train.jsonl", lines(*CLUENER), read_conll, damage_json),
     ("train-00000-of-00001.parquet", write_tags, read_conll, damage_bytes),

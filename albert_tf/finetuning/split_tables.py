@@ -7,10 +7,13 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.finetuning.splits import DEV, TRAIN
 from albert_tf.tables import Table, open_table
+from albert_tf.tables.described_labels import find_labels
 from albert_tf.tables.splits import (
     ENDINGS,
     best_names,
@@ -98,7 +101,7 @@ class SplitTables:
         if self.given is not None:
             return self._given(self.given, split, layout), ""
         paths, name = self.find(split, layout)
-        return open_table(paths, layout.form, layout.quoting), name
+        return open_described(paths, layout.form, layout.quoting), name
 
     def find(self, split: str, layout: Layout) -> tuple[list[str], str]:
         """Returns the files of a split, and which of `layout.names` they are; see `open`."""
@@ -152,6 +155,24 @@ class SplitTables:
         if split == DEV and has_train:
             advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."
+
+
+def open_described(paths: Sequence[str], form: str = "", quoting: bool = False) -> Table:
+    """Opens files of rows, with the names of labels that they have, or that are beside them.
+
+    Args:
+        paths: the files; see `open_table`.
+        form: see `open_table`.
+        quoting: see `open_table`.
+    """
+    table = open_table(paths, form, quoting)
+    if table.labels:
+        return table
+    labels, source = find_labels(paths[0])
+    if not labels:
+        return table
+    logging.info("%s: the names of the labels are those in %s", table.path, source)
+    return table.with_labels(labels)
 
 
 def find_name(data_dir: str, names: Collection[str], takes_first: bool = False) -> str | None:

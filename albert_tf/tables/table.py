@@ -10,13 +10,17 @@ table.place(number)                      # "mrpc/train-00001-of-00002.parquet, r
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from albert_tf.tables.label_names import LabelNames
 from albert_tf.tables.row import NumberedRow, name_cells
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Part(Protocol):
@@ -71,6 +75,12 @@ class Table:
                 )
         self.path = f"{first.path} … {os.path.basename(others[-1].path)}" if others else first.path
         self._offsets = [0]  # which are added to the numbers of each part, as far as it was read
+
+    def with_labels(self, labels: Mapping[str, LabelNames]) -> Self:
+        """Returns the table with names of labels that are described elsewhere than in its files."""
+        other = copy.copy(self)
+        other.labels = labels
+        return other
 
     def __iter__(self) -> Iterator[NumberedRow]:
         repeats_header = self.has_cells and len(self._parts) > 1 and self._repeats_first_row()

@@ -6,6 +6,7 @@ Face Hub, 0 is entailment, and in Google's checkpoints contradiction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from albert_tf import files
@@ -14,6 +15,8 @@ from albert_tf.finetuning.classification.labels import parse_label
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.rows import BadRowError
 from albert_tf.tables import LabelNames
+
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 class ClassNames:
@@ -55,11 +58,19 @@ class ClassNames:
             return value
         if isinstance(value, list):
             return [self.decode(item) for item in value]
+        if isinstance(value, str):  # in files of cells, ids are text as well
+            value = self._id_of(value)
         if not isinstance(value, int) or isinstance(value, bool) or value == -1:
             return None if value == -1 else value
         if not 0 <= value < len(self._names.names):
             raise BadRowError(f"label {value}: expected an id below {len(self._names.names)}")
         return self._task.labels[value] if self._are_positions else self._names.names[value]
+
+    def _id_of(self, text: str) -> int | str:
+        """Returns the id that a name, or else a number, means; other texts unchanged."""
+        if text in self._names.names:
+            return self._names.names.index(text)
+        return int(text) if _NUMBER.fullmatch(text.strip()) else text
 
 
 def _is_label(name: str, task: ClassificationTask) -> bool:

@@ -14,7 +14,7 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import MULTI_LABEL
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.cells import check_name
+from albert_tf.finetuning.cells import cells_of, check_name
 from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.columns import (
@@ -120,7 +120,10 @@ def read_examples(
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    class_names = _class_names(task, table, columns)
+    label = columns.label
+    if has_header and isinstance(label, int):
+        label = cells_of(row)[label]
+    class_names = _class_names(task, table, label)
     named = columns_of_labels(source.columns)
     labels = LabelReader(task, split == "test", columns.label, named, class_names)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
@@ -175,9 +178,11 @@ def _check_texts(known: Columns, found: Columns, first: Row) -> None:
         )
 
 
-def _class_names(task: ClassificationTask, table: Table, columns: Columns) -> ClassNames | None:
+def _class_names(
+    task: ClassificationTask, table: Table, label: Column | tuple[Column, ...] | None
+) -> ClassNames | None:
     """Returns the names of the class ids in the column of the label, if the table has some."""
-    names = table.labels.get(str(columns.label))
+    names = table.labels.get(str(label))
     return None if names is None else ClassNames(names, task, table.path)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.split_reading import read_splits
-from albert_tf.finetuning.split_tables import Layout, SplitTables
+from albert_tf.finetuning.split_tables import Layout, SplitTables, open_described
 from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.finetuning.token_classification.sentence_rows import read_rows
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
-from albert_tf.tables import Table, open_table
+from albert_tf.tables import Table
 from albert_tf.tables.table_files import ending_of
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
@@ -47,7 +47,7 @@ def read_sentences(
         return read_rows(table, is_test, labels, settings.tag_column)
     paths, _ = tables.find(split, layout)
     if ending_of(paths[0]) in _TABLES:
-        return read_rows(open_table(paths), is_test, labels, settings.tag_column)
+        return read_rows(open_described(paths), is_test, labels, settings.tag_column)
     if len(paths) > 1:
         raise ValueError(
             f"{paths[0]}: expected one file with the {split} data, got {paths[1]} as well"
