@@ -1,9 +1,11 @@
 """Writes rows as the Hugging Face Hub and `datasets` do, with the names of labels in metadata."""
 
 import csv
+import gzip
 import json
 
 import pyarrow
+from backports import zstd
 from pyarrow import ipc, parquet
 
 
@@ -57,5 +59,88 @@ def write_csv(folder, splits, features=None):
             writer.writerows(rows)
 
 
+def write_shards(folder, splits, features):
+    (folder / "data").mkdir()
+    for split, rows in splits.items():
+        count = min(2, len(rows))
+        for number in range(count):
+            part = table_of(rows, features)[number * len(rows) // count :]
+            part = part[: (number + 1) * len(rows) // count - number * len(rows) // count]
+            name = f"{split}-{number:05}-of-{count:05}.parquet"
+            parquet.write_table(part, folder / "data" / name)
+
+
+def write_arrow(folder, splits, features):
+    for split, rows in splits.items():
+        table = table_of(rows, features)
+        with ipc.new_file(str(folder / f"{split}.arrow"), table.schema) as stream:
+            stream.write_table(table)
+
+
+def write_array(folder, splits, features=None):
+    for split, rows in splits.items():
+        (folder / f"{split}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+def describe_in_json(folder, features):
+    """Describes the features as repositories of before front matter do."""
+    (folder / "dataset_infos.json").write_text(json.dumps({"default": {"features": features}}))
+
+
+def describe_in_page(folder, features):
+    """Describes the features in the front matter of README.md."""
+
+    def described(feature):
+        if "names" in feature:
+            names = "".join(f"\n{' ' * 10}'{n}': '{x}'" for n, x in enumerate(feature["names"]))
+            return f"\n{' ' * 6}class_label:\n{' ' * 8}names:{names}"
+        return f" {feature['dtype']}"
+
+    lines = "".join(
+        f"  - name: {name}\n    sequence:{described(feature['feature'])}\n"
+        if "feature" in feature
+        else f"  - name: {name}\n    dtype:{described(feature)}\n"
+        for name, feature in features.items()
+    )
+    page = f"---\nlicense: mit\ndataset_info:\n  features:\n{lines}---\n\n# Data\n"
+    (folder / "README.md").write_text(page, encoding="utf-8")
+
+
+def compressed(write, ending):
+    """Returns what writes files as `write` does, and compresses them."""
+
+    def write_compressed(folder, splits, features=None):
+        write(folder, splits, features)
+        for path in list(folder.iterdir()):
+            compress = {".gz": gzip.compress, ".zst": zstd.compress}[ending]
+            path.with_name(path.name + ending).write_bytes(compress(path.read_bytes()))
+            path.unlink()
+
+    return write_compressed
+
+
+def described_by(write, describe):
+    """Returns what writes files as `write` does, and the names of labels beside them."""
+
+    def write_described(folder, splits, features):
+        write(folder, splits)
+        if features:
+            describe(folder, features)
+
+    return write_described
+
+
 WITH_NAMES = (write_parquet, write_saved_to_disk)
 WITHOUT_NAMES = (write_json_lines, write_csv)
+# Name of a layout → what writes it.
+LAYOUTS = {
+    "parquet": write_parquet,
+    "shards": write_shards,
+    "save_to_disk": write_saved_to_disk,
+    "arrow": write_arrow,
+    "json_lines": described_by(write_json_lines, describe_in_json),
+    "json_lines.gz": described_by(compressed(write_json_lines, ".gz"), describe_in_page),
+    "json_lines.zst": described_by(compressed(write_json_lines, ".zst"), describe_in_json),
+    "json_array": described_by(write_array, describe_in_page),
+    "csv": described_by(write_csv, describe_in_page),
+}

@@ -79,7 +79,8 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
         return _columns_in_header(source.columns, row)
     if not isinstance(row, dict):
         return source.columns
-    if source.expand is None and source.columns.text_a not in row:  # a copy with other names
+    texts = {source.columns.text_a, source.columns.text_b} - {None}
+    if source.expand is None and not texts <= row.keys():  # a copy with other names
         return _custom_columns(Columns(), row, has_header, is_test)
     if source.columns.guid not in row:
         return dataclasses.replace(source.columns, guid=find_column(GUID, places_of(row)))

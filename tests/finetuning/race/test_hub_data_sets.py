@@ -1,15 +1,10 @@
-"""Multiple choice as the Hub has it: the questions, and the weights, of files of one's own."""
+"""Multiple choice as the Hub has it: the questions of files of one's own."""
 
-import json
-
-import numpy as np
 import pytest
 
-from albert_tf.finetuning.race import Settings, run
+from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.reading import read_data
-from tests.finetuning.race.test_reading import article, write_articles
 from tests.hub_files import WITH_NAMES, class_label, write_json_lines, write_parquet
-from tests.script_runner import tensors
 
 OPTIONS = ["an old boat", "a river", "rain", "the sea"]
 NAMED = {"label": ["A", "B", "C", "D"], "text": OPTIONS}
@@ -130,54 +125,3 @@ def test_labels_of_test_splits_are_not_known(tmp_path, name):
     write_parquet(tmp_path, {"test": [row | {key: unknown} for row in rows]}, features)
     data = read(tmp_path, "test")
     assert [question.label for question in data.examples] == [None] * len(rows)
-
-
-@pytest.mark.ci
-def test_race_of_the_hub_trains_the_weights_of_its_archive(tmp_path, config_file, toy_spm_model):
-    articles = [article("high1.txt", "AD"), article("high2.txt", "CB")]
-    write_articles(tmp_path / "archive", "high", *articles, split="train", together=True)
-    (tmp_path / "hub" / "high").mkdir(parents=True)
-    rows = [
-        {
-            "example_id": text["id"],
-            "article": text["article"],
-            "answer": answer,
-            "question": question,
-            "options": options,
-        }
-        for text in articles
-        for question, options, answer in zip(
-            text["questions"], text["options"], text["answers"], strict=True
-        )
-    ]
-    write_parquet(tmp_path / "hub" / "high", {"train": rows}, {})
-
-    def train(folder):
-        output = tmp_path / f"{folder}_model"
-        settings = Settings(
-            data_dir=str(tmp_path / folder),
-            output_dir=str(output),
-            albert_config_file=str(config_file),
-            spm_model_file=str(toy_spm_model),
-            high_only=True,
-            train_batch_size=2,
-            train_step=3,
-            max_seq_length=24,
-            max_qa_length=12,
-            do_train=True,
-            do_eval=False,
-        )
-        run(settings)
-        return tensors(output / "model.ckpt-3"), json.loads((output / "run.json").read_text())
-
-    before, record = train("archive")
-    found, again = train("hub")
-    assert set(found) == set(before)
-    for key, value in before.items():
-        np.testing.assert_array_equal(found[key], value, err_msg=key)
-    digests = [
-        {name: file["digest"] for name, file in run["files"].items() if "data" in name}
-        for run in (record, again)
-    ]
-    assert digests[0] == digests[1]
-    assert digests[0]

@@ -138,7 +138,7 @@ def test_what_is_wrong_in_a_row_is_named(changes, problem):
 
 
 @pytest.mark.ci
-def test_the_hub_trains_the_weights_of_squads_format(tmp_path, config_file, toy_spm_model):
+def test_rows_of_python_train_the_weights_of_squads_format(tmp_path, config_file, toy_spm_model):
     (tmp_path / "squad.json").write_text(squad_of(QUESTIONS))
 
     def train(name, rows=None, **where):

@@ -1,13 +1,11 @@
 """Rows with lists of tokens and tags, of the Hub and of CLUENER, are the sentences of columns."""
 
-import numpy as np
 import pytest
 
-from albert_tf.finetuning.token_classification import Settings, run
+from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.reading import read_data, read_sentences
 from albert_tf.tables.python_rows import tables_of
 from tests.hub_files import WITH_NAMES, class_label, list_of, write_json_lines, write_parquet
-from tests.script_runner import tensors
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC")
 POS = ("NOUN", "VERB", "ADP")
@@ -155,30 +153,3 @@ def test_an_only_other_list_is_taken_for_the_tags(tmp_path):
     write_parquet(tmp_path, {"dev": ROWS[:1]}, FEATURES | {"ner_tags": list_of(class_label("O"))})
     with pytest.raises(ValueError, match="row 1: tag 3: expected an id below 1"):
         read(tmp_path, "dev")
-
-
-@pytest.mark.ci
-def test_the_hub_trains_the_weights_of_columns(tmp_path, config_file, toy_spm_model):
-    (tmp_path / "hub").mkdir()
-    write_parquet(tmp_path / "hub", {"train": ROWS}, FEATURES)
-    read_columns(tmp_path, COLUMNS)
-
-    def train(folder):
-        output = tmp_path / f"{folder}_model"
-        settings = Settings(
-            data_dir=str(tmp_path / folder),
-            output_dir=str(output),
-            albert_config_file=str(config_file),
-            spm_model_file=str(toy_spm_model),
-            train_batch_size=2,
-            train_step=3,
-            max_seq_length=24,
-            do_train=True,
-        )
-        run(settings)
-        return tensors(output / "model.ckpt-3")
-
-    before, found = train("columns"), train("hub")
-    assert set(found) == set(before)
-    for key, value in before.items():
-        np.testing.assert_array_equal(found[key], value, err_msg=key)
