@@ -14,7 +14,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.run_record import TRAINING_DATA
+from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES
 from albert_tf.finetuning.classification import Settings, run
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.tables.python_rows import tables_of
@@ -153,7 +153,7 @@ def test_rows_of_python_train_the_same_weights_as_files(tmp_path, config_file, t
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
     first, second = (RunFolder(str(folder)).record.files for folder in folders)
-    assert first[TRAINING_DATA].digest == second[TRAINING_DATA].digest
+    assert first[TRAINING_EXAMPLES].digest == second[TRAINING_EXAMPLES].digest
     train("files", data)
     with pytest.raises(ValueError, match="training examples"):
         train("files", data | {"train": TRAIN[:-1]})
