@@ -26,6 +26,8 @@ BEAM_READY := $(BEAM_VENV)/.installed
 BEAM_NEEDS := --editable ".[$(TF),dask]" "hypothesis>=6.136,<7" "pytest>=8.3,<10" "pytest-timeout>=2.3.1,<3"
 TPU_VENV := .venv-tpu
 TPU_READY := $(TPU_VENV)/.installed
+# A variable, because a comma separates the arguments of `call`.
+TPU_NEEDS := --editable ".[tf220,dev]"
 COMPILERS_VENV := .venv-compilers
 COMPILERS := $(CURDIR)/$(COMPILERS_VENV)/bin/python
 COMPILERS_READY := $(COMPILERS_VENV)/.installed
@@ -118,14 +120,14 @@ test-kernels: $(READY) $(TRITON_READY) ## compare Triton's kernels with the form
 $(TRITON_READY):
 	@$(PYTHON) -m venv $(TRITON_VENV)
 	@$(TRITON_VENV)/bin/python $(PIP) --extra-index-url https://download.pytorch.org/whl/cpu \
-	  "torch==2.8.0+cpu" "numpy>=2,<2.3" setuptools
+	  "torch>=2.8,<3" "numpy>=2,<2.3" setuptools
 	@$(TRITON_VENV)/bin/python $(PIP) --no-deps triton==3.4.0
 	@touch $(TRITON_READY)
 
 $(TPU_READY): pyproject.toml
 	@$(PYTHON) -m venv $(TPU_VENV)
 	@echo "Installing into $(TPU_VENV) (the first time takes about three minutes) ..."
-	@$(call install,$(TPU_VENV),--editable ".[tf220,dev]")
+	@$(call install,$(TPU_VENV),$(TPU_NEEDS))
 	@$(TPU_VENV)/bin/python -m pip uninstall --quiet --yes tensorflow libtpu
 	@$(TPU_VENV)/bin/python $(PIP) --force-reinstall \
 	  --no-deps tensorflow-tpu==2.20.0
