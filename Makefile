@@ -120,7 +120,7 @@ test-kernels: $(READY) $(TRITON_READY) ## compare Triton's kernels with the form
 $(TRITON_READY):
 	@$(PYTHON) -m venv $(TRITON_VENV)
 	@$(TRITON_VENV)/bin/python $(PIP) --extra-index-url https://download.pytorch.org/whl/cpu \
-	  "torch>=2.8,<3" "numpy>=2,<2.3" setuptools
+	  "torch==2.13.0+cpu" "numpy>=2,<2.3" setuptools
 	@$(TRITON_VENV)/bin/python $(PIP) --no-deps triton==3.4.0
 	@touch $(TRITON_READY)
 

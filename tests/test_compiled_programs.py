@@ -23,7 +23,10 @@ import tensorflow as tf
 from lowering import lower, lower_step, variables_of
 
 from albert_tf.model import config, ops
-from albert_tf.model.kernels import cudnn_attention, triton_attention
+from albert_tf.model.kernels import cudnn_attention
+from albert_tf.model.kernels.triton import attention as triton_attention
+from albert_tf.model.kernels.triton import kernel as triton_kernel
+from albert_tf.model.kernels.triton import norm as triton_norm
 from albert_tf.training import precision
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
@@ -227,11 +230,35 @@ def test_attention_with_dropout_is_tritons_and_copies_nothing(compiler, topology
 
 
 @needs_gpu_compiler
+@pytest.mark.parametrize("size", [312, *triton_norm.SIZES])
+@pytest.mark.parametrize("rate", [0.1, 0.0])
+def test_sum_and_norm_read_and_write_each_tensor_once(compiler, size, rate):
+    """Two operands and a result; then three operands and two gradients, one without dropout.
+
+    As results of a program, that one is copied, so that there are two.
+    """
+    rows = 640
+    x, gamma = np.zeros((rows, size), tf.bfloat16.as_numpy_dtype), np.ones(size, np.float32)
+
+    def both_passes(x, residual, dy, gamma, seed):
+        sources = [x, residual, gamma]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            y = ops.add_and_norm(x, residual, gamma, gamma, rate, seed)
+        return y, tape.gradient(y, sources, dy)
+
+    program = lower(both_passes, [], PLATFORM, x, x, x, gamma, np.array((5, 7), np.int32))
+    for topology in TOPOLOGIES:
+        compiled = compiler.compile(program, topology)
+        assert compiled["calls"] == {"__gpu$xla.gpu.triton": 2}
+        passes = 8 if rate else 9
+        assert compiled["bytes_accessed"] < 1.25 * passes * x.nbytes  # sums of 32 rows in float32
+
+
+@needs_gpu_compiler
 def test_a_kernel_of_triton_with_a_mistake_is_an_error_of_the_compiler(compiler):
-    read = triton_attention._read
-    with mock.patch.object(
-        triton_attention, "_read", lambda *x: read(*x).replace("tt.dot", "tt.do")
-    ):
+    read = triton_kernel._read
+    with mock.patch.object(triton_kernel, "_read", lambda *x: read(*x).replace("tt.dot", "tt.do")):
         program = fused_attention(0.1)
     with pytest.raises(AssertionError, match=r"Triton|tt\.do"):
         compiler.compile(program, "h100")

@@ -1,10 +1,13 @@
 """Whether attention is fused on the GPUs of this machine: tried once, before training.
 
-Only on the device is it known whether its driver and cuDNN take it. Where they do not, a line in
-the log has the reason, and attention stays as XLA compiles it.
+The sum and LayerNorm after it are computed in one pass if it is. Only on the device is it known
+whether its driver and cuDNN take both. Where they do not, a line in the log has the reason, and
+both stay as XLA compiles them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +62,9 @@ def _why_not(config: AlbertConfig) -> str:
 
 
 def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:
-    """Returns the relative difference of fused attention and its gradients from the formula's.
+    """Returns the larger of the relative differences of fused attention and LayerNorm.
+
+    They are those of the results and gradients from the formulas'.
 
     Args:
         shape: B, A, S and D; the last row is padded to half.
@@ -71,21 +76,40 @@ def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -
     mask = np.ones((shape[0], shape[2]), np.int32)
     mask[-1, shape[2] // 2 :] = 0
 
-    def compute(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        query, key, value, dcontext = tensors  # [B, A, S, D] each
-        sources = [query, key, value]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            seed = tf.constant(_SEED)
-            context = ops.attention(query, key, value, tf.constant(mask), rate, seed)
-        flat = ops.join_heads(ops.swap_heads(dcontext))  # [B, S, A·D], as the context
-        return [context, *tape.gradient(context, sources, flat)]
+    def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:  # [B, A, S, D]
+        return ops.attention(query, key, value, tf.constant(mask), rate, tf.constant(_SEED))
+
+    def normalize(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
+        return ops.add_and_norm(x, residual, gamma, gamma - 1.0, rate, tf.constant(_SEED))
+
+    def compute(*tensors: tf.Tensor) -> list[list[tf.Tensor]]:
+        query, key, value, given = (ops.join_heads(ops.swap_heads(x)) for x in tensors)
+        gamma = 1.0 + tf.cast(key[0, 0], tf.float32) / 2  # [A·D]
+        return [
+            _with_gradients(attend, tensors[:3], given),
+            _with_gradients(normalize, [query, value, gamma], given),
+        ]
 
     with dispatch.for_gpu():
         found = tf.function(compute, jit_compile=True, autograph=False)(*arrays)
-    expected = compute(*(tf.cast(x, tf.float32) for x in arrays))  # eager: the formula as it stands
-    fused, formula = (_joined(tensors) for tensors in (found, expected))
-    return float(np.linalg.norm(fused - formula) / np.linalg.norm(formula))
+    expected = compute(*(tf.cast(x, tf.float32) for x in arrays))  # eager: the formulas
+    pairs = [
+        (_joined(ours), _joined(formula)) for ours, formula in zip(found, expected, strict=True)
+    ]
+    differences = [
+        np.linalg.norm(ours - formula) / np.linalg.norm(formula) for ours, formula in pairs
+    ]
+    return float(np.max(differences))  # not a number if one is not
+
+
+def _with_gradients(
+    function: Callable[..., tf.Tensor], sources: Sequence[tf.Tensor], given: tf.Tensor
+) -> list[tf.Tensor]:
+    """Returns the result of a function, and the gradients of its arguments for that of it."""
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        result = function(*sources)
+    return [result, *tape.gradient(result, sources, given)]
 
 
 def _joined(tensors: list[tf.Tensor]) -> NDArray[np.float32]:

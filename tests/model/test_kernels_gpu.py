@@ -14,8 +14,10 @@ import tensorflow as tf
 from lowering import lower
 
 from albert_tf.model import dispatch, ops, tensorflow_internals
-from albert_tf.model.kernels import gpu, triton_attention
+from albert_tf.model.kernels import gpu
 from albert_tf.model.kernels.custom_calls import Result, call, escaped
+from albert_tf.model.kernels.triton import attention as triton_attention
+from albert_tf.model.kernels.triton import norm as triton_norm
 from tests.conftest import ROOT
 
 B, A, S, D = 3, 2, 64, 8
@@ -121,12 +123,40 @@ def test_attention_with_dropout_of_other_sizes_stays_as_xla_compiles_it(length, 
     assert CALL.findall(text) == []
 
 
+def norm_gradients(x, residual, gamma, seed, rate=0.3):
+    sources = [x, residual, gamma]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        y = ops.add_and_norm(x, residual, gamma, gamma, rate, seed)
+    return y, tape.gradient(y, sources)
+
+
+def norm_arguments(dtype="bfloat16", size=312):
+    x = np.zeros((B, S, size), tf.as_dtype(dtype).as_numpy_dtype)
+    return x, x, np.ones(size, np.float32), np.array((5, 7), np.int32)
+
+
+@needs_modules
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sum_and_norm_are_two_kernels_of_triton(dtype):
+    text = lowered(norm_gradients, *norm_arguments(dtype))
+    assert CALL.findall(text) == ["__gpu$xla.gpu.triton"] * 2
+    assert "rsqrt" not in re.sub('"[^"]*"', "", text)
+    blocks = re.findall(r"name = .{,3}(forward|gradient)\W.*grid_x = (\d+)", text)
+    assert sorted(blocks) == [("forward", str(B * S // 8)), ("gradient", str(B * S // 32))]
+
+
+@pytest.mark.parametrize("changed", [{"dtype": "float32"}, {"size": 4104}, {"size": 44}], ids=str)
+def test_sums_and_norms_of_other_sizes_stay_as_xla_compiles_them(changed):
+    assert CALL.findall(lowered(norm_gradients, *norm_arguments(**changed))) == []
+
+
 def test_the_kernels_of_triton_have_the_hash_of_dropout():
     numbers = (ops.HASH_STEP, *ops.HASH_FACTORS)
     signed = {str(x - 2**32 if x >= 2**31 else x) for x in numbers} | set(map(str, ops.HASH_SHIFTS))
-    folder = ROOT / "albert_tf" / "model" / "kernels" / "triton_attention"
+    folder = ROOT / "albert_tf" / "model" / "kernels" / "triton" / "code"
     codes = [path.read_text() for path in folder.glob("*.ttir")]
-    assert len(codes) == 3 * len(triton_attention.HEAD_SIZES)
+    assert len(codes) == 3 * len(triton_attention.HEAD_SIZES) + 2 * len(triton_norm.SIZES)
     for code in codes:
         assert signed <= set(re.findall(r"dense<(-?\d+)> : tensor<[\dx]+i32>", code))
 

@@ -1,15 +1,16 @@
-"""Runs the kernels of fused attention in Triton's interpreter, for `test_kernels_triton.py`.
+"""Runs kernels of Triton in its interpreter, for `test_kernels_triton.py`.
 
-    python triton_interpreter.py FOLDER
+    python triton_interpreter.py attention FOLDER
 
-reads the folder's in.npz: query, key, value, dcontext [B, S, A, D], input_mask and numbers; writes
-out.npz: context, dquery, dkey and dvalue. It computes in float32. The Python needs Triton and
-PyTorch, and nothing else of this project.
+reads the folder's in.npz and writes the results to out.npz; of attention, query, key, value,
+dcontext [B, S, A, D], input_mask and numbers → context, dquery, dkey and dvalue; of norm, x,
+residual, dy [N, H], gamma, beta [H] and numbers → y, dx, dresidual, dgamma and dbeta. It computes
+in float32. The Python needs Triton and PyTorch, and of this project `kernels/triton/source` on its
+path.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pathlib
 import sys
@@ -18,39 +19,60 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import numpy as np
 import torch
+import write
 
-KERNELS = pathlib.Path(__file__).parents[2] / "albert_tf/model/kernels/triton_attention/source.py"
-
-
-def load_source():
-    """Returns the module of the kernels, without importing the package."""
-    spec = importlib.util.spec_from_file_location("source", KERNELS)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+KERNELS = write.kernels()
 
 
-def main():
-    source = load_source()
-    folder = pathlib.Path(sys.argv[1])
-    with np.load(folder / "in.npz") as arrays:
-        inputs = {name: torch.tensor(arrays[name]) for name in arrays.files}
+def run_attention(inputs):
     query, dcontext = inputs["query"], inputs["dcontext"]
     B, S, A, D = query.shape
     operands = [inputs[name] for name in ("query", "key", "value", "input_mask", "numbers")]
     context, dquery, dkey, dvalue = (torch.empty_like(query) for _ in range(4))
     log_total = torch.empty(B, A, S)
 
-    def run(name, axis, *arguments):
-        rows, columns = blocks = source.BLOCKS[name]
-        kernel = source.KERNELS[name][(S // blocks[axis], B * A)]
-        kernel(*operands, *arguments, D=D, M=rows, N=columns)
+    def run(name, block, *arguments):
+        kernel, sizes = KERNELS[f"attention_{name}_{D}"]
+        kernel[(S // sizes[block], B * A)](*operands, *arguments, **sizes)
 
-    run("forward", 0, context, log_total)
+    run("forward", "M", context, log_total)
     along = (context * dcontext).sum(-1).transpose(1, 2).contiguous()
-    run("gradient_of_keys", 1, log_total, along, dcontext, dkey, dvalue)
-    run("gradient_of_queries", 0, log_total, along, dcontext, dquery)
-    results = {"context": context, "dquery": dquery, "dkey": dkey, "dvalue": dvalue}
+    run("gradient_of_keys", "N", log_total, along, dcontext, dkey, dvalue)
+    run("gradient_of_queries", "M", log_total, along, dcontext, dquery)
+    return {"context": context, "dquery": dquery, "dkey": dkey, "dvalue": dvalue}
+
+
+def run_norm(inputs):
+    x, residual, gamma, beta, numbers, dy = (
+        inputs[name] for name in ("x", "residual", "gamma", "beta", "numbers", "dy")
+    )
+    N, H = x.shape
+    size = next(size for size in write.ROW_BLOCKS if size >= H)
+    y, dresidual = torch.empty_like(x), torch.empty_like(x)
+    kernel, sizes = KERNELS[f"norm_forward_{size}"]
+    kernel[(-(-N // sizes["R"]),)](x, residual, gamma, beta, numbers, y, **sizes)
+    kernel, sizes = KERNELS[f"norm_gradient_{size}"]
+    programs = -(-N // (sizes["R"] * sizes["BLOCKS"]))
+    dgamma, dbeta = torch.empty(programs, H), torch.empty(programs, H)
+    dx = torch.empty_like(x)
+    results = dx, dresidual, dgamma, dbeta
+    kernel[(programs,)](x, residual, gamma, numbers, dy, *results, **sizes)
+    if not numbers[2]:
+        dx = dresidual
+    return {
+        "y": y,
+        "dx": dx,
+        "dresidual": dresidual,
+        "dgamma": dgamma.sum(0),
+        "dbeta": dbeta.sum(0),
+    }
+
+
+def main():
+    folder = pathlib.Path(sys.argv[2])
+    with np.load(folder / "in.npz") as arrays:
+        inputs = {name: torch.tensor(arrays[name]) for name in arrays.files}
+    results = {"attention": run_attention, "norm": run_norm}[sys.argv[1]](inputs)
     np.savez(folder / "out.npz", **{name: value.numpy() for name, value in results.items()})
 
 

@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from albert_tf.model import ops
 from albert_tf.model.dispatch import GPU, Gradient, register_kernel
-from albert_tf.model.kernels import cudnn_attention, triton_attention
+from albert_tf.model.kernels import cudnn_attention
+from albert_tf.model.kernels.triton import attention as triton_attention
+from albert_tf.model.kernels.triton import norm as triton_norm
 from albert_tf.model.kernels.xla import column_sums
 from albert_tf.model.tensorflow_internals import optimization_barrier
 
@@ -65,7 +67,10 @@ def _project_heads(
                 dx.append(tf.matmul(own_dy, kernel, transpose_b=True))  # [N, H]
                 dkernels.append(tf.matmul(own_x, own_dy, transpose_a=True))  # [H, A·D]
                 dbiases.append(column_sums(own_dy))  # [A·D]
-            return [tf.add_n(dx), *dkernels, *dbiases]
+            total = dx[0]
+            for other in dx[1:]:
+                total = other + total
+            return [total, *dkernels, *dbiases]
 
         projected = []
         for kernel, bias in zip(weights[:3], weights[3:], strict=True):
@@ -111,3 +116,20 @@ def _attention(
     else:
         context = cudnn_attention.attention(query, key, value, input_mask)  # [B, S, A, D]
     return ops.join_heads(context)  # [B, S, A·D]
+
+
+def _is_one_pass(x: tf.Tensor, *_: object, **__: object) -> bool:
+    return x.dtype in _HALF and triton_norm.takes(x.shape)
+
+
+@register_kernel(ops.add_and_norm, GPU, when=_is_one_pass)
+def _add_and_norm(
+    x: tf.Tensor,
+    residual: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    rate: float = 0.0,
+    seed: tf.Tensor | None = None,
+) -> tf.Tensor:
+    rows = ops.as_rows(x), ops.as_rows(residual)  # [N, H] each
+    return ops.with_axes_of(x, triton_norm.add_and_norm(*rows, gamma, beta, rate, seed))
