@@ -59,7 +59,7 @@ class Settings(VocabularyFileSettings):
     )
     albert_config_file: str | None = setting(
         None,
-        "JSON file with the architecture of the input model; if not given, the one beside the "
+        "JSON file with the architecture of the input model; if not given, the one next to the "
         "input.",
     )
     do_lower_case: bool | None = setting(
@@ -116,7 +116,7 @@ def _describe(source: ModelSource, path: str, report: LoadReport) -> Iterator[st
         encoder = AlbertEncoder(source.config)
     yield loading.inspect_checkpoint(path, encoder).as_text(unused="head")
     labels = f", labels {files.quote_all(record.labels)}" if record.labels else ""
-    yield f"  fine-tuned for {record.task_name}{labels}; all that use the model load its head"
+    yield f"  fine-tuned for {record.task_name}{labels}; programs that open it load its head"
 
 
 def _make_model(source: ModelSource, settings: Settings) -> AlbertForPretraining | None:

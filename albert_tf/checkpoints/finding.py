@@ -113,7 +113,7 @@ def _several(names: list[str]) -> str:
     others = [name for name in names if name not in adapters]
     if adapters and len(others) == 1:
         return (
-            f"has an adapter, {adapters[0]}, beside {others[0]}. Merge it into the weights "
+            f"has an adapter, {adapters[0]}, next to {others[0]}. Merge it into the weights "
             f"(model.merge_and_unload() of PEFT), or choose {others[0]} to do without it"
         )
     return f"contains several checkpoints, choose one: {', '.join(names)}"
@@ -129,7 +129,7 @@ def _what_is_there(path: str) -> str:
         return f"{folder or 'The current folder'} has none.{unset} Expected: {ACCEPTED}"
     if _HUB_NAME.fullmatch(path):
         return (
-            f"Neither is there a folder {folder}. If it is a model of the Hugging Face Hub, "
+            f"There is no folder {folder} either. If it is a model of the Hugging Face Hub, "
             f"download it: albert download {path} --hub"
         )
     return f"There is no folder {folder} either. Expected: {ACCEPTED}"

@@ -107,7 +107,7 @@ def load_checkpoint(
         expected = AlbertConfig.from_json_file(release.config)
         _warn_of_config(model, expected, f"{release} (--albert_config_file={release.config})")
     elif not init_from_group0:
-        _warn_of_config(model, _config_beside(path), "the config beside the checkpoint")
+        _warn_of_config(model, _config_beside(path), "the config next to the checkpoint")
     _warn_of_objective(model, report.prefix)
     _assign(model, values)
     return report
@@ -200,7 +200,7 @@ def load_weights(model: WithVariables, prefix: str) -> None:
             f"{report.reason}.\nPass the --albert_config_file that belongs to it, or train first "
             "(--verbosity=1 lists all weights)."
         )
-    _warn_of_config(model, _config_beside(prefix), "the config beside the checkpoint")
+    _warn_of_config(model, _config_beside(prefix), "the config next to the checkpoint")
     _assign(model, report.read(report.loaded))
 
 

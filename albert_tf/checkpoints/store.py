@@ -304,7 +304,7 @@ def check_is_ours(folder: RunFolder, prefix: str, step: int) -> None:
         raise ValueError(
             f"{prefix} (digest {found}) is not the checkpoint of step {step} that was saved in "
             f"this folder (digest {ours[-1]}): another run wrote it in its place. Restore that "
-            f"one, or move {CHECKPOINTS_FILE} away to go on with this one."
+            f"one, or move {CHECKPOINTS_FILE} away to continue with this one."
         )
 
 

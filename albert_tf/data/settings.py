@@ -50,7 +50,7 @@ class VocabularyFileSettings(SettingsGroup):
     spm_model_file: str | None = setting(
         None,
         "SentencePiece model with the vocabulary; required unless vocab_file is given or there "
-        "is one beside the weights.",
+        "is one next to the weights.",
     )
     vocab_file: str | None = setting(
         None,
@@ -317,7 +317,7 @@ class Settings(EncodingSettings, InputSettings):
         "Keep complete output files of the same text and settings, instead of writing them "
         "again; an interrupted run is resumed in any case.",
     )
-    work_dir: str = setting("", "Folder for unfinished work; if empty, one beside output_file.")
+    work_dir: str = setting("", "Folder for unfinished work; if empty, one next to output_file.")
     num_workers: int | None = setting(
         None, "Number of processes; if not given, one per core.", minimum=1, is_optional=True
     )

@@ -21,7 +21,7 @@ def find_record_files(patterns: str, flag: str) -> FoundRecords:
         if not path.startswith("gs://"):
             raise ValueError(
                 f"{flag}: {path}: TensorFlow reads records from gs:// and from local folders. "
-                "Copy these, and the metadata beside them, to a local folder first"
+                "Copy these, and their metadata, to a local folder first"
             )
     return found
 

@@ -175,7 +175,7 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     is_older = run_record.RECORD_STREAMS not in recorded
     if settings.record_streams is None:
         if is_older:
-            logging.info("The run goes on in the order of records of the version that began it")
+            logging.info("The run keeps the order of records of the version that started it")
             return ONE_ORDER
         before = recorded[run_record.RECORD_STREAMS]
         return next((n for n in possible_streams(num_files, batch_size) if n == before), chosen)

@@ -111,7 +111,7 @@ def _read_whole_file(path: str, features: Features) -> RecordFile | None:
         if first is None:
             return None
         _check_first_record(path, first, features)
-        logging.info("%s: no metadata beside it, so all records are read once", path)
+        logging.info("%s: no metadata next to it, so all records are read once", path)
         checksum = hashlib.sha256(first)
         num_records = 1
         for content in contents:

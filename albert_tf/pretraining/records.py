@@ -76,7 +76,7 @@ def records_to_mask(
     elif is_trained_on:
         raise ValueError(
             "--dynamic_masking: expected records that create_pretraining_data.py wrote with "
-            "--masked_lm_prob=0, and a metadata file beside them that says so, but "
+            "--masked_lm_prob=0, and a metadata file next to them that says so, but "
             f"{next(iter(found))} contains masked tokens or has no metadata"
         )
     return Records(record_files.check_files(found, features, only_first), features, masking)

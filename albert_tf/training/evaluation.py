@@ -45,7 +45,7 @@ def check_not_replaced(folder: RunFolder, evaluations: Iterable[Evaluation], pre
         raise ValueError(
             f"{prefix} (digest {name}) is not the checkpoint of step {step} that was evaluated in "
             f"this folder (digest {expected}: {format_figures(evaluation.metrics)}): another run "
-            f"wrote it in its place. Restore that one, or move {EVALUATIONS_FILE} away to go on "
+            f"wrote it in its place. Restore that one, or move {EVALUATIONS_FILE} away to continue "
             "with this one."
         )
 

@@ -75,7 +75,7 @@ class StopRequest:
         """Logs a new request. The handler cannot: it may have interrupted a write to the log."""
         if self._not_logged is not None:
             logging.warning(
-                "%s: saving after this step, then stopping. Send it again to stop at once without "
+                "%s: saving after this step, then stopping. Send it again to stop now, without "
                 "saving.",
                 signal.Signals(self._not_logged).name,
             )

@@ -210,7 +210,7 @@ class Run(Generic[SettingsT]):
         """Removes the reports of steps that are trained again."""
         count = self.folder.forget_after(step)
         if count:
-            text = "%s: training goes on from step %d, so %d report(s) of later steps are removed"
+            text = "%s: training continues from step %d, so %d report(s) of later steps are removed"
             logging.info(text, self.folder.file(METRICS_FILE), step, count)
 
     def evaluate(self, task: Task[SettingsT]) -> list[Evaluation]:

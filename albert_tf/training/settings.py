@@ -32,7 +32,7 @@ class ModelSettings(SettingsGroup):
         None,
         "JSON file with the architecture of the model: Google's albert_config.json or Hugging "
         "Face's config.json, or the name of a released architecture, such as albert_base; if not "
-        "given, the file beside the weights is used.",
+        "given, the file next to the weights is used.",
     )
     output_dir: str = setting(
         REQUIRED,

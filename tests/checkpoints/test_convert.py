@@ -178,7 +178,7 @@ def test_inspecting_a_fine_tuned_model_names_its_task_and_its_head(tmp_path):
     assert printed[-3:] == [
         "  head       output_bias",
         "  head       output_weights",
-        "  fine-tuned for classification, labels 'no', 'yes'; all that use the model load its head",
+        "  fine-tuned for classification, labels 'no', 'yes'; programs that open it load its head",
     ]
 
 

@@ -77,7 +77,7 @@ def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
         (
             ["model.safetensors", "adapter_model.safetensors"],
             "",
-            r"has an adapter, .* beside model\.safetensors\. Merge .*, or choose model\.saf",
+            r"has an adapter, .* next to model\.safetensors\. Merge .*, or choose model\.saf",
         ),
         (
             ["notes.txt"],

@@ -297,7 +297,7 @@ def test_what_differs_from_the_config_beside_the_weights_is_said(
             load(AlbertForPretraining(config), prefix)
             assert not caplog.messages
             load(other, prefix)
-        assert f"{key} is {getattr(config, key)!r} in the config beside the che" in caplog.text
+        assert f"{key} is {getattr(config, key)!r} in the config next to the che" in caplog.text
         caplog.clear()
 
 

@@ -4,7 +4,7 @@ r"""Fine-tunes, evaluates, predicts and exports ALBERT on GLUE, CLUE or a custom
         --output_dir=mrpc_model --do_train --do_eval --do_predict \
         --learning_rate=2e-5 --num_train_epochs=5 --max_seq_length=128
 
-Config and vocabulary are found beside the weights, and the recipes in configs/recipes have the
+Config and vocabulary are found next to the weights, and the recipes in configs/recipes have the
 published settings: --flagfile=glue_mrpc.
 
 --data_dir is a folder of the Hugging Face Hub, of `save_to_disk`, or of the task's archive, and

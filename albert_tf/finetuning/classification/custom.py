@@ -52,7 +52,7 @@ def labels_of(train: Examples[Example]) -> tuple[str, ...]:
         )
     for label in filter(is_none, labels):
         logging.warning(
-            "%s, line %d: %s is taken as a label. If it stands for none, list the others in "
+            "%s, line %d: %s is taken as a label. If it means no label, list the others in "
             "--labels; such rows are then skipped",
             train.path,
             lines[label],

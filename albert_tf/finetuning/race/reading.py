@@ -277,8 +277,8 @@ def _of_levels(data: Examples[Question], levels: Sequence[str]) -> Examples[Ques
         level = question.level or next(filter(question.example_id.startswith, LEVELS), "")
         if not level and set(levels) != set(LEVELS):
             raise ValueError(
-                f"{data.path}: the question of id {files.quote(question.example_id)} does not tell "
-                "its level. Leave out --middle_only and --high_only"
+                f"{data.path}: the question of id {files.quote(question.example_id)} has no "
+                "level. Omit --middle_only and --high_only"
             )
         if level in levels or not level:
             found.append(dataclasses.replace(question, level=level))

@@ -66,7 +66,7 @@ def build_from_vocabulary(path: str, options: JsonObject) -> tokenizers.Tokenize
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: not the options of {vocabulary}: {error}") from None
     raise FileNotFoundError(
-        f"{path}: no vocabulary beside it; expected {SENTENCEPIECE_NAME} or {WORDPIECE_NAME}"
+        f"{path}: no vocabulary next to it; expected {SENTENCEPIECE_NAME} or {WORDPIECE_NAME}"
     )
 
 

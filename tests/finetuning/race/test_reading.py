@@ -157,7 +157,7 @@ def test_ids_of_the_hub_tell_the_levels(tmp_path, settings, levels):
     assert [x.level for x in read_data(Settings(**given))["dev"].examples] == levels
     (tmp_path / "all" / "validation.jsonl").write_text(lines + json.dumps(HUB_ROW))
     if settings:
-        with pytest.raises(ValueError, match="the question of id '7' does not tell its level"):
+        with pytest.raises(ValueError, match="the question of id '7' has no level"):
             read_data(Settings(**given))
 
 
