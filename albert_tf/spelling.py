@@ -1,4 +1,4 @@
-"""Finds the name that somebody meant and misspelled."""
+"""Finds the name that a misspelled name is most similar to."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ tensorflow, tf_keras and tensorflow-text are released together, and only work in
 `pip install albert-tf2` installs none of them, because pip would replace a TensorFlow that is there
 by the newest one; the extras `tf216` to `tf221` install those of a release (docs/install.md).
 
-Nothing is imported to find out what is installed, so a mistake is reported at once, and not by a
+Nothing is imported to find out what is installed, so a mistake is reported early, and not by a
 missing symbol, or by Keras 3, in the middle of an import.
 """
 

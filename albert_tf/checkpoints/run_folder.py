@@ -8,7 +8,7 @@ of these files. Each is written whole, under a temporary name, or line by line:
 * `model.ckpt-<step>`, `model.ckpt-interrupted_<step>`, `model.ckpt-best`: checkpoints;
 * `checkpoints.jsonl`: a line for each checkpoint that was saved, with its digest;
 * `evaluations.jsonl` and `metrics.jsonl`: a line for each evaluation and for each report. Of those
-  of the same step, the last one counts; a run that goes on from an earlier step first removes the
+  of the same step, the last one counts; a run that resumes from an earlier step first removes the
   reports of the steps that it trains again;
 * `runs.jsonl`: a line for each start.
 
@@ -223,7 +223,7 @@ class RunFolder:
         Evaluations stay, because they belong to a checkpoint, not only to a step.
 
         Args:
-            step: the step that training goes on from.
+            step: the step that training continues from.
 
         Raises:
             ValueError: a file is damaged.

@@ -5,7 +5,7 @@ used, because a model only works with the vocabulary and the order of labels it 
 and others of the same size would give wrong results without an error. A converted or saved model
 has a record of what is known of its training.
 
-TensorFlow is not imported here, so that programs know a run's settings at once.
+TensorFlow is not imported here, so that programs quickly know a run's settings.
 """
 
 from __future__ import annotations

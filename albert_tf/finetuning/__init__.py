@@ -1,6 +1,6 @@
 """The engine and the tools that all fine-tuning programs share.
 
-What a run needs is read here, before TensorFlow is imported, so that mistakes are reported at once:
+What a run needs is read here, before TensorFlow is imported, so that mistakes are reported early:
 config, vocabulary, the record of the model that the run starts with, and the data.
 """
 

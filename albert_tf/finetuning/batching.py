@@ -161,7 +161,7 @@ def evaluation_batches(
 ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
     """Yields batches that contain every example once, in order of decreasing length.
 
-    The largest batch comes first, so that the program runs out of memory at once or not at all.
+    The largest batch comes first, so that memory runs out at the start or not at all.
 
     Yields:
         The indices of the examples, int64 [B] (the last batch may be smaller), and the batch.

@@ -145,7 +145,7 @@ class SplitTables:
             raise MissingSplitError(self._missing(split, layout, folder)) from None
 
     def _missing(self, split: str, layout: Layout, folder: str) -> str:
-        """Returns what is said where a split is missing."""
+        """Returns the message about a missing split."""
         groups = find_groups(folder, layout.endings)
         has = describe(folder, groups)
         other = f"or a file with the word {split} in its name that ends in"

@@ -1,6 +1,6 @@
 """Reads the rows to predict, of which only a block is in memory.
 
-All rows are parsed once before TensorFlow is imported, so that mistakes are reported at once, and
+All rows are parsed once before TensorFlow is imported, so that mistakes are reported early, and
 again when they are predicted.
 """
 

@@ -42,7 +42,7 @@ def run(
 
 @contextlib.contextmanager
 def open_predictor(settings: Settings, source: ModelSource, task: str) -> Iterator[Predictor]:
-    """Context manager with a predictor; at the end, it is said how many texts were truncated."""
+    """Context manager with a predictor, which logs at the end how many texts were truncated."""
     with use_devices(settings, source):
         predictor = Predictor(source, task, settings)
         yield predictor

@@ -1,4 +1,4 @@
-"""Dynamic masking: masks that are drawn during training, anew in every epoch.
+"""Dynamic masking: masks that are drawn during training, new ones in every epoch.
 
 `create_pretraining_data.py --masked_lm_prob=0` writes records without masked tokens. With
 `--dynamic_masking`, the input pipeline masks each batch by the same algorithm that the data

@@ -156,7 +156,7 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     """Returns the number of streams in which a run reads its records.
 
     A run that is resumed keeps its number, unless the settings name another one. Runs of earlier
-    versions, which had no streams, go on in the order for few files.
+    versions, which had no streams, keep the order for few files.
 
     Args:
         settings: settings of the run.

@@ -1,4 +1,4 @@
-"""What is recorded of a run, and whether it may go on from the model that it starts with."""
+"""What is recorded of a run, and whether it may continue from the model that it starts with."""
 
 from __future__ import annotations
 

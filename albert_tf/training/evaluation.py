@@ -98,7 +98,7 @@ class CheckpointEvaluator:
         return best_of(self.evaluations, self.task.selection_metric, self.task.official_order)
 
     def catch_up(self, step: int) -> None:
-        """Evaluates the remaining checkpoints of an interrupted run, before training goes on.
+        """Evaluates the remaining checkpoints of an interrupted run, before training continues.
 
         Training would delete old ones. Evaluations from this step on whose checkpoints no longer
         exist do not count: their steps will be trained again.

@@ -242,7 +242,7 @@ class Trainer:
             log(Report(self.step, self.num_train_steps, values, speed))
 
     def _save(self, hooks: Sequence[Hook]) -> str | None:
-        """Saves this step; returns the checkpoint if the process that wrote it goes on training."""
+        """Saves this step; returns the checkpoint if the process that wrote it continues."""
         with self.stopwatch.paused():
             prefix = self.save()
             if prefix is None or self.is_stopping:

@@ -2,7 +2,7 @@
 
     with Run.open(settings) as run:
         run.admit(record)             # compares with the folder and the initial weights
-        run.train(task)               # resumes, or starts anew
+        run.train(task)               # resumes, or starts
         run.evaluate(task)            # all checkpoints, once each
 
 Flags become `settings`, which `Run` completes with the folder, the devices and the record of the

@@ -312,10 +312,10 @@ class RunSettings(
         return finding.records_of(finding.folder_of(self.weights))
 
     def completed(self) -> Self:
-        """Returns these settings with the model's files that are beside its weights.
+        """Returns these settings with the model's files that are next to its weights.
 
         All paths are checked. TensorFlow is not imported for local paths, so that mistakes are
-        reported at once.
+        reported early.
 
         Raises:
             ValueError, OSError: a file or folder is missing or unusable, or neither a config nor

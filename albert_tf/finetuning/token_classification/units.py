@@ -38,7 +38,7 @@ def cut(text: str, units: str) -> list[tuple[str, int]]:
 
 
 def join_tokens(tokens: Sequence[str], units: str) -> str:
-    """Returns the text of tokens: with spaces between words, but not beside Chinese characters.
+    """Returns the text of tokens: with spaces between words, but not next to Chinese characters.
 
     >>> join_tokens(["New", "York"], WORDS), join_tokens(["北", "京"], WORDS)
     ('New York', '北京')
