@@ -19,12 +19,14 @@ import time
 import fsspec
 import pytest
 
-from albert_tf import data, files, pretraining
+from albert_tf import classification, data, files, pretraining
 from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
 from albert_tf.data import train_vocabulary
+from albert_tf.finetuning.classification.reading import read_data
 from tests.cli.fine_tuning_programs import write_answerable, write_cola, write_conll, write_race
 from tests.conftest import TOY_TEXT, free_ports
+from tests.hub_files import LAYOUTS, class_label
 from tests.pretraining_runs import LENGTHS, write_records
 from tests.script_runner import interrupted, killed_at
 
@@ -218,6 +220,22 @@ def run_program(module, folder, flags):
         with interrupted():
             module.run(settings, hooks=[killed_at(4)])
     return module.run(settings)
+
+
+@S3_AND_GS
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_of_the_hub_is_read(tmp_path, bucket, layout):
+    rows = [{"text": f"a boat {n}", "label": n % 3} for n in range(9)]
+    (tmp_path / "hub").mkdir()
+    LAYOUTS[layout](tmp_path / "hub", {"train": rows}, {"label": class_label("x", "y", "z")})
+    place(tmp_path, bucket)
+    read = []
+    for folder in (str(tmp_path / "hub"), f"{bucket}/hub"):
+        values = {"task_name": "tsv", "data_dir": folder, "output_dir": "out", "do_train": True}
+        task, data = read_data(classification.Settings(**values))
+        read.append((task.labels, data["train"].examples))
+    assert read[0] == read[1]
+    assert read[0][0] == ("x", "y", "z")
 
 
 @S3_AND_GS
