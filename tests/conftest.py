@@ -271,13 +271,21 @@ def predict():
     return run
 
 
+def python_with(modules, variable):
+    """Returns a Python that has modules; skips the test if there is none.
+
+    Args:
+        modules: the modules, separated by commas.
+        variable: the environment variable that may name the Python.
+    """
+    python = os.environ.get(variable, sys.executable)
+    probe = [python, "-c", f"import {modules}"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip(f"{python} has no {modules}; {variable} may name one that has")
+    return python
+
+
 @pytest.fixture(scope="session")
 def transformers_python():
     """A Python interpreter that has PyTorch and transformers."""
-    python = os.environ.get(OTHER_PYTHON, sys.executable)
-    probe = [python, "-c", "import torch, transformers"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip(
-            f"{python} has no PyTorch with transformers; {OTHER_PYTHON} may name one that has"
-        )
-    return python
+    return python_with("torch, transformers", OTHER_PYTHON)

@@ -1,8 +1,9 @@
-"""Writes the rows of a JSON file in every form that `datasets` has; runs where it is installed.
+"""Writes data sets in every form that `datasets` has; runs where it is installed.
 
-    python datasets_files.py rows.json FOLDER
+    python datasets_files.py cases.json FOLDER
 
-The JSON has split → rows of MRPC. Each subfolder of FOLDER becomes a data set.
+The JSON has name → `rows` of a split and `features` (column → feature, as in the metadata of
+files). The subfolders `NAME/FORM` of FOLDER get the train split.
 """
 
 import json
@@ -17,39 +18,36 @@ SHARDS = 2
 def main(path, folder):
     """Writes the folders."""
     with open(path, encoding="utf-8") as stream:
-        rows = json.load(stream)
-    features = datasets.Features(
-        {
-            "sentence1": datasets.Value("string"),
-            "sentence2": datasets.Value("string"),
-            "label": datasets.ClassLabel(names=["not_equivalent", "equivalent"]),
-            "idx": datasets.Value("int32"),
-        }
-    )
-    splits = datasets.DatasetDict(
-        {
-            split: datasets.Dataset.from_list(listed, features=features)
-            for split, listed in rows.items()
-        }
-    )
+        cases = json.load(stream)
+    for name, case in cases.items():
+        dataset = datasets.Dataset.from_list(case["rows"])
+        for column, feature in case["features"].items():
+            parsed = datasets.Features.from_dict({column: feature})[column]
+            dataset = dataset.cast_column(column, parsed)
+        write(dataset, os.path.join(folder, name))
+
+
+def write(dataset, folder):
+    """Writes a data set in each form to a subfolder."""
 
     def place(*names):
         target = os.path.join(folder, *names)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         return target
 
-    splits.save_to_disk(place("saved"), num_shards=dict.fromkeys(splits, SHARDS))
-    for split, dataset in splits.items():
-        for number in range(SHARDS):
-            shard = dataset.shard(SHARDS, number, contiguous=True)
-            name = f"{split}-{number:05}-of-{SHARDS:05}.parquet"
-            shard.to_parquet(place("hub", "mrpc", name))
-            shard.to_parquet(place("data_folder", "data", name))
-        dataset.to_parquet(place("parquet", f"{split}.parquet"))
-        dataset.to_json(place("lines", f"{split}.jsonl"))
-        dataset.to_json(place("array", f"{split}.json"), lines=False)
-        dataset.to_json(place("compressed", f"{split}.jsonl.gz"), compression="gzip")
-        dataset.to_csv(place("csv", f"{split}.csv"))
+    count = min(SHARDS, len(dataset))
+    splits = datasets.DatasetDict({"train": dataset})
+    splits.save_to_disk(place("saved"), num_shards={"train": count})
+    for number in range(count):
+        shard = dataset.shard(count, number, contiguous=True)
+        shard.to_parquet(place("shards", "data", f"train-{number:05}-of-{count:05}.parquet"))
+    dataset.to_parquet(place("parquet", "train.parquet"))
+    dataset.to_json(place("lines", "train.jsonl"))
+    dataset.to_json(place("array", "train.json"), lines=False)
+    dataset.to_json(place("compressed", "train.jsonl.gz"), compression="gzip")
+    dataset.to_csv(place("csv", "train.csv"))
+    for form in ("lines", "array", "compressed", "csv"):
+        dataset.info.write_to_directory(place(form))
 
 
 if __name__ == "__main__":

@@ -1,110 +1,74 @@
-"""Files that `datasets` has written train the weights of GLUE's archive, byte for byte."""
+"""Files of `datasets` have the examples, and train the weights, of the files of before."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from albert_tf import classification
-from tests.cli.fine_tuning_programs import SENTENCES
-from tests.conftest import ROOT
-from tests.script_runner import tensors
+from tests.conftest import ROOT, python_with
+from tests.finetuning.test_hub_layouts import DATA_SETS, read, train, write
 
 pytestmark = pytest.mark.slow
 
-OTHER_PYTHON = "ALBERT_TF_DATASETS_PYTHON"
-# Folders that `datasets_files` writes, as --data_dir, and the split that flags name.
-FORMS = [
-    ("saved", {}),
-    ("hub", {}),
-    ("hub/mrpc", {}),
-    ("data_folder", {}),
-    ("parquet", {}),
-    ("lines", {}),
-    ("array", {}),
-    ("compressed", {}),
-    ("csv", {}),
-    ("", {"train_file": "saved/train", "dev_file": "parquet/validation.parquet"}),
-]
+FORMS = ["saved", "shards", "parquet", "lines", "array", "compressed", "csv"]
+WRITTEN = [name for name in DATA_SETS if name != "cluener"]  # whose types are keys, not columns
 
 
-def rows(count):
-    return [
-        {
-            "sentence1": SENTENCES[number % 7],
-            "sentence2": SENTENCES[number * 3 % 5] + ' "quoted", 字😀',
-            "label": int(number % 3 == 0),
-            "idx": number + 100,
-        }
-        for number in range(count)
-    ]
-
-
-SPLITS = {"train": rows(23), "validation": rows(11)}
-
-
-def datasets_python():
-    """A Python that has `datasets`; skips the test if there is none."""
-    python = os.environ.get(OTHER_PYTHON, sys.executable)
-    if subprocess.run(
-        [python, "-c", "import datasets"], capture_output=True, check=False
-    ).returncode:
-        pytest.skip(f"{python} has no datasets; {OTHER_PYTHON} may name one that has")
-    return python
+def forms_of(name):
+    return [form for form in FORMS if form != "csv" or "csv" in DATA_SETS[name].layouts()]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    python = datasets_python()
+    """The folder with a subfolder for each data set; each has one for each form."""
     root = tmp_path_factory.mktemp("datasets")
-    (root / "rows.json").write_text(json.dumps(SPLITS))
+    cases = {
+        name: {"rows": DATA_SETS[name].rows, "features": DATA_SETS[name].features}
+        for name in WRITTEN
+    }
+    (root / "cases.json").write_text(json.dumps(cases))
     script = str(ROOT / "tests" / "datasets_files.py")
-    subprocess.run([python, script, str(root / "rows.json"), str(root)], check=True)
-    archive = root / "archive" / "MRPC"
-    archive.mkdir(parents=True)
-    for split, name in (("train", "train"), ("validation", "dev")):
-        lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"]
-        for row in SPLITS[split]:
-            cells = [row["label"], row["idx"], 0, row["sentence1"], row["sentence2"]]
-            lines.append("\t".join(map(str, cells)) + "\n")
-        (archive / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    python = python_with("datasets", "ALBERT_TF_DATASETS_PYTHON")
+    subprocess.run([python, script, str(root / "cases.json"), str(root)], check=True)
     return root
 
 
+def place(folder, name, form):
+    """The folder of a form; of RACE, that of the level is made to have one above it."""
+    found = folder / name / form
+    if name != "race":
+        return found
+    above = folder / name / f"{form}_levels"
+    if not above.exists():
+        above.mkdir()
+        (above / "high").symlink_to(found)
+    return above
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_form_has_the_examples_of_the_files_of_before(folder, tmp_path, name):
+    labels, expected = read(name, write(name, "old", tmp_path))
+    for form in forms_of(name):
+        found_labels, found = read(name, place(folder, name, form))
+        assert list(map(repr, found.examples)) == list(map(repr, expected.examples)), form
+        assert (found.checksum(), found_labels) == (expected.checksum(), labels), form
+
+
 @pytest.fixture(scope="module")
-def train(folder, config_file, toy_spm_model):
-    def run(name, data_dir, **named):
-        settings = classification.Settings(
-            task_name="mrpc",
-            data_dir=str(folder / data_dir) if data_dir else None,
-            output_dir=str(folder / "out" / name),
-            albert_config_file=str(config_file),
-            spm_model_file=str(toy_spm_model),
-            train_batch_size=4,
-            train_step=3,
-            max_seq_length=40,
-            **{flag: str(folder / path) for flag, path in named.items()},
-        )
-        result = classification.run(settings)
-        return tensors(f"{result.output_dir}/model.ckpt-3"), result.metrics
-
-    return run
+def expected(tmp_path_factory, config_file, toy_spm_model):
+    place = write("mnli", "old", tmp_path_factory.mktemp("before"))
+    return train("mnli", place, config_file, toy_spm_model)
 
 
-@pytest.fixture(scope="module")
-def expected(train):
-    return train("archive", "archive")
-
-
-@pytest.mark.parametrize(("data_dir", "named"), FORMS)
-def test_every_form_trains_the_weights_of_the_archive(train, expected, data_dir, named):
-    weights, metrics = train(data_dir.replace("/", "_") or "named", data_dir, **named)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_trains_the_weights_of_the_archive(
+    folder, config_file, toy_spm_model, expected, form
+):
+    weights, digest = train("mnli", folder / "mnli" / form, config_file, toy_spm_model)
+    assert digest == expected[1]
     assert set(weights) == set(expected[0])
     for name, value in expected[0].items():
         np.testing.assert_array_equal(weights[name], value, err_msg=name)
-    assert metrics == expected[1]

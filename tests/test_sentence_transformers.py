@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.model.config import AlbertConfig
 from tests import huggingface_folders as folders
 from tests.checkpoints.checkpoint_samples import random_weights
-from tests.conftest import TINY_SHAPE
+from tests.conftest import OTHER_PYTHON, TINY_SHAPE, python_with
 
 TEXTS = [
     "the river in 1999",
@@ -26,11 +25,9 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def made(transformers_python, tmp_path_factory):
+def made(tmp_path_factory):
     """A folder with six of its folders, and its embeddings."""
-    probe = [transformers_python, "-c", "import sentence_transformers"]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
-        pytest.skip(f"{transformers_python} has no sentence-transformers")
+    python = python_with("sentence_transformers", OTHER_PYTHON)
     root = tmp_path_factory.mktemp("sentences")
     model = root / "model"
     model.mkdir()
@@ -40,7 +37,7 @@ def made(transformers_python, tmp_path_factory):
     folders.write_vocabulary(model)
     (root / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     script = Path(__file__).with_name("sentence_transformers_answers.py").read_text()
-    folders.run(transformers_python, script, model, root, root / "texts.txt")
+    folders.run(python, script, model, root, root / "texts.txt")
     return root
 
 

@@ -183,7 +183,7 @@ def train(name, folder, config_file, toy_spm_model):
     )
     data_set.module.run(settings)
     record = json.loads((folder / "out" / "run.json").read_text())
-    return tensors(folder / "out" / "model.ckpt-3"), record["files"]["training data"]["digest"]
+    return tensors(folder / "out" / "model.ckpt-3"), record["files"]["training examples"]["digest"]
 
 
 TRAINED = ["xnli", "sts-b", "mnli", "go_emotions", "swag", "race", "conll", "cluener", "squad"]
