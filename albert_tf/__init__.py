@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from albert_tf.finetuning import token_classification as token_classification
     from albert_tf.inference.exporting import export_saved_model as export_saved_model
     from albert_tf.inference.keras_callback import PretrainedCheckpoint as PretrainedCheckpoint
-    from albert_tf.inference.predictor import load_predictor as load_predictor
+    from albert_tf.inference.opening import load_predictor as load_predictor
     from albert_tf.inference.pretrained import from_pretrained as from_pretrained
     from albert_tf.inference.saving import save_pretrained as save_pretrained
     from albert_tf.model.config import AlbertConfig as AlbertConfig
@@ -74,10 +74,11 @@ _MODULES = {
     "fine_tuning_optimizer": "model.optimization",
     "from_pretrained": "inference.pretrained",
     "load_checkpoint": "checkpoints.loading",
-    "load_predictor": "inference.predictor",
+    "load_predictor": "inference.opening",
     "save_pretrained": "inference.saving",
 }
-_WITHOUT_TENSORFLOW = ("AlbertConfig", "FullTokenizer", "download")
+# `load_predictor` itself checks for TensorFlow where a folder needs it.
+_WITHOUT_TENSORFLOW = ("AlbertConfig", "FullTokenizer", "download", "load_predictor")
 __all__ = ["__version__", *_TASKS, *_MODULES]
 
 

@@ -24,7 +24,12 @@ from tests.conftest import ROOT, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 # These trace and export models.
 SLOW = [
     f"albert_tf.{module}"
-    for module in ("inference.predictor", "inference.pretrained", "model.tokenizer_layer")
+    for module in (
+        "inference.opening",
+        "inference.predictor",
+        "inference.pretrained",
+        "model.tokenizer_layer",
+    )
 ]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -132,6 +132,7 @@ def test_a_gpu_that_cannot_be_there_is_refused_at_once(install, monkeypatch, tmp
 
 
 def test_a_program_without_keras_2_ends_with_a_line_and_without_tensorflow(tmp_path):
+    (tmp_path / "model.ckpt-best.index").touch()
     code = (
         "import sys; sys.modules['tf_keras'] = None\n"
         "from albert_tf.cli.programs import main\n"

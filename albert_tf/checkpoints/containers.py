@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import safetensors_file
+from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ def open_weights(path: str) -> WeightFile:
     path = find_checkpoint(path)
     if files.exists(path + ".index"):
         return _open_tensorflow(path)
+    if is_exported(path):
+        raise ValueError(
+            f"{path} is for another runtime, and no weights are read from it: only albert predict "
+            "and load_predictor open it. Pass the folder that it was converted from"
+        )
     if path.endswith(SHARDS):
         return _open_shards(path)
     if files.is_remote(path):

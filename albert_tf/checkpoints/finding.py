@@ -16,6 +16,12 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.exported_files import (
+    ANSWERING,
+    OPENVINO_FILE,
+    OPENVINO_WEIGHTS,
+    TFLITE_FILE,
+)
 from albert_tf.checkpoints.module_list import transformer_folder
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -82,8 +88,9 @@ def find_checkpoint(path: str) -> str:
         of_run = RunFolder(path).checkpoint
         names = [os.path.basename(of_run)] if of_run else _candidates(path)
         if not names:
+            hint = _of_tflite(path) or _of_steps(path)
             raise FileNotFoundError(
-                f"{path}: this folder contains no checkpoint{_of_steps(path)}. Expected: {ACCEPTED}"
+                f"{path}: this folder contains no checkpoint{hint}. Expected: {ACCEPTED}"
             )
         if len(names) > 1:
             raise ValueError(f"{path} {_several(sorted(names))}")
@@ -95,6 +102,16 @@ def find_checkpoint(path: str) -> str:
         return path
     files.check_path(path)
     raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
+
+
+def _of_tflite(folder: str) -> str:
+    """Returns what to do with a folder that has a TFLite model only; "" for any other."""
+    if not files.exists(os.path.join(folder, TFLITE_FILE)):
+        return ""
+    return (
+        f", but {TFLITE_FILE}, which takes ids and is for apps (tf.lite.Interpreter). Predict from "
+        "the folder that it was converted from, or convert that to onnx or openvino"
+    )
 
 
 def _of_steps(folder: str) -> str:
@@ -145,7 +162,10 @@ def _candidates(folder: str) -> list[str]:
     others = [name for name in names if _OTHER_FILES.search(name) and name not in same_model]
     if same_model:
         others = [name for name in others if not name.endswith(_PYTORCH)]
-    return prefixes + same_model[:1] + others
+    if OPENVINO_FILE in names:
+        others = [name for name in others if name != OPENVINO_WEIGHTS]
+    found = prefixes + same_model[:1] + others
+    return found or [name for name in ANSWERING if name in names]
 
 
 def newest_export(folder: str) -> str:

@@ -14,6 +14,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import families, finding, record_comparison, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
+from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.module_list import list_modules
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -128,6 +129,11 @@ class ModelSource:
         """
         return open_weights(self.checkpoint)
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether the model was exported for another runtime, and has no weights to load."""
+        return is_exported(self.checkpoint)
+
     @functools.cached_property
     def recognized(self) -> families.Recognized:
         """The family of the checkpoint."""
@@ -137,6 +143,11 @@ class ModelSource:
     def parts(self) -> set[str]:
         """The parts of the model in the checkpoint, keys of `weight_names.PARTS`."""
         return {part_of(name) for name in self.recognized.entries}
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the pooled output of [CLS] can be computed; not known of exported models."""
+        return self.is_exported or "pooler" in self.parts
 
     @functools.cached_property
     def config_file(self) -> str:

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
-from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import BEST as BEST
 from albert_tf.checkpoints.run_folder import (
     CHECKPOINTS_FILE,
@@ -322,12 +321,3 @@ def remove_old_checkpoints(folder: RunFolder, keep: int, written: str = "") -> N
         for suffix in (".index", DATA_SUFFIX, ".meta") if prefix != written else ():
             if files.exists(prefix + suffix):
                 files.remove(prefix + suffix)
-
-
-def evaluation_of_best(folder: RunFolder) -> Evaluation | None:
-    """Returns the latest evaluation of `model.ckpt-best` in the folder of a run, or None."""
-    if not folder.has_best:
-        return None
-    name = containers.digest(folder.best)
-    matching = [e for e in folder.evaluations([name]) if e.checkpoint == name]
-    return matching[-1] if matching else None

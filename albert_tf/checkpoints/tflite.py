@@ -8,10 +8,9 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.exported_files import TFLITE_FILE as TFLITE_FILE
 from albert_tf.checkpoints.quantizations import FLOAT16, NONE
 from albert_tf.checkpoints.signatures import Signature
-
-TFLITE_FILE = "albert_model.tflite"  # official
 
 
 def write_tflite(

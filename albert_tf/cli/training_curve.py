@@ -29,7 +29,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
     """
     from matplotlib.figure import Figure  # without pyplot's global state
 
-    from albert_tf.checkpoints.store import evaluation_of_best
+    from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 
     training = run.metrics()
     measured = run.evaluations()

@@ -1,15 +1,12 @@
 """What a predictor asks of a task that its model was fine-tuned for.
 
-Shapes: B batch size, N examples.
+Shapes: N examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
-
-import tensorflow as tf
-import tf_keras
 
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.batching import Padding
@@ -21,8 +18,8 @@ from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.tokenization import Tokenizer
 
 
-class PredictingTask(Protocol):
-    """What a predictor reads of the task; see `FineTuningTask`."""
+class Predicting(Protocol):
+    """What a predictor reads of the task; see `PredictingTask`."""
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
@@ -38,15 +35,12 @@ class PredictingTask(Protocol):
     def padding(self, padding: Padding) -> Padding:
         """Returns how batches are padded, given the padding that the settings ask for."""
 
-    def predictions(self, outputs: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """Converts the model's outputs to predictions, name → [B, …]."""
-
     def results(self, outputs: Outputs) -> list[Result]:
         """Returns the result of each of N examples, given predictions of the shapes [N, …]."""
 
 
 class FineTunedTextTask(TextTask[ExampleType, FeaturesType, list[Result]]):
-    """Computes and describes the predictions of a task.
+    """Describes the predictions of a task.
 
     Args:
         task: the task, with the tokenizer and the settings that the model was trained with.
@@ -55,7 +49,7 @@ class FineTunedTextTask(TextTask[ExampleType, FeaturesType, list[Result]]):
         task: the argument.
     """
 
-    def __init__(self, task: PredictingTask) -> None:
+    def __init__(self, task: Predicting) -> None:
         self.task = task
         self.tokenizer = task.tokenizer
         self.max_seq_length = task.settings.max_seq_length
@@ -66,25 +60,11 @@ class FineTunedTextTask(TextTask[ExampleType, FeaturesType, list[Result]]):
         """Returns how batches are padded, given the padding that the settings ask for."""
         return self.task.padding(padding)
 
-    def compute(
-        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
-    ) -> Mapping[str, tf.Tensor]:
-        """Returns the task's `predictions` of a model for a batch, name → [B, …]."""
-        return self.task.predictions(model(batch, training=False))
-
     def results(
         self, examples: Sequence[ExampleType], features: FeaturesType, outputs: Outputs
     ) -> list[Result]:
         """Returns the task's `result` of each of N examples."""
         return self.task.results(outputs)
-
-    def unanswered(self, examples: Sequence[ExampleType]) -> list[Result]:
-        """Returns [], the results of no examples."""
-        return []
-
-    def as_objects(self, results: list[Result]) -> list[Result]:
-        """Returns results as they are: JSON objects."""
-        return results
 
 
 class TextPairTask(FineTunedTextTask[tuple[str, str], TokenSequences]):

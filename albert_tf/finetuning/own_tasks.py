@@ -1,7 +1,7 @@
 """The rows of the registry for the tasks in this folder.
 
 Everything that a row names is imported by a function when it is first needed: settings and readers
-before TensorFlow is, tasks and heads with it.
+before TensorFlow is, tasks and heads with it; what predicts needs none.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ from albert_tf.tables import Table
 
 if TYPE_CHECKING:
     from albert_tf.finetuning import classification, race, squad, token_classification
+    from albert_tf.finetuning.classification.predicting_task import PredictingClassifier
     from albert_tf.finetuning.classification.task import Classifier
+    from albert_tf.finetuning.race.predicting_task import PredictingMultipleChoice
     from albert_tf.finetuning.race.task import MultipleChoice
+    from albert_tf.finetuning.squad.predicting_task import PredictingQuestionAnswering
     from albert_tf.finetuning.squad.task import QuestionAnswering
+    from albert_tf.finetuning.token_classification.predicting_task import PredictingTokenClassifier
     from albert_tf.finetuning.token_classification.task import TokenClassifier
     from albert_tf.model import heads
 
@@ -51,6 +55,12 @@ class _Classification:
         from albert_tf.finetuning.classification.task import Classifier
 
         return Classifier
+
+    @staticmethod
+    def predicting() -> type[PredictingClassifier]:
+        from albert_tf.finetuning.classification.predicting_task import PredictingClassifier
+
+        return PredictingClassifier
 
     @staticmethod
     def head() -> type[heads.AlbertForClassification]:
@@ -81,6 +91,14 @@ class _TokenClassification:
         from albert_tf.finetuning.token_classification.task import TokenClassifier
 
         return TokenClassifier
+
+    @staticmethod
+    def predicting() -> type[PredictingTokenClassifier]:
+        from albert_tf.finetuning.token_classification.predicting_task import (
+            PredictingTokenClassifier,
+        )
+
+        return PredictingTokenClassifier
 
     @staticmethod
     def head() -> type[heads.AlbertForTokenClassification]:
@@ -119,6 +137,12 @@ class _MultipleChoice:
         return MultipleChoice
 
     @staticmethod
+    def predicting() -> type[PredictingMultipleChoice]:
+        from albert_tf.finetuning.race.predicting_task import PredictingMultipleChoice
+
+        return PredictingMultipleChoice
+
+    @staticmethod
     def head() -> type[heads.AlbertForMultipleChoice]:
         from albert_tf.model.heads import AlbertForMultipleChoice
 
@@ -153,6 +177,12 @@ class _Spans:
         return QuestionAnswering
 
     @staticmethod
+    def predicting() -> type[PredictingQuestionAnswering]:
+        from albert_tf.finetuning.squad.predicting_task import PredictingQuestionAnswering
+
+        return PredictingQuestionAnswering
+
+    @staticmethod
     def head() -> type[heads.AlbertForSpans]:
         from albert_tf.model.heads import AlbertForSpans
 
@@ -185,6 +215,7 @@ _CLASSIFICATION = TaskSpec(
     _Classification.read,
     flags=("text", "text_b"),
     head_settings=head_settings(CLASSIFICATION),
+    predicting=_Classification.predicting,
 )
 _SPANS = TaskSpec(
     SPANS,
@@ -195,6 +226,7 @@ _SPANS = TaskSpec(
     _Spans.parse,
     flags=("question", "context"),
     head_variable=SPANS_HEAD,
+    predicting=_Spans.predicting,
 )
 OWN_TASKS = (
     _CLASSIFICATION,
@@ -217,6 +249,7 @@ OWN_TASKS = (
         _TokenClassification.read,
         _TokenClassification.parse,
         flags=("text",),
+        predicting=_TokenClassification.predicting,
     ),
     TaskSpec(
         MULTIPLE_CHOICE,
@@ -227,6 +260,7 @@ OWN_TASKS = (
         _MultipleChoice.parse,
         flags=("context", "question", "options"),
         num_outputs=1,
+        predicting=_MultipleChoice.predicting,
     ),
     _SPANS,
     dataclasses.replace(

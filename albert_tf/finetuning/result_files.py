@@ -13,9 +13,9 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.evaluations import Evaluation, best_of, heading
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.results_text import (

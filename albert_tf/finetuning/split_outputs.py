@@ -12,6 +12,7 @@ import tensorflow as tf
 from albert_tf.finetuning.batch_runner import BatchRunner, Outputs
 from albert_tf.finetuning.batching import Features, Padding
 from albert_tf.finetuning.dataset import batch_signature
+from albert_tf.finetuning.tensorflow_step import tensorflow_step
 from albert_tf.model.modeling import AlbertModel
 
 Signature = tuple[tuple[str, tf.TensorSpec], ...]
@@ -48,7 +49,10 @@ class SplitOutputs:
         signature = batch_signature(features)
         key = tuple(sorted(signature.items()))
         if key not in self._runners:
-            self._runners[key] = BatchRunner(
-                model, signature, self._padding, self._outputs, self._predictions
+            step = tensorflow_step(
+                lambda batch: self._predictions(model(batch, training=False)),
+                signature,
+                self._outputs,
             )
+            self._runners[key] = BatchRunner(step, self._padding, self._outputs)
         return self._runners[key].run(features, batch_size)

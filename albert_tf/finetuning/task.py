@@ -12,7 +12,6 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -20,24 +19,20 @@ from typing import (
     Generic,
     Protocol,
     TypeAlias,
-    TypeVar,
     cast,
     runtime_checkable,
 )
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Padding
 from albert_tf.finetuning.exporter import Exporter
-from albert_tf.finetuning.fine_tuned_text_task import TextPairTask
-from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.predicting_task import PredictingTask, SettingsType
 from albert_tf.finetuning.result_files import ResultFiles
-from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DataType, FeaturesType, Split
-from albert_tf.finetuning.text_task import AnyTextTask, Result
 from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertModel
@@ -47,7 +42,6 @@ from albert_tf.training.task import Batch, ModelOutputs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
 AnyTask: TypeAlias = "FineTuningTask[Any, Any, Any]"
 
 
@@ -59,7 +53,9 @@ class HasChecksum(Protocol):
         """Returns the SHA-256 of all examples, in hexadecimal."""
 
 
-class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
+class FineTuningTask(
+    PredictingTask[SettingsType, DataType], abc.ABC, Generic[SettingsType, DataType, FeaturesType]
+):
     """A task, as its author describes it. The methods that are not abstract suit most tasks.
 
     For type checkers, it has the types of its settings, of the examples of a split and of their
@@ -71,40 +67,17 @@ class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
         tokenizer: the tokenizer.
         data: name → examples of each split that were read before; {} if `read` reads them.
 
-    Attributes:
-        settings, config, tokenizer, data: the arguments.
-        name: name of the task in `albert_tf.finetuning.registry`, which a run records; "" for the
-            name with which `finetuning.run_task` was called.
-        labels: names of the model's outputs, in the order of their ids; () if they have none. They
-            are recorded with the checkpoints, and compared when these are used.
+    Attributes, besides those of `PredictingTask`:
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
         measured_with: names of settings that change the metrics of a checkpoint, besides those that
             affect `settings.MODEL`: how outputs are converted to answers, and answers are measured.
         percentages: endings of the names of metrics in percent, for messages.
-        outputs: name of each output of `predictions` → padding value for outputs whose width
-            differs between batches, as with questions that have different numbers of options.
     """
 
-    settings: SettingsType
-    name: str = ""
-    labels: tuple[str, ...] = ()
     selection_metric: str
     measured_with: ClassVar[tuple[str, ...]] = ()
     percentages: tuple[str, ...] = ()
-    outputs: Mapping[str, float]
-
-    def __init__(
-        self,
-        settings: SettingsType,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        data: Mapping[str, DataType] = MappingProxyType({}),
-    ) -> None:
-        self.settings = settings
-        self.config = config
-        self.tokenizer = tokenizer
-        self.data = data
 
     @classmethod
     def make(
@@ -177,10 +150,6 @@ class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
         """Returns the number of examples in an epoch: by default, that of the features."""
         return len(split.features)
 
-    def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded, given the padding that the settings ask for."""
-        return padding
-
     # The model, and its training.
 
     @abc.abstractmethod
@@ -210,6 +179,12 @@ class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
         """Converts the model's outputs to the outputs to collect, name → [B, …]."""
         return cast("Mapping[str, tf.Tensor]", outputs)  # a single tensor has no name: override
 
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
+        """Returns the `predictions` of a model for a batch, name → [B, …]."""
+        return self.predictions(model(dict(batch), training=False))
+
     @abc.abstractmethod
     def measure(
         self, split: Split[DataType, FeaturesType], outputs: Outputs, batch_size: int
@@ -225,20 +200,6 @@ class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
             Metric name → value.
         """
 
-    def result(self, outputs: Outputs) -> Result:
-        """Returns the prediction for an example as a JSON object, which may contain NumPy values.
-
-        Args:
-            outputs: name → [...], the `predictions` for the example. By default, all of them are
-                the result.
-        """
-        return dict(outputs)
-
-    def results(self, outputs: Outputs) -> list[Result]:
-        """Returns the `result` of each of N examples, given `predictions` of the shapes [N, …]."""
-        rows = (dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True))
-        return [as_json(self.result(row)) for row in rows]
-
     # What is recorded, and the parts that write, answer and export.
 
     def details(self) -> files.JsonObject:
@@ -248,14 +209,6 @@ class FineTuningTask(abc.ABC, Generic[SettingsType, DataType, FeaturesType]):
     def result_files(self) -> ResultFiles[DataType, FeaturesType]:
         """Returns what writes the files of results: override it for files of other formats."""
         return ResultFiles(self)
-
-    def text_task(self, trained: TrainedModel) -> AnyTextTask:
-        """Returns what predicts texts or pairs of texts: override it for other inputs.
-
-        Args:
-            trained: the trained model, of which `of_trained` made this task.
-        """
-        return TextPairTask(self)
 
     def exporter(self) -> Exporter:
         """Returns what is exported: override it for other signatures."""

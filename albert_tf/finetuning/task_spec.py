@@ -1,21 +1,28 @@
-"""A row of the registry: everything that `from_pretrained` and the predictor know about a task."""
+"""A row of the registry: everything that `from_pretrained` and the predictor know about a task.
+
+Shapes: B batch size.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast
 
 from albert_tf.finetuning.head_variables import SHARED_HEAD
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.text_task import AnyTextTask, TextTask
 from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.trained_model import TrainedModel
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+    import tf_keras
+
+    from albert_tf.finetuning.predicting_task import AnyPredictingTask
     from albert_tf.finetuning.task import AnyTask
-    from albert_tf.finetuning.text_task import AnyTextTask
-    from albert_tf.finetuning.trained_model import TrainedModel
     from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 
 Class = TypeVar("Class")
@@ -25,6 +32,15 @@ ModelClass: TypeAlias = "type[AlbertModel] | type[AlbertEncoder]"
 Reader = Callable[..., object]
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
+
+
+class ComputingTask(Protocol):
+    """A task that a model of TensorFlow is used for."""
+
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
+        """Returns the `outputs` of a model for a batch, name → [B, …]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +56,7 @@ class TaskSpec:
             `FineTuningSettings`.
         task: the class of the task, a subclass of `FineTuningTask`, or of `TextTask` if models are
             used for the task without being fine-tuned for it; the latter is called with a
-            `TrainedModel`.
+            `TrainedModel`, and has a method `compute` as `FineTuningTask` has.
         head: the class of the model, called with the config and with `num_labels` if it has such
             an argument.
         reader: the function that reads the data, called with the settings and the folder of the
@@ -59,6 +75,9 @@ class TaskSpec:
         head_arguments: further arguments of `head`, the same for all models of the task.
         head_settings: names of settings that are also arguments of `head`, with the values that
             the model was trained with.
+        predicting: a function that imports the base class of `task` that needs no TensorFlow, a
+            subclass of `PredictingTask` or `TextTask`, which is all that an exported model needs;
+            None if `task` is imported for that, too.
 
     Raises:
         ValueError: the name has other characters.
@@ -76,6 +95,7 @@ class TaskSpec:
     num_outputs: int | None = None
     head_arguments: Mapping[str, object] = dataclasses.field(default_factory=dict)
     head_settings: tuple[str, ...] = ()
+    predicting: Callable[[], type[AnyPredictingTask] | type[AnyTextTask]] | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -107,18 +127,35 @@ class TaskSpec:
             raise ValueError(f"task={self.name!r}: no model is fine-tuned for it")
         return task
 
-    def make_text_task(self, trained: TrainedModel) -> AnyTextTask:
-        """Returns what a predictor asks of a trained model.
+    def make_task(self, trained: TrainedModel) -> ComputingTask:
+        """Returns the task of a trained model, which computes the outputs of a TensorFlow model.
 
         Raises:
             ValueError: what is recorded of the task is damaged, or does not fit the model.
         """
-        from albert_tf.finetuning.text_task import TextTask  # needs TensorFlow
+        return cast("ComputingTask", _loaded(self.task).of_trained(trained))
 
-        task = _loaded(self.task)
-        if issubclass(task, TextTask):
-            return task.of_trained(trained)
-        return task.of_trained(trained).text_task(trained)
+    def make_predicting(self, trained: TrainedModel) -> AnyPredictingTask | AnyTextTask:
+        """Returns the part of the task of a trained model that needs no TensorFlow, if it has one.
+
+        Raises:
+            ValueError: as `make_task`.
+        """
+        return _loaded(self.predicting or self.task).of_trained(trained)
+
+
+def text_task_of(
+    task: ComputingTask | AnyPredictingTask | AnyTextTask, trained: TrainedModel
+) -> AnyTextTask:
+    """Returns what a predictor asks of the task of a trained model: the task itself, or its part.
+
+    Args:
+        task: what `make_task` or `make_predicting` returned.
+        trained: the trained model.
+    """
+    if isinstance(task, TextTask):
+        return task
+    return cast("AnyPredictingTask", task).text_task(trained)
 
 
 def _loaded(given: type[Class] | Callable[[], type[Class]]) -> type[Class]:

@@ -1,5 +1,8 @@
 """What a predictor asks of a task: how input becomes features, and outputs become results.
 
+In between, a model computes the outputs of batches of features: one of TensorFlow, or a file for
+another runtime. TensorFlow is not imported here.
+
 Shapes: B batch size, N examples.
 """
 
@@ -8,10 +11,7 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
-
-import tensorflow as tf
-import tf_keras
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from albert_tf import files
 from albert_tf.finetuning.batch_runner import Outputs
@@ -41,8 +41,8 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
         tokenizer: the tokenizer of the model.
         max_seq_length: maximum sequence length, in tokens.
         labels: names of the model's outputs, in the order of their ids; () if they have none.
-        outputs: name of each output of `compute` → padding value for outputs whose width differs
-            between batches, as with questions that have different numbers of options.
+        outputs: name of each output that the model computes → padding value for outputs whose
+            width differs between batches, as with questions that have different numbers of options.
         num_truncated: number of texts so far that were longer, and of which only a part was read.
         argument_names: names of the arguments of `parse_call` in rows of files, in their order; a
             call may use them too.
@@ -96,11 +96,12 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
 
     # From features to results.
 
-    @abc.abstractmethod
-    def compute(
-        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
-    ) -> Mapping[str, tf.Tensor]:
-        """Returns the `outputs` of a model for a batch, name → [B, …]."""
+    def outputs_of(self, exported: Outputs) -> Outputs:
+        """Returns the `outputs` of a batch, name → [B, …], given those of an exported model.
+
+        By default, they have the same names.
+        """
+        return {name: exported[name] for name in self.outputs}
 
     @abc.abstractmethod
     def results(
@@ -114,13 +115,13 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
             outputs: name → [N, …], or one row for each of the features if these are more.
         """
 
-    @abc.abstractmethod
     def unanswered(self, examples: Sequence[ExampleType]) -> ResultsType:
-        """Returns the results of examples without features, or of none."""
+        """Returns the results of examples without features, or of none: by default, []."""
+        return cast("ResultsType", [])
 
-    @abc.abstractmethod
     def as_objects(self, results: ResultsType) -> Sequence[Result]:
-        """Returns results as JSON objects."""
+        """Returns results as JSON objects: by default, as they are."""
+        return cast("Sequence[Result]", results)
 
     @staticmethod
     def show(row: files.JsonObject, result: Result) -> files.Json:

@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from albert_tf import files
-from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.texts import parse_pair
+from albert_tf.inference import embedding_program, program
 from albert_tf.inference.inputs import parse_two, read_inputs
 from albert_tf.inference.model_task import find_predicted_task, open_model
 from albert_tf.inference.own_tasks import OWN_TASKS
@@ -55,19 +55,15 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         registry.import_tasks(settings.task_module)
     source = open_model(settings)
     if settings.web:
-        from albert_tf.inference import web  # imports TensorFlow
+        from albert_tf.inference import web  # needs Gradio
 
         web.serve(settings, source)
         return iter(())
+    task = registry.get(find_predicted_task(source, settings.wanted_task))
     if settings.needs_embeddings:
         compares = settings.similarity and not settings.is_search
         parse = parse_two if compares else parse_pair
-        pairs = read_inputs(settings, parse, registry.get(EMBEDDINGS))
-        from albert_tf.inference import embedding_program  # imports TensorFlow
-
+        pairs = read_inputs(settings, parse, task)
         return embedding_program.run(settings, source, pairs)
-    task = registry.get(find_predicted_task(source, settings.wanted_task))
     examples = read_inputs(settings, task.parse, task)
-    from albert_tf.inference import program  # imports TensorFlow
-
     return program.run(settings, source, task.name, examples)

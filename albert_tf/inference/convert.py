@@ -31,9 +31,8 @@ from collections.abc import Iterator
 from albert_tf import tensorflow_packages
 from albert_tf.checkpoints import convert, output_formats
 from albert_tf.checkpoints.quantizations import NONE, QUANTIZATIONS
+from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.settings import redefined, setting
-
-DEPLOYMENT_FORMATS = ("saved_model", "tflite", "onnx", "openvino")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Settings(convert.Settings):
         convert.Settings,
         "output_format",
         "tensorflow",
-        choices=tuple(dict.fromkeys((*output_formats.FORMATS, *DEPLOYMENT_FORMATS))),
+        choices=tuple(dict.fromkeys((*output_formats.FORMATS, *FORMATS))),
     )
     quantization: str = setting(
         NONE,
@@ -67,9 +66,11 @@ def run(settings: Settings) -> Iterator[str]:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
-    if settings.quantization != NONE and settings.output_format != "tflite":
-        raise ValueError(f"--quantization={settings.quantization} requires --output_format=tflite")
-    if settings.inspect or settings.output_format not in DEPLOYMENT_FORMATS:
+    form = FORMATS.get(settings.output_format)
+    if settings.quantization != NONE and not (form and form.is_quantized):
+        able = " or ".join(name for name, row in FORMATS.items() if row.is_quantized)
+        raise ValueError(f"--quantization={settings.quantization} requires --output_format={able}")
+    if settings.inspect or form is None:
         yield from convert.run(settings)
         return
     tensorflow_packages.check()

@@ -9,53 +9,26 @@ Letters: B batch size, S sequence length.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
-import warnings
-from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, saved_model, tflite
+from albert_tf.checkpoints import run_record, saved_model
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.quantizations import NONE
+from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
-from albert_tf.inference import openvino_engine
+from albert_tf.finetuning.batch_runner import Step
+from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.inference.exporting import ExportedModel, make_export
 from albert_tf.inference.model_task import find_task
 from albert_tf.model import dispatch
 
-Arrays = Mapping[str, NDArray[np.generic]]
-Run = Callable[[Arrays], Arrays]  # inputs → outputs, by name
-
-ONNX_FILE = "model.onnx"
-OPENVINO_FILE = "model.xml"
-_ONNX_OPSET = 17
 _TOLERANCE = 1e-4  # of float32 weights
 _PROBE_SEED = 12345
 _PROBE_ROWS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class DeploymentFormat:
-    """A format for another runtime.
-
-    Attributes:
-        write: writes a signature to a folder, and returns a function that runs the file.
-        package: the Python package that it needs; "" for none besides TensorFlow.
-        extra: the extra of this package that installs it.
-        is_fixed: whether the file takes one row of full length.
-        files_in: folder for config, vocabulary, labels and record, within the new one.
-    """
-
-    write: Callable[[str, ExportedModel, Signature, str], Run]
-    package: str = ""
-    extra: str = ""
-    is_fixed: bool = False
-    files_in: str = ""
 
 
 def deploy(
@@ -84,18 +57,17 @@ def deploy(
             the file computes something else.
     """
     form = FORMATS[output_format]
-    if form.package and importlib.util.find_spec(form.package) is None:
-        raise ValueError(
-            f"--output_format={output_format} needs {form.package}: "
-            f"pip install 'albert-tf2[{form.extra}]'"
-        )
+    form.check_package()
+    task = find_task(source)
     with saved_model.float32_models(), dispatch.plain():
-        made = make_export(source, find_task(source), max_seq_length)
+        made = make_export(source, task, max_seq_length)
+        exported = dataclasses.replace(made.exported, quantization=quantization)
+        made = dataclasses.replace(made, exported=exported)
         signature = _signature_of(made, form.is_fixed)
-        record = source.run.record
+        record = _record_of(source, task, made)
         beside = saved_model.model_files(source.config_file, source.vocabulary_file, record)
         with files.publish_directory(files.real_path(output), "--output") as folder:
-            run = form.write(folder, made, signature, quantization)
+            run = form.write(folder, made, signature)
             difference = _compare(run, signature, form.is_fixed)
             if difference > _TOLERANCE and quantization == NONE:
                 raise ValueError(
@@ -107,6 +79,19 @@ def deploy(
             for name, content in {**beside, **made.exported.files}.items():
                 files.write_file(os.path.join(place, name), content)
     return difference
+
+
+def _record_of(source: ModelSource, task: str, made: ExportedModel) -> RunRecord:
+    """Returns the record of a model, complete: it answers from the folder without its weights."""
+    of_text = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
+    record = source.run.record
+    known = {"max_seq_length": made.max_seq_length}
+    return dataclasses.replace(
+        record,
+        settings={**record.settings, **of_text.settings, **known},
+        files={**record.files, **of_text.files},
+        task={**record.task, "name": task, "labels": list(made.labels)},
+    )
 
 
 def _signature_of(made: ExportedModel, is_fixed: bool) -> Signature:
@@ -129,7 +114,7 @@ def _signature_of(made: ExportedModel, is_fixed: bool) -> Signature:
     return Signature(inputs, tensors.compute)
 
 
-def _compare(run: Run, signature: Signature, is_fixed: bool) -> float:
+def _compare(run: Step, signature: Signature, is_fixed: bool) -> float:
     """Returns the largest difference of an output of a file from that of the model."""
     random = np.random.default_rng(_PROBE_SEED)
     rows = 1 if is_fixed else _PROBE_ROWS
@@ -148,77 +133,3 @@ def _compare(run: Run, signature: Signature, is_fixed: bool) -> float:
         for name, value in expected.items()
         if value.dtype.is_floating and value.shape.rank
     )
-
-
-def _write_tflite(folder: str, made: ExportedModel, signature: Signature, quantization: str) -> Run:
-    path = os.path.join(folder, tflite.TFLITE_FILE)
-    tflite.write_tflite(path, saved_model.hold(made.variables), signature, quantization)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated", UserWarning)
-        runner = tf.lite.Interpreter(path).get_signature_runner(DEFAULT)
-    return lambda batch: dict(runner(**batch))
-
-
-def _write_openvino(
-    folder: str, made: ExportedModel, signature: Signature, quantization: str
-) -> Run:
-    runtime = openvino_engine.runtime()  # before the import, which would report it
-    import openvino
-
-    concrete = signature.function.get_concrete_function()
-    model = openvino_engine.convert(concrete)
-    path = os.path.join(folder, OPENVINO_FILE)
-    openvino.save_model(model, path, compress_to_fp16=False)
-    compiled = runtime.compile_model(
-        path, openvino_engine.OPENVINO_DEVICE, {"INFERENCE_PRECISION_HINT": "f32"}
-    )
-    names, outputs = openvino_engine.ports_of(compiled, concrete)
-
-    def run(batch: Arrays) -> Arrays:
-        results = compiled({name: batch[name] for name in names})
-        return {name: results[port] for name, port in outputs.items()}
-
-    return run
-
-
-def _write_onnx(folder: str, made: ExportedModel, signature: Signature, quantization: str) -> Run:
-    import onnxruntime
-    import tf2onnx
-
-    path = os.path.join(folder, ONNX_FILE)
-    specs = [tf.TensorSpec(s.shape, s.dtype, name) for name, s in signature.inputs.items()]
-    tf2onnx.convert.from_function(
-        signature.function, input_signature=specs, opset=_ONNX_OPSET, output_path=path
-    )
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [node.name for node in session.get_inputs()]
-    outputs = [node.name for node in session.get_outputs()]
-
-    def run(batch: Arrays) -> Arrays:
-        values = session.run(outputs, {name: batch[name] for name in names})
-        return dict(zip(outputs, values, strict=True))
-
-    return run
-
-
-def _write_saved_model(
-    folder: str, made: ExportedModel, signature: Signature, quantization: str
-) -> Run:
-    root = saved_model.hold(made.variables)
-    saved_model.save(folder, root, made.exported.signatures)
-    served = tf.saved_model.load(folder)
-    name = TENSORS if TENSORS in made.exported.signatures else DEFAULT
-
-    def run(batch: Arrays) -> Arrays:
-        found = served.signatures[name](**{key: tf.constant(x) for key, x in batch.items()})
-        return {key: value.numpy() for key, value in found.items()}
-
-    return run
-
-
-FORMATS: Mapping[str, DeploymentFormat] = {
-    "tflite": DeploymentFormat(_write_tflite, is_fixed=True),
-    "openvino": DeploymentFormat(_write_openvino, "openvino", "openvino"),
-    "onnx": DeploymentFormat(_write_onnx, "tf2onnx", "onnx"),
-    "saved_model": DeploymentFormat(_write_saved_model, files_in=finding.EXTRA_ASSETS),
-}

@@ -5,23 +5,20 @@ Shapes: B batch size, N texts, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
-import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints.embeddings_export import pool
-from albert_tf.checkpoints.sentence_modules import Dense, Normalize, SentenceModules
+from albert_tf.checkpoints.sentence_modules import Dense, SentenceModules
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
 from albert_tf.finetuning.text_task import Result, TextTask
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.model.poolings import MEAN_LAST_4
+from albert_tf.model.poolings import POOLINGS
 
 
 class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]]):
@@ -35,6 +32,9 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
 
     Args:
         trained: the model.
+
+    Attributes:
+        modules: how the embeddings are computed.
     """
 
     outputs: Mapping[str, float] = {"embedding": 0.0}
@@ -44,9 +44,9 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
         self.tokenizer = trained.tokenizer
         self.max_seq_length = trained.max_seq_length
         modules = trained.sentence_modules
-        self._modules = modules or SentenceModules((trained.pooling,), (), None, False)
-        self._size = trained.config.hidden_size * len(self._modules.poolings)
-        for module in self._modules.others:
+        self.modules = modules or SentenceModules((trained.pooling,), (), None, False)
+        self._size = trained.config.hidden_size * len(self.modules.poolings)
+        for module in self.modules.others:
             if isinstance(module, Dense):
                 self._size = len(module.bias)
 
@@ -60,24 +60,23 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
 
     def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences:
         """Returns the token sequences of one or more pairs, and counts those that are truncated."""
-        if self._modules.lowercases:
+        if self.modules.lowercases:
             examples = [(first.lower(), second.lower()) for first, second in examples]
         features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
         self.count_truncated(num_truncated)
         return features
 
-    def compute(
-        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
-    ) -> Mapping[str, tf.Tensor]:
-        """Returns the embeddings, float32 [B, H], or of the size that a module gives them."""
-        poolings = self._modules.poolings
-        has_layers = MEAN_LAST_4 in poolings
-        outputs = model(dict(batch), training=False, output_hidden_states=has_layers)
-        pooled = pool(outputs, batch["input_mask"], poolings)
-        x = tf.concat([pooled[pooling] for pooling in poolings], -1)  # [B, H · poolings]
-        for module in self._modules.others:
-            x = apply_module(module, x)  # [B, K]
-        return {"embedding": x}
+    def outputs_of(self, exported: Outputs) -> Outputs:
+        """Returns the embeddings, float32 [B, H], given those of an exported model by pooling.
+
+        Raises:
+            ValueError: the model was exported without the pooling.
+        """
+        (pooling,) = self.modules.poolings
+        if pooling not in exported:
+            known = ", ".join(name for name in POOLINGS if name in exported)
+            raise ValueError(f"pooling={pooling!r}: the exported model has {known}")
+        return {"embedding": exported[pooling]}
 
     def results(
         self, examples: Sequence[tuple[str, str]], features: TokenSequences, outputs: Outputs
@@ -97,23 +96,6 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the similarities of the nearest texts, for the web page."""
         return {near["text"]: near["similarity"] for near in result["nearest"]}
-
-
-_ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {  # of `torch.nn`
-    "GELU": tf.nn.gelu,  # the exact one
-    "Identity": tf.identity,
-    "ReLU": tf.nn.relu,
-    "Sigmoid": tf.math.sigmoid,
-    "Tanh": tf.math.tanh,
-}
-
-
-def apply_module(module: Dense | Normalize, x: tf.Tensor) -> tf.Tensor:
-    """Returns what a module of sentence-transformers makes of embeddings, float32 [B, K]."""
-    if isinstance(module, Normalize):
-        length = tf.norm(x, axis=-1, keepdims=True)  # [B, 1]
-        return x / tf.maximum(length, 1e-12)  # [B, K]
-    return _ACTIVATIONS[module.activation](tf.matmul(x, module.kernel) + module.bias)  # [B, K]
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -14,9 +14,9 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
-from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import TENSORFLOW, PredictorSettings
+from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
 
 
 def export_saved_model(
@@ -71,11 +71,13 @@ class ExportedModel:
         variables: the variables, float32.
         exported: the signatures, and the files beside them.
         max_seq_length: maximum sequence length of texts, in tokens.
+        labels: names of the model's outputs; () if they have none.
     """
 
     variables: Sequence[tf.Variable]
     exported: Export
     max_seq_length: int
+    labels: tuple[str, ...] = ()
 
 
 def make_export(source: ModelSource, task: str, max_seq_length: int | None) -> ExportedModel:
@@ -108,8 +110,8 @@ def make_export(source: ModelSource, task: str, max_seq_length: int | None) -> E
         )
         return ExportedModel(model.variables, exported, length)
     options = PredictorSettings(max_seq_length=max_seq_length, engine=TENSORFLOW)
-    predictor = Predictor(source, task, options)
+    predictor = TensorFlowPredictor(source, task, options)
     exporter = spec.task_class.of_trained(predictor.trained).exporter()
     length = predictor.max_seq_length
     exported = exporter.make_export(predictor.model, length, source.run)
-    return ExportedModel(predictor.model.variables, exported, length)
+    return ExportedModel(predictor.model.variables, exported, length, predictor.labels)

@@ -1,6 +1,6 @@
 """Filling in masked words as a task.
 
-Shapes: B batch size, P masks, V vocabulary size, K results.
+Shapes: V vocabulary size.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
-import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -34,6 +32,10 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
 
     Args:
         trained: the model.
+
+    Attributes:
+        top_k: maximum number of words for each mask.
+        is_word: float32 [V], 1 for each piece that may be a result and 0 for others.
     """
 
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
@@ -43,8 +45,8 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
     def __init__(self, trained: TrainedModel) -> None:
         self.tokenizer = trained.tokenizer
         self.max_seq_length = trained.max_seq_length
-        self._top_k = trained.top_k
-        self._is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
+        self.top_k = trained.top_k
+        self.is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
 
     def parse_call(self, texts: str | Sequence[str]) -> tuple[list[str], bool]:
         """Returns the texts in the argument of a call, and whether it is a single one.
@@ -71,16 +73,6 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
             {"masked_lm_positions": np.array(positions, np.int32)},
         )
 
-    def compute(
-        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
-    ) -> Mapping[str, tf.Tensor]:
-        """Returns the token ids and probabilities of the best words, [B, P, K] each."""
-        logits = model(batch, training=False)["masked_lm_logits"]  # [B, P, V or more]
-        count = len(self._is_word)  # V; the embedding table may be larger
-        scores = tf.nn.softmax(logits)[:, :, :count] * self._is_word
-        best = tf.math.top_k(scores, min(self._top_k, count))
-        return {"ids": best.indices, "scores": best.values}
-
     def results(
         self, examples: Sequence[str], features: TokenSequences, outputs: Outputs
     ) -> list[Result]:
@@ -91,14 +83,6 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
             ids, scores = (outputs[name][number, :count] for name in ("ids", "scores"))
             found.append(self._result(text, ids, scores))
         return found
-
-    def unanswered(self, examples: Sequence[str]) -> list[Result]:
-        """Returns [], the results of no examples."""
-        return []
-
-    def as_objects(self, results: list[Result]) -> list[Result]:
-        """Returns results as they are: JSON objects."""
-        return results
 
     @staticmethod
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, tensorflow_packages
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.tasks import FILL_MASK
+from albert_tf.checkpoints.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.head_variables import SHARED_HEAD
 from albert_tf.finetuning.task_spec import TaskSpec
-from albert_tf.inference.settings import Settings
+from albert_tf.finetuning.trained_model import TrainedModel
+from albert_tf.inference.exported_model import choose_runtime
+from albert_tf.inference.settings import PredictorSettings, Settings
+from albert_tf.model.poolings import MEAN, POOLED
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
 
@@ -24,8 +28,8 @@ def open_model(settings: Settings) -> ModelSource:
     """Returns the model to predict with, after checking its vocabulary and `max_seq_length`.
 
     Raises:
-        ValueError, OSError: there is no such model, or config, vocabulary and `max_seq_length` do
-            not match; the message says which.
+        ValueError, OSError: there is no such model, what computes it is not installed, or config,
+            vocabulary and `max_seq_length` do not match; the message says which.
     """
     source = ModelSource.open(
         settings.model_dir,
@@ -34,6 +38,10 @@ def open_model(settings: Settings) -> ModelSource:
         settings.spm_model_file,
         settings.do_lower_case,
     )
+    if source.is_exported:
+        choose_runtime(source.checkpoint, settings.engine, settings.precision)
+    else:
+        tensorflow_packages.check()
     if settings.max_seq_length is not None:
         source.config.check_length(settings.max_seq_length)
     _ = source.tokenizer  # compares the vocabulary with the config and the record
@@ -53,6 +61,8 @@ def find_task(source: ModelSource, wanted: str | None = None) -> str:
             task is ambiguous.
     """
     recorded = source.run.record.task_name
+    if source.is_exported:
+        return _task_of_export(source, recorded, wanted)
     if wanted is None:
         try:
             return registry.get(recorded).name if recorded else _task_of_head(source)
@@ -65,6 +75,21 @@ def find_task(source: ModelSource, wanted: str | None = None) -> str:
             f"head for {wanted}"
         )
     return spec.name
+
+
+def _task_of_export(source: ModelSource, recorded: str, wanted: str | None) -> str:
+    """Returns the task of an exported model, which has outputs for one task only."""
+    if not recorded:
+        raise ValueError(
+            f"{source.checkpoint}: no {run_record.FILE} beside it says what it computes. Keep the "
+            "files together that albert convert has written"
+        )
+    if wanted is not None and registry.get(wanted).name != recorded:
+        raise ValueError(
+            f"{source.checkpoint} was exported for the task {recorded}, and cannot be used for "
+            f"{wanted}"
+        )
+    return registry.get(recorded).name
 
 
 def find_predicted_task(source: ModelSource, wanted: str | None = None) -> str:
@@ -94,7 +119,9 @@ def find_predicted_task(source: ModelSource, wanted: str | None = None) -> str:
 
 
 def _is_for_masked_words(source: ModelSource) -> bool:
-    if source.is_of_sentence_transformers or not source.run.predicts_masked_words:
+    if source.is_exported or source.is_of_sentence_transformers:
+        return False
+    if not source.run.predicts_masked_words:
         return False
     return _has_head(source, registry.get(FILL_MASK))
 
@@ -105,6 +132,8 @@ def possible_tasks(source: ModelSource) -> tuple[str, ...]:
     Raises:
         ValueError: the task of the model is ambiguous.
     """
+    if source.is_exported:
+        return (find_task(source),)
     others = [s.name for s in registry.rows() if not s.is_fine_tuned and _has_head(source, s)]
     return tuple(dict.fromkeys((find_predicted_task(source), *others)))
 
@@ -138,6 +167,8 @@ def count_outputs(source: ModelSource, spec: TaskSpec) -> int:
     Raises:
         ValueError: the checkpoint has no such head.
     """
+    if source.is_exported:
+        return len(source.run.record.labels)
     name = spec.head_variable
     if not _has_head(source, spec):
         raise ValueError(
@@ -145,6 +176,46 @@ def count_outputs(source: ModelSource, spec: TaskSpec) -> int:
             "one, pass num_labels"
         )
     return int(source.recognized.entries[name].shape[0]) if name else 0
+
+
+def trained_model(source: ModelSource, name: str, options: PredictorSettings) -> TrainedModel:
+    """Returns what a predictor knows of a model before it is loaded.
+
+    Args:
+        source: the model.
+        name: name of a task.
+        options: the arguments of `load_predictor`.
+
+    Raises:
+        ValueError: the model has no head or pooler for the task, or fewer positions than asked.
+    """
+    spec = registry.get(name)
+    modules = None
+    if name == EMBEDDINGS and options.pooling is None:
+        modules = source.sentence_modules
+    if name == EMBEDDINGS and options.pooling == POOLED and not source.has_pooler:
+        raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
+    limit = source.config.max_position_embeddings
+    if modules is not None and modules.max_seq_length is not None:
+        limit = min(limit, modules.max_seq_length)
+    recorded = source.run.record.values_for(spec.settings_class, ("max_seq_length",))
+    length = options.max_seq_length or recorded.get("max_seq_length", limit)
+    source.config.check_length(length)
+    settings = None
+    if spec.is_fine_tuned:
+        values = all_settings(source, spec.settings_class) | {"max_seq_length": length}
+        values.pop("tflite_quantization", None)  # of an export of the run
+        settings = spec.settings_class(**values)
+    return TrainedModel(
+        task=name,
+        settings=settings,
+        source=source,
+        num_outputs=count_outputs(source, spec),
+        max_seq_length=length,
+        top_k=options.top_k,
+        pooling=options.pooling or MEAN,
+        sentence_modules=modules,
+    )
 
 
 def all_settings(source: ModelSource, of: type[SettingsGroup]) -> files.JsonObject:

@@ -15,6 +15,8 @@ from albert_tf.finetuning.task_spec import TaskSpec
 if TYPE_CHECKING:
     from albert_tf.inference.embeddings import Embeddings
     from albert_tf.inference.fill_mask import FillMask
+    from albert_tf.inference.tensorflow_embeddings import TensorFlowEmbeddings
+    from albert_tf.inference.tensorflow_fill_mask import TensorFlowFillMask
     from albert_tf.model import modeling
 
 
@@ -22,7 +24,13 @@ class _FillMask:
     """Words in the place of masks."""
 
     @staticmethod
-    def task() -> type[FillMask]:
+    def task() -> type[TensorFlowFillMask]:
+        from albert_tf.inference.tensorflow_fill_mask import TensorFlowFillMask
+
+        return TensorFlowFillMask
+
+    @staticmethod
+    def predicting() -> type[FillMask]:
         from albert_tf.inference.fill_mask import FillMask
 
         return FillMask
@@ -44,7 +52,13 @@ class _Embeddings:
     """Vectors of texts."""
 
     @staticmethod
-    def task() -> type[Embeddings]:
+    def task() -> type[TensorFlowEmbeddings]:
+        from albert_tf.inference.tensorflow_embeddings import TensorFlowEmbeddings
+
+        return TensorFlowEmbeddings
+
+    @staticmethod
+    def predicting() -> type[Embeddings]:
         from albert_tf.inference.embeddings import Embeddings
 
         return Embeddings
@@ -66,6 +80,7 @@ OWN_TASKS = (
         flags=("text",),
         is_fine_tuned=False,
         head_variable="cls/predictions/output_bias",
+        predicting=_FillMask.predicting,
     ),
     TaskSpec(
         EMBEDDINGS,
@@ -75,5 +90,6 @@ OWN_TASKS = (
         flags=("text", "text_b"),
         is_fine_tuned=False,
         head_variable="",
+        predicting=_Embeddings.predicting,
     ),
 )

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning.text_task import Result
 from albert_tf.inference.inputs import Block, ExampleType, Inputs
+from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import Settings
-from albert_tf.training.devices import Devices, open_devices
-from albert_tf.training.settings import DeviceSettings
 
 
 def run(
@@ -43,8 +41,8 @@ def run(
 @contextlib.contextmanager
 def open_predictor(settings: Settings, source: ModelSource, task: str) -> Iterator[Predictor]:
     """Context manager with a predictor, which logs at the end how many texts were truncated."""
-    with use_devices(settings, source):
-        predictor = Predictor(source, task, settings)
+    with using_devices(settings, source):
+        predictor = make_predictor(source, task, settings, settings.precision, settings.threads)
         yield predictor
         if predictor.num_truncated:
             logging.warning(
@@ -52,20 +50,6 @@ def open_predictor(settings: Settings, source: ModelSource, task: str) -> Iterat
                 predictor.num_truncated,
                 predictor.max_seq_length,
             )
-
-
-def use_devices(
-    settings: Settings, source: ModelSource
-) -> contextlib.AbstractContextManager[Devices]:
-    """Returns `open_devices`; precision auto is float32 if the model was trained in it."""
-    trained_in = source.run.record.settings.get(run_record.PRECISION)
-    is_as_trained = settings.precision == "auto" and trained_in == "float32"
-    devices = DeviceSettings(
-        distribution="one_device",
-        precision="float32" if is_as_trained else settings.precision,
-        threads=settings.threads,
-    )
-    return open_devices(devices, "the model was trained in it" if is_as_trained else None)
 
 
 def with_progress(settings: Settings, inputs: Inputs[ExampleType]) -> Iterator[Block[ExampleType]]:

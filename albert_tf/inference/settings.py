@@ -6,7 +6,7 @@ import dataclasses
 import importlib.util
 import os
 
-from albert_tf import files, tensorflow_packages
+from albert_tf import files
 from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.data.settings import (
@@ -43,7 +43,8 @@ class ModelFolderSettings(VocabularyFileSettings):
     model_dir: str = setting(
         REQUIRED,
         "Folder of a fine-tuned or pre-trained model, a checkpoint in it, an export_dir, whose "
-        "newest export is used, or the name of a downloaded model.",
+        "newest export is used, what albert convert wrote for OpenVINO or ONNX, or the name of a "
+        "downloaded model.",
     )
     task: str | None = setting(
         None,
@@ -293,7 +294,6 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
     def check_paths(self) -> None:
         """Checks the paths of model and input, and that `embeddings_file` can be written."""
         super().check_paths()
-        tensorflow_packages.check()
         if self.albert_config_file:
             files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         if self.input_file and self.input_file != STANDARD_INPUT:

@@ -15,8 +15,7 @@ from albert_tf.finetuning.text_task import Result
 from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_predicted_task, possible_tasks
-from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.program import use_devices
+from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
     """Returns the form of one of the tasks of a model."""
     import gradio as gr
 
-    predictor = Predictor(source, task, settings)
+    predictor = make_predictor(source, task, settings, settings.precision, settings.threads)
     parse = registry.get(task).parse
     demos = predictor.task.demos
     labels = files.quote_all(predictor.labels) if predictor.labels else ""
@@ -76,7 +75,7 @@ def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
 
 def serve(settings: Settings, source: ModelSource) -> None:
     """Serves the page on 127.0.0.1 until Ctrl-C."""
-    with use_devices(settings, source):
+    with using_devices(settings, source):
         page = make_page(settings, source)
         try:
             page.launch(

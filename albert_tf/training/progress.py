@@ -1,45 +1,17 @@
-"""The progress of long loops: a bar on terminals, and a line now and then elsewhere."""
+"""The progress of loops over batches: a bar on terminals, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from absl import logging
 from tqdm import tqdm
 
-from albert_tf.training.hooks import Hook
-from albert_tf.training.step import StepResult
-
-if TYPE_CHECKING:
-    from albert_tf.training.loop import Trainer
-
 SECONDS_BETWEEN_LINES = 30.0  # between two lines
 
 Item = TypeVar("Item")
-
-
-class ProgressBar(Hook):
-    """Shows a bar on terminals; elsewhere it is silent, as the log says the same."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Opens the bar."""
-        self._bar = tqdm(
-            desc="training",
-            total=trainer.num_train_steps,
-            initial=trainer.step,
-            unit="step",
-            disable=None if trainer.is_chief else True,
-        )
-
-    def on_step(self, trainer: Trainer, result: StepResult) -> None:
-        """Moves the bar."""
-        self._bar.update()
-
-    def on_end(self, trainer: Trainer) -> None:
-        """Closes the bar."""
-        self._bar.close()
 
 
 def with_progress(batches: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:

@@ -40,7 +40,7 @@ from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replace
 from albert_tf.training.hooks import Hook
 from albert_tf.training.plan import log_plan
 from albert_tf.training.preparation import make_trainer
-from albert_tf.training.progress import ProgressBar
+from albert_tf.training.progress_bar import ProgressBar
 from albert_tf.training.report import ReportLog
 from albert_tf.training.task import MeasuredTask, SettingsT, Task
 from albert_tf.training.tracker import Tracker, make_tracker

@@ -275,7 +275,7 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
     installed = types.ModuleType("openvino")
     installed.__spec__ = importlib.machinery.ModuleSpec("openvino", None)
     monkeypatch.setitem(sys.modules, "openvino", installed)
-    monkeypatch.setattr(openvino_engine, "_compile", lambda *_: 1 / 0)  # as unsupported operations
+    monkeypatch.setattr(openvino_engine, "convert", lambda _: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(pretrained_dir))

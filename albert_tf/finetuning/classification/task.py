@@ -13,23 +13,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
-from albert_tf.checkpoints import tasks
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Array, Padding
+from albert_tf.finetuning.batching import Array
 from albert_tf.finetuning.classification import Settings
-from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.evaluation import evaluate
 from albert_tf.finetuning.classification.exporter import ClassifierExporter
 from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.predicting_task import PredictingClassifier
 from albert_tf.finetuning.classification.result_files import ClassifierFiles, ClassifierSplit
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.finetuning.text_task import Result
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
-from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.model.losses import classification_losses, multi_label_losses, regression_losses
@@ -38,12 +34,11 @@ from albert_tf.training.task import Batch
 
 EXAMPLES_AT_ONCE = 1000
 BEST_TRIAL_FILE = "best_trial.txt"
-THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
-# The outputs to collect, and their padding values.
-OUTPUTS = {"logits": 0.0, "probabilities": 0.0}
+# The outputs to collect, and their padding values; the logits are for the metrics.
+OUTPUTS = {"logits": 0.0, **PredictingClassifier.outputs}
 
 
-class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
+class Classifier(PredictingClassifier, FineTuningTask[Settings, Examples[Example], TokenSequences]):
     """Classification or regression of texts and text pairs, as a fine-tuning task.
 
         classify = albert_tf.load_predictor("lcqmc_model/")
@@ -72,32 +67,8 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         tokenizer: Tokenizer,
         data: tuple[ClassificationTask, Mapping[str, Examples[Example]]],
     ) -> None:
-        self.definition, splits = data
-        super().__init__(settings, config, tokenizer, splits)
-        self.labels = self.definition.labels
-        self.name = tasks.REGRESSION if self.definition.is_regression else tasks.CLASSIFICATION
-        if self.definition.is_multi_label:
-            self.name = tasks.MULTI_LABEL
+        super().__init__(settings, config, tokenizer, data)
         self.selection_metric = self.definition.selection_metric
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> Classifier:
-        """Returns the task that a model was trained for, with labels "0", "1", … if unknown."""
-        is_regression = trained.task == tasks.REGRESSION
-        labels = () if is_regression else recorded_labels(trained.run.record)
-        if labels:
-            trained.check_labels(labels)
-        elif not is_regression:
-            labels = tuple(map(str, range(trained.num_outputs)))
-        task = ClassificationTask(
-            name="",
-            folder="",
-            splits={},
-            labels=labels,
-            is_regression=is_regression,
-            is_multi_label=trained.task == tasks.MULTI_LABEL,
-        )
-        return cls(trained.settings, trained.config, trained.tokenizer, (task, {}))
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences of a split, identical to those of Google's program.
@@ -137,15 +108,6 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
                 row[[ids[label] for label in example.labels]] = 1
             return label_ids
         return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
-
-    def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded: all to the same length without `use_pooled_output`.
-
-        The mean over all positions includes the padding then, as in Google's program.
-        """
-        if self.settings.use_pooled_output:
-            return padding
-        return Padding(padding.max_seq_length, padding.max_seq_length)
 
     def build_model(self) -> AlbertForClassification:
         """Returns the model with random weights."""
@@ -189,27 +151,6 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
     ) -> dict[str, float]:
         """Returns the metrics of the task; see `evaluate`."""
         return evaluate(self.definition, outputs["logits"], self._label_ids(split.data), batch_size)
-
-    def result(self, outputs: Outputs) -> Result:
-        """Returns `label` and `probabilities` (label → probability), or `score` in regression.
-
-        In multi-label tasks, `labels` are those whose probability is above 0.5.
-        """
-        row = outputs["probabilities"]  # [K]
-        if self.definition.is_regression:
-            return {"score": row[0]}
-        predicted: Result = {"label": self.labels[row.argmax()]}
-        if self.definition.is_multi_label:
-            predicted = {"labels": self.labels_above_threshold(row)}
-        return predicted | {"probabilities": dict(zip(self.labels, row, strict=True))}
-
-    def labels_above_threshold(self, row: NDArray[np.float32]) -> list[str]:
-        """Returns the labels whose probability is above 0.5, in multi-label tasks.
-
-        Args:
-            row: the probability of each label, [K].
-        """
-        return [label for label, x in zip(self.labels, row, strict=True) if x > THRESHOLD]
 
     def result_files(self) -> ClassifierFiles:
         """Returns what writes the files of Google's program."""

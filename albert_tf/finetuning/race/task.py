@@ -9,7 +9,6 @@ Shapes: B batch size, N questions, C options, S sequence length.
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -18,14 +17,12 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.evaluation import SELECTION_METRIC, evaluate
 from albert_tf.finetuning.race.exporter import RaceExporter
-from albert_tf.finetuning.race.features import SPECIAL_TOKENS, option_sequences
-from albert_tf.finetuning.race.questions import Question, num_choices
+from albert_tf.finetuning.race.predicting_task import PredictingMultipleChoice
+from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.result_files import RaceFiles
-from albert_tf.finetuning.race.text_task import RaceTextTask
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
-from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.heads import AlbertForMultipleChoice
 from albert_tf.model.losses import classification_losses
 from albert_tf.model.ops import MASKED_SCORE
@@ -33,11 +30,13 @@ from albert_tf.training.task import Batch
 
 RaceSplit = Split[Examples[Question], TokenSequences]
 
-# The outputs to collect, and their padding values for missing options.
-OUTPUTS = {"logits": MASKED_SCORE, "probabilities": 0.0}
+# The outputs to collect, and their padding values for missing options; logits are for the loss.
+OUTPUTS = {"logits": MASKED_SCORE, **PredictingMultipleChoice.outputs}
 
 
-class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences]):
+class MultipleChoice(
+    PredictingMultipleChoice, FineTuningTask[Settings, Examples[Question], TokenSequences]
+):
     """Multiple choice as a fine-tuning task.
 
         choose = albert_tf.load_predictor("race_model/")
@@ -58,14 +57,6 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         features = self.features_of(data)
         log_full_sequences(data.path, features, self.settings.max_seq_length)
         return features
-
-    def features_of(self, data: Examples[Question]) -> TokenSequences:
-        """Returns C sequences per question, and `label_ids`, which is 0 if the label is unknown."""
-        max_seq_length = self.settings.max_seq_length
-        max_qa_length = min(self.settings.max_qa_length, max_seq_length - SPECIAL_TOKENS)
-        sequences = option_sequences(data, self.tokenizer, max_seq_length, max_qa_length)
-        labels = np.array([question.label or 0 for question in data.examples], np.int32)
-        return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(data.examples))
 
     def build_model(self) -> AlbertForMultipleChoice:
         """Returns the model with random weights."""
@@ -93,10 +84,6 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
     def result_files(self) -> RaceFiles:
         """Returns what writes the predictions of questions."""
         return RaceFiles(self)
-
-    def text_task(self, trained: TrainedModel) -> RaceTextTask:
-        """Returns what chooses options for questions."""
-        return RaceTextTask(self)
 
     def exporter(self) -> RaceExporter:
         """Returns what is exported for any number of options."""

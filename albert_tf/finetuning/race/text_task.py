@@ -19,13 +19,13 @@ from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.tokenization import split_pairs
 
 if TYPE_CHECKING:
-    from albert_tf.finetuning.race.task import MultipleChoice
+    from albert_tf.finetuning.race.predicting_task import PredictingMultipleChoice
 
 
 class RaceTextTask(FineTunedTextTask[Question, TokenSequences]):
     """Predicts passages with a question and its options."""
 
-    task: MultipleChoice
+    task: PredictingMultipleChoice
     argument_names = ("passage", "question", "options")
     demos = (
         {"passage": "Anna sells bread.", "question": "Anna sells _.", "options": "bread\ntea"},

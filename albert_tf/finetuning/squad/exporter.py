@@ -22,6 +22,7 @@ from albert_tf.checkpoints.signatures import (
 )
 from albert_tf.finetuning.exporter import Exporter
 from albert_tf.finetuning.squad.evaluation import THRESHOLD
+from albert_tf.finetuning.squad.outputs import EXPORTED
 from albert_tf.finetuning.squad.threshold import THRESHOLD_FILE, null_threshold
 
 if TYPE_CHECKING:
@@ -38,12 +39,7 @@ class SquadExporter(Exporter):
 
         As in that program, the outputs of SQuAD 1.1 are logits, although they are named "log_prob".
         """
-        if self.task.version_2:
-            return {name: outputs[name] for name in self.task.outputs}
-        return {
-            "start_log_prob": outputs["start_logits"],
-            "end_log_prob": outputs["end_logits"],
-        }
+        return {EXPORTED[name]: outputs[name] for name in self.task.outputs}
 
     def make_export(
         self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder

@@ -15,51 +15,32 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
-from albert_tf.checkpoints import finding, tasks
+from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.answers import (
-    Answers,
-    Candidates,
-    candidates_v1,
-    candidates_v2,
-    decode,
-)
+from albert_tf.finetuning.squad.answers import Answers
 from albert_tf.finetuning.squad.evaluation import evaluate
 from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.lost_marks import warn_of_lost_marks
+from albert_tf.finetuning.squad.predicting_task import PredictingQuestionAnswering, SquadSplit
 from albert_tf.finetuning.squad.questions import SquadData, shuffled
 from albert_tf.finetuning.squad.result_files import SquadFiles
-from albert_tf.finetuning.squad.text_task import SquadTextTask
-from albert_tf.finetuning.squad.threshold import null_threshold
 from albert_tf.finetuning.squad.version import choose_version
 from albert_tf.finetuning.squad.windows import make_features
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.finetuning.trained_model import TrainedModel
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForAnswerableSpans, AlbertForSpans
 from albert_tf.model.losses import answerable_span_losses, span_losses
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 
-SquadSplit = Split[SquadData, SquadFeatures]
 
-NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
-# The outputs to collect, and their padding values for batches of shorter sequences.
-OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
-OUTPUTS_V2 = dict.fromkeys(
-    ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
-    0.0,
-)
-
-
-class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
+class QuestionAnswering(
+    PredictingQuestionAnswering, FineTuningTask[Settings, SquadData, SquadFeatures]
+):
     """Question answering as a fine-tuning task.
 
         answer = albert_tf.load_predictor("squad_model/")
@@ -86,19 +67,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
     )
     percentages = ("exact", "exact_match", "f1", "average")
 
-    def __init__(
-        self,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        data: Mapping[str, SquadData],
-        version_2: bool,
-    ) -> None:
-        super().__init__(settings, config, tokenizer, data)
-        self.version_2 = version_2
-        self.name = tasks.ANSWERABLE_SPANS if version_2 else tasks.SPANS
-        self.outputs = OUTPUTS_V2 if version_2 else OUTPUTS_V1
-
     @classmethod
     def make(
         cls,
@@ -116,12 +84,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
         )
         return cls(settings, config, tokenizer, data, version_2)
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> QuestionAnswering:
-        """Returns the task, with the head of SQuAD 2.0 if questions may be unanswerable."""
-        version_2 = trained.task == tasks.ANSWERABLE_SPANS
-        return cls(trained.settings, trained.config, trained.tokenizer, {}, version_2)
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
         """Returns the features of a split.
@@ -151,22 +113,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
     def count_examples(self, split: SquadSplit) -> int:
         """Returns the number of questions: an epoch is counted in questions, not features."""
         return len(split.data.examples)
-
-    def padding(self, padding: Padding) -> Padding:
-        """Returns how batches are padded: to at least as many positions as the beam size.
-
-        Raises:
-            ValueError: `max_seq_length` is smaller than the beam size.
-        """
-        settings = self.settings
-        least = max(settings.start_n_top, settings.end_n_top) if self.version_2 else 1
-        if least > padding.max_seq_length:
-            raise ValueError(
-                f"--start_n_top={settings.start_n_top}, --end_n_top={settings.end_n_top}: expected "
-                f"at most --max_seq_length={padding.max_seq_length}"
-            )
-        multiple = -(-least // padding.multiple) * padding.multiple
-        return Padding(padding.max_seq_length, multiple)
 
     def build_model(self) -> AlbertForSpans | AlbertForAnswerableSpans:
         """Returns the model with random weights."""
@@ -205,26 +151,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             hits[f"{name}_accuracy"] = best == position
         return losses, hits
 
-    def answer(self, split: SquadSplit, outputs: Outputs) -> Answers:
-        """Returns the answers to the questions of a split, decoded from the model's outputs."""
-        settings = self.settings
-        if not self.version_2:
-            outputs = _without_padding(outputs, split.features.lengths)
-        candidates = self.candidates(outputs, settings.n_best_size)
-        return decode(
-            split.data.examples,
-            split.features,
-            candidates,
-            settings.n_best_size,
-            settings.max_answer_length,
-        )
-
-    def candidates(self, outputs: Outputs, n_best_size: int) -> Candidates:
-        """Returns the candidate spans in the collected outputs, [N, …] each."""
-        if self.version_2:
-            return candidates_v2(*(outputs[name] for name in OUTPUTS_V2))
-        return candidates_v1(outputs["start_logits"], outputs["end_logits"], n_best_size)
-
     def evaluate_answers(
         self, data: SquadData, answers: Answers
     ) -> tuple[dict[str, float], dict[str, str]]:
@@ -242,23 +168,6 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         """Returns what writes the files of Google's programs."""
         return SquadFiles(self)
 
-    def text_task(self, trained: TrainedModel) -> SquadTextTask:
-        """Returns what answers questions."""
-        threshold = null_threshold(self.settings, self.version_2, trained.run)
-        return SquadTextTask(self, threshold, trained.top_k)
-
     def exporter(self) -> SquadExporter:
         """Returns what is exported, in the folders of Google's program."""
         return SquadExporter(self)
-
-
-def _without_padding(logits: Outputs, lengths: NDArray[np.int32]) -> Outputs:
-    """Returns logits [N, S] with `NOWHERE` at padding positions.
-
-    Unlike Google's program, where padding competes for the `n_best_size` starts and ends, so that
-    answers would depend on the length that a batch is padded to.
-    """
-    return {
-        name: np.where(np.arange(logits[name].shape[1]) < lengths[:, None], logits[name], NOWHERE)
-        for name in OUTPUTS_V1
-    }

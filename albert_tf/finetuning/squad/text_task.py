@@ -13,13 +13,14 @@ from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.fine_tuned_text_task import FineTunedTextTask
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad.features import SquadFeatures
+from albert_tf.finetuning.squad.outputs import EXPORTED
 from albert_tf.finetuning.squad.questions import SquadData, SquadExample
 from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
 from albert_tf.finetuning.text_pairs import parse_pairs
 from albert_tf.finetuning.text_task import Result, mark
 
 if TYPE_CHECKING:
-    from albert_tf.finetuning.squad.task import QuestionAnswering
+    from albert_tf.finetuning.squad.predicting_task import PredictingQuestionAnswering
 
 
 class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
@@ -31,12 +32,14 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
         top_k: maximum number of answers in a result.
     """
 
-    task: QuestionAnswering
+    task: PredictingQuestionAnswering
     argument_names = ("question", "context")
     demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
     marks_spans = True
 
-    def __init__(self, task: QuestionAnswering, threshold: float | None, top_k: int) -> None:
+    def __init__(
+        self, task: PredictingQuestionAnswering, threshold: float | None, top_k: int
+    ) -> None:
         super().__init__(task)
         self.threshold = threshold
         self.top_k = top_k
@@ -69,6 +72,10 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
             )
         except NoFeaturesError:
             return None
+
+    def outputs_of(self, exported: Outputs) -> Outputs:
+        """Returns the outputs of the head, given those of an exported model."""
+        return {name: exported[EXPORTED[name]] for name in self.outputs}
 
     def results(
         self, examples: Sequence[tuple[str, str]], features: SquadFeatures, outputs: Outputs

@@ -5,8 +5,8 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.store import evaluation_of_best
 from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.evaluation import THRESHOLD
 

@@ -8,39 +8,33 @@ Shapes: B batch size, N windows, S sequence length, K labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.finetuning.token_classification import RAW, Settings
+from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.exporter import TokenExporter
 from albert_tf.finetuning.token_classification.metrics import span_metrics
+from albert_tf.finetuning.token_classification.predicting_task import (
+    PredictingTokenClassifier,
+    TokenSplit,
+)
 from albert_tf.finetuning.token_classification.result_files import TokenFiles
 from albert_tf.finetuning.token_classification.sentences import Sentence
-from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
-from albert_tf.finetuning.token_classification.text_task import TokenTextTask
-from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
-from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.model.config import AlbertConfig
+from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows
 from albert_tf.model.heads import AlbertForTokenClassification
 from albert_tf.model.losses import classification_losses
-from albert_tf.model.tokenization import Tokenizer
 from albert_tf.training.task import Batch
 
-TokenSplit = Split[Examples[Sentence], Windows]
-
 SELECTION_METRIC = "f1"
-OUTPUTS = {"predictions": 0.0}  # the outputs to collect, and their padding values
 
 
-class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
+class TokenClassifier(
+    PredictingTokenClassifier, FineTuningTask[Settings, Examples[Sentence], Windows]
+):
     """Token classification as a fine-tuning task.
 
         tag = albert_tf.load_predictor("ner_model/")
@@ -64,34 +58,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
 
     selection_metric = SELECTION_METRIC
     measured_with = ("tag_scheme",)
-    outputs = OUTPUTS
-
-    def __init__(
-        self,
-        settings: Settings,
-        config: AlbertConfig,
-        tokenizer: Tokenizer,
-        data: tuple[Tags, Mapping[str, Examples[Sentence]]],
-    ) -> None:
-        self.tags, splits = data
-        super().__init__(settings, config, tokenizer, splits)
-        self.labels = self.tags.labels
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> TokenClassifier:
-        """Returns the task with the recorded labels.
-
-        Raises:
-            ValueError: the labels were not recorded, or are those of another head.
-        """
-        tags = recorded_tags(trained.run, trained.settings.tag_scheme == RAW)
-        if tags is None:
-            raise ValueError(
-                f"{trained.run.path} has no {run_record.FILE} or config.json with labels of tokens"
-            )
-        trained.check_labels(tags.labels)
-        return cls(trained.settings, trained.config, trained.tokenizer, (tags, {}))
-
     # Data.
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
@@ -102,10 +68,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         logging.info("%s, line %d: %s", data.path, data.examples[0].line, tokens)
         logging.info("%s: %d sentences, %d windows", data.path, len(data), len(windows))
         return windows
-
-    def windows(self, data: Examples[Sentence]) -> Windows:
-        """Returns the windows of sentences."""
-        return make_features(data, self.labels, self.tokenizer, self.settings.max_seq_length)
 
     # Training.
 
@@ -137,12 +99,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         scores = tf.reduce_max(tf.nn.softmax(outputs), axis=-1)
         return {"predictions": tf.argmax(outputs, -1, tf.int32), "scores": scores}
 
-    def predicted_labels(self, split: TokenSplit, outputs: Outputs) -> list[tuple[str, ...]]:
-        """Returns the predicted labels of each sentence."""
-        ids = iter(split.features.at_tokens(outputs["predictions"]))
-        names = self.tags.labels
-        return [tuple(names[next(ids)] for _ in s.tokens) for s in split.data.examples]
-
     def measure(self, split: TokenSplit, outputs: Outputs, batch_size: int) -> dict[str, float]:
         """Returns the metrics of `span_metrics`."""
         gold = [[str(label) for label in sentence.labels] for sentence in split.data.examples]
@@ -155,10 +111,6 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
     def result_files(self) -> TokenFiles:
         """Returns what writes files in the columns of CoNLL."""
         return TokenFiles(self)
-
-    def text_task(self, trained: TrainedModel) -> TokenTextTask:
-        """Returns what tags texts and lists of tokens."""
-        return TokenTextTask(self)
 
     def exporter(self) -> TokenExporter:
         """Returns what is exported for tokens."""

@@ -1,6 +1,6 @@
 """Tags the tokens of texts that a predictor is given, and finds spans.
 
-Shapes: N windows, S sequence length.
+Shapes: B batch size, N windows, S sequence length, K labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from albert_tf.finetuning.token_classification.windows import Windows
 from albert_tf.model.tokenization import check_text, split_pairs
 
 if TYPE_CHECKING:
-    from albert_tf.finetuning.token_classification.task import TokenClassifier
+    from albert_tf.finetuning.token_classification.predicting_task import PredictingTokenClassifier
 
 Text = str | Sequence[str]  # or its tokens
 
@@ -34,7 +34,7 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
         task: the task.
     """
 
-    task: TokenClassifier
+    task: PredictingTokenClassifier
     argument_names = ("text",)
     demos = (
         {"text": "Anna lives in Rome and sells bread."},
@@ -42,7 +42,7 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
     )
     marks_spans = True
 
-    def __init__(self, task: TokenClassifier) -> None:
+    def __init__(self, task: PredictingTokenClassifier) -> None:
         super().__init__(task)
         self.outputs = {**task.outputs, "scores": 0.0}
 
@@ -82,6 +82,11 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
             tokens = tuple(word for word, _ in self._words(text))
             sentences.append(Sentence(number, tokens, (None,) * len(tokens)))
         return Examples("texts", sentences)
+
+    def outputs_of(self, exported: Outputs) -> Outputs:
+        """Returns `predictions` and `scores`, [B, S], given `probabilities`, [B, S, K]."""
+        scores = exported["probabilities"].max(axis=-1)
+        return {"predictions": exported["predictions"], "scores": scores}
 
     def results(
         self, examples: Sequence[Text], features: Windows, outputs: Outputs

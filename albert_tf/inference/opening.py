@@ -1,0 +1,138 @@
+"""Opens the predictor of a folder: `load_predictor`.
+
+TensorFlow is imported for a model of TensorFlow, not for one that was exported for OpenVINO or ONNX
+Runtime.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypedDict
+
+from albert_tf import tensorflow_packages
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.inference.exported_predictor import ExportedPredictor
+from albert_tf.inference.model_task import find_predicted_task
+from albert_tf.inference.predictor import Predictor
+from albert_tf.inference.settings import AUTO, TOP_K, PredictorSettings, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class ModelFiles(TypedDict, total=False):
+    """Arguments of `from_pretrained` that say where the parts of a model are."""
+
+    config_file: str | None
+    vocab_file: str | None
+    spm_model_file: str | None
+    do_lower_case: bool | None
+
+
+def load_predictor(
+    folder: str,
+    task: str | None = None,
+    *,
+    batch_size: int | None = None,
+    max_seq_length: int | None = None,
+    top_k: int = TOP_K,
+    pooling: str | None = None,
+    engine: str = AUTO,
+    **model_files: Unpack[ModelFiles],
+) -> Predictor:
+    """Returns a predictor for the model in a folder: a callable that takes text.
+
+        classify = albert_tf.load_predictor("lcqmc_model/")
+        classify([("你多大了", "你几岁")])
+        answer = albert_tf.load_predictor("squad_model/")
+        answer("Who was Ekeus?", "Official Ekeus heads for Baghdad.")
+        fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
+        fill_mask("北京是[MASK]国的首都")
+
+    >>> embed = albert_tf.load_predictor("albert_tiny/", "embeddings", pooling="pooled")
+    >>> embed("The river").shape
+    (12,)
+
+    Args:
+        folder: the output directory of one of the programs, a released archive, or any other folder
+            that `from_pretrained` accepts; a checkpoint in it; or the name of a downloaded model.
+            Or a folder that `albert convert` has written for OpenVINO or ONNX Runtime, for which
+            TensorFlow is not imported.
+        task: "classification", "multi_label_classification", "regression", "token_classification",
+            "multiple_choice", "spans", "answerable_spans", "fill_mask", "embeddings", or a
+            registered task of your own.
+            Default: the task that the model was fine-tuned for; "fill_mask" if the folder is one of
+            Hugging Face whose `config.json` says `AlbertForMaskedLM`; or else "embeddings".
+        batch_size: number of sequences per batch; defaults to `predict_batch_size` of the run that
+            trained the model, or else to 32.
+        max_seq_length: maximum sequence length, in tokens; longer texts are truncated or split into
+            windows. Defaults to that of training, or else to the model's maximum.
+        top_k: maximum number of answers, and of words per mask, to return.
+        pooling: how to compute embeddings. "mean" averages the token vectors of the last layer,
+            "mean_last_4" those of the last four layers, "pooled" is the pooler's output, "cls" the
+            output of the last layer at [CLS], and "max" its largest numbers over the tokens.
+            Default: in a folder of sentence-transformers, all that its `modules.json` says, or else
+            "mean".
+        engine: "tensorflow", "openvino" to run OpenVINO on the CPU, or "auto": OpenVINO if it is
+            installed, supports the model, and there is no GPU or TPU. A file that was exported for
+            a runtime is computed by it; "openvino" reads ONNX files as well.
+        **model_files: `config_file`, `vocab_file`, `spm_model_file` and `do_lower_case`, as in
+            `from_pretrained`; by default, they are found in the folder.
+
+    Returns:
+        A predictor, whose arguments and results depend on the task.
+
+    Raises:
+        FileNotFoundError, ValueError: as in `from_pretrained`, or if the model has no head for the
+            task or the engine is not installed.
+    """
+    options = PredictorSettings(
+        batch_size=batch_size,
+        max_seq_length=max_seq_length,
+        top_k=top_k,
+        pooling=pooling,
+        engine=engine,
+    )
+    source = ModelSource.open(folder, **model_files)
+    return make_predictor(source, find_predicted_task(source, task), options)
+
+
+def make_predictor(
+    source: ModelSource,
+    task: str,
+    options: PredictorSettings,
+    precision: str = AUTO,
+    threads: int | None = None,
+) -> Predictor:
+    """Returns a predictor for a model.
+
+    Args:
+        source: the model.
+        task: name of the task.
+        options: the arguments of `load_predictor`.
+        precision: that of an exported model, as in `ExportedPredictor`; for a model of TensorFlow,
+            the global policy is that of `using_devices`.
+        threads: likewise.
+
+    Raises:
+        ValueError, OSError: the model cannot be used; the message says why.
+    """
+    if source.is_exported:
+        return ExportedPredictor(source, task, options, precision, threads)
+    tensorflow_packages.check()
+    from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
+
+    return TensorFlowPredictor(source, task, options)
+
+
+@contextlib.contextmanager
+def using_devices(settings: Settings, source: ModelSource) -> Iterator[None]:
+    """Context manager with the devices of the settings, for a model of TensorFlow."""
+    if source.is_exported:
+        yield
+        return
+    from albert_tf.inference.devices import use_devices
+
+    with use_devices(settings, source):
+        yield

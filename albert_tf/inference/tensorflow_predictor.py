@@ -1,0 +1,92 @@
+"""The predictor of a model of TensorFlow, which OpenVINO may compute in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import threading
+from collections.abc import Mapping
+
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from albert_tf.checkpoints import saved_model
+from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batch_runner import BatchRunner
+from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.dataset import batch_signature
+from albert_tf.finetuning.task_spec import text_task_of
+from albert_tf.finetuning.tensorflow_step import only, tensorflow_step
+from albert_tf.inference.model_task import trained_model
+from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
+from albert_tf.inference.predictor import Predictor
+from albert_tf.inference.pretrained import load_trained
+from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, PredictorSettings
+
+PAD_TO_MULTIPLE = 8  # if the folder does not record it
+
+# The precision in which a model is built is a global variable of Keras: one is built at a time.
+_building = threading.RLock()
+
+
+def choose_engine(engine: str) -> str:
+    """Returns "tensorflow" or "openvino" for an engine, which may be "auto"."""
+    if engine != AUTO:
+        return engine
+    has_accelerator = any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+    is_faster = not has_accelerator and importlib.util.find_spec("openvino") is not None
+    return OPENVINO if is_faster else TENSORFLOW
+
+
+class TensorFlowPredictor(Predictor):
+    """Applies a model of TensorFlow.
+
+    Args:
+        source: the model.
+        name: name of a task.
+        options: the arguments of `load_predictor`.
+
+    Attributes, besides those of `Predictor`:
+        model: the model.
+    """
+
+    def __init__(self, source: ModelSource, name: str, options: PredictorSettings) -> None:
+        engine = choose_engine(options.engine)
+        self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
+        self._load = functools.partial(load_trained, source, name)
+        is_tensorflow = engine == TENSORFLOW  # other engines cast float32 models themselves
+        with (
+            _building,
+            contextlib.nullcontext() if is_tensorflow else saved_model.float32_models(),
+        ):
+            self.model, _ = self._load()
+        trained = trained_model(source, name, options)
+        self._task = registry.get(name).make_task(trained)
+        super().__init__(trained, text_task_of(self._task, trained), options, engine)
+        logging.info("%s: %s, computed by %s", source.checkpoint, name, engine)
+
+    def _make_runner(self, features: Features) -> BatchRunner:
+        outputs = self.task.outputs
+        signature = batch_signature(features)
+
+        def compute(batch: dict[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+            return self._task.compute(self.model, batch)
+
+        if self.engine == OPENVINO:
+            try:
+                step = compile_with_openvino(only(compute, outputs), signature, self._precision)
+            except ConversionError as error:
+                if self.options.engine == OPENVINO:
+                    raise
+                logging.warning("%s. Computing with tensorflow instead", error)
+            else:  # nothing is compiled for a length
+                return BatchRunner(step, self._padding(1), outputs, shows_progress=False)
+            self.engine = TENSORFLOW
+            with _building:
+                self.model, _ = self._load()  # in the precision of the global policy
+        step = tensorflow_step(compute, signature, outputs)
+        padding = self._padding(self._recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE)
+        return BatchRunner(step, padding, outputs, shows_progress=False)

@@ -1,0 +1,224 @@
+"""Folders that `albert convert` has written for OpenVINO and ONNX Runtime, as models."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import json
+import pathlib
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf import inference
+from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.inference import convert
+from tests.conftest import ROOT, TINY_SHAPE
+from tests.inference.conftest import KINDS, LONG, TEXTS, make_model
+
+TAGGED = [[*"The river carries the rain .".split(), "down", "to"] * 20, ["boats"]]
+CONTEXTS = ["The boat waits at the landing. " * 12, "Nobody knows whose the boat is."]
+# Kind of model → arguments of a call; several windows, pairs, and texts that are too long.
+CALLS = {
+    "classification": [[*TEXTS, LONG]],
+    "mean of the last layer": [TEXTS],
+    "multi_label_classification": [TEXTS[:2], TEXTS[2:]],
+    "regression": [TEXTS[::-1], TEXTS],
+    "token_classification": [[*TAGGED, TEXTS[1]]],
+    "multiple_choice": [TEXTS[:2], ["It is _.", "What?"], [["wide", "cold", "old"], ["a", "b"]]],
+    "spans": [["What waits?", "Whose is the boat?"], CONTEXTS],
+    "answerable_spans": [["What waits?", "Whose is the boat?"], CONTEXTS],
+    "embeddings": [[*TEXTS, LONG]],
+}
+EXTRAS = {"openvino": "openvino", "onnx": "tf2onnx"}  # format → package that writes it
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory, toy_tokenizer):
+    """A function that returns the folder of a saved model of a kind."""
+    home = tmp_path_factory.mktemp("models")
+
+    def save(kind):
+        folder = home / kind
+        if not folder.exists():
+            model = make_model(kind, toy_tokenizer)
+            albert_tf.save_pretrained(model, str(folder), toy_tokenizer, KINDS[kind][2])
+        return str(folder)
+
+    return save
+
+
+@pytest.fixture
+def eagerly():
+    """Computes models of TensorFlow eagerly: compiling these takes longer."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(scope="module")
+def exported_of(tmp_path_factory, folder_of):
+    """A function that returns the folder of a kind of model in a format."""
+    home = tmp_path_factory.mktemp("exported")
+
+    def export(kind, output_format):
+        pytest.importorskip(EXTRAS[output_format], reason=f"needs the extra {output_format}")
+        folder = home / output_format / kind
+        if not folder.exists():
+            folder.parent.mkdir(exist_ok=True)
+            settings = convert.Settings(folder_of(kind), str(folder), output_format)
+            list(convert.run(settings))
+        return folder
+
+    return export
+
+
+def parts_of(result):
+    """Yields the numbers and the texts of a result, in its order."""
+    if isinstance(result, dict):
+        result = list(result.items())
+    if isinstance(result, (list, tuple, np.ndarray)):
+        for part in result:
+            yield from parts_of(part)
+    else:
+        yield result if isinstance(result, str) else float(result)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("output_format", EXTRAS)
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_exported_model_answers_without_tensorflow_as_the_model_does(
+    kind, output_format, exported_of, folder_of, eagerly
+):
+    asked = json.dumps([str(exported_of(kind, output_format)), CALLS[kind]])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.without_tensorflow"],
+        cwd=ROOT,
+        input=asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    model = albert_tf.load_predictor(folder_of(kind), engine="tensorflow")
+    found, expected = (list(parts_of(x)) for x in (json.loads(done.stdout), model(*CALLS[kind])))
+    assert found == [
+        part if isinstance(part, str) else pytest.approx(part, abs=1e-5) for part in expected
+    ]
+
+
+@pytest.mark.ci
+def test_the_program_answers_the_rows_of_a_file(exported_of, tmp_path):
+    folder = str(exported_of("classification", "openvino"))
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("id\ttext\ttext_b\n7\tThe river\tA boat\n8\tThe town\tThe sea\n", "utf-8")
+    found = list(inference.run(inference.Settings(model_dir=folder, input_file=str(rows))))
+    predict = albert_tf.load_predictor(folder)
+    assert predict.engine == "openvino"
+    assert [(row["line"], row["id"]) for row in found] == [(2, "7"), (3, "8")]
+    results = predict([("The river", "A boat"), ("The town", "The sea")])
+    assert [row["probabilities"] for row in found] == [row["probabilities"] for row in results]
+
+
+@pytest.fixture
+def write(tmp_path, toy_spm_model):
+    """A function that writes a folder whose exported model is damaged."""
+
+    def write(name, **record):
+        config = TINY_SHAPE | {"vocab_size": 120}
+        (tmp_path / "albert_config.json").write_text(json.dumps(config))
+        (tmp_path / "spiece.model").write_bytes(pathlib.Path(toy_spm_model).read_bytes())
+        (tmp_path / name).write_text("x")
+        settings = {"do_lower_case": True, "max_seq_length": 11}
+        task = {"name": "classification", "labels": ["a", "b"]}
+        RunFolder(str(tmp_path)).write_record(RunRecord(settings=settings, task=task, **record))
+        return str(tmp_path)
+
+    return write
+
+
+def pretend(monkeypatch, package, is_installed):
+    """Makes it look as if a package were installed, or not."""
+    module = types.ModuleType(package)
+    module.__spec__ = importlib.machinery.ModuleSpec(package, None)
+    monkeypatch.setitem(sys.modules, package, module if is_installed else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("model.xml", "openvino"), ("model.onnx", "onnxruntime")]
+)
+def test_a_runtime_that_is_not_installed_is_named_with_its_extra(name, package, write, monkeypatch):
+    pretend(monkeypatch, package, False)
+    settings = inference.Settings(model_dir=write(name), text="a boat")
+    with pytest.raises(
+        ValueError, match=rf"{name} requires .*pip install 'albert-tf2\[{package}\]'"
+    ):
+        next(inference.run(settings))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"engine": "tensorflow"}, r"engine=tensorflow: .*model\.onnx is for other runtimes"),
+        ({"precision": "bfloat16"}, "precision=bfloat16: onnxruntime computes .* float32 only"),
+        ({"task": "embeddings"}, "exported for the task classification, and cannot .* embeddings"),
+        ({"similarity": True, "text_b": "a ship"}, "for the task classification, and cannot"),
+        ({}, r"model\.onnx: onnxruntime cannot open it"),
+    ],
+)
+def test_what_an_exported_model_cannot_do_is_refused(options, said, write, monkeypatch):
+    pretend(monkeypatch, "onnxruntime", True)  # an empty module, which opens nothing
+    settings = inference.Settings(model_dir=write("model.onnx"), text="a boat", **options)
+    with pytest.raises(ValueError, match=said):
+        next(inference.run(settings))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "spiece.model").unlink(), "no vocabulary found"),
+        (lambda folder: (folder / "run.json").unlink(), r"no run\.json beside it says what"),
+    ],
+)
+def test_a_folder_without_one_of_its_files_is_refused(change, said, write, tmp_path, monkeypatch):
+    pretend(monkeypatch, "onnxruntime", True)
+    folder = write("model.onnx")
+    change(tmp_path)
+    with pytest.raises((ValueError, OSError), match=said):
+        albert_tf.load_predictor(folder)
+
+
+def test_another_vocabulary_is_refused(write, monkeypatch):
+    pretend(monkeypatch, "onnxruntime", True)
+    folder = write("model.onnx", files={"vocabulary": FileRecord("97 entries, sha256 1", "x")})
+    with pytest.raises(ValueError, match="was trained with another vocabulary: 97 entries"):
+        next(inference.run(inference.Settings(model_dir=folder, text="a boat")))
+
+
+def test_the_folder_of_a_tflite_model_says_what_to_use_instead(write):
+    with pytest.raises(FileNotFoundError, match=r"tflite, which takes ids .* to onnx or openvino"):
+        albert_tf.load_predictor(write("albert_model.tflite"))
+
+
+def test_an_exported_model_is_no_checkpoint(write):
+    with pytest.raises(ValueError, match=r"model\.xml is for another runtime, and no weights"):
+        albert_tf.from_pretrained(write("model.xml"), "classification")
+
+
+@pytest.mark.ci
+def test_rows_of_full_length_keep_their_length(exported_of):
+    folder = str(exported_of("mean of the last layer", "openvino"))
+    with pytest.raises(ValueError, match="max_seq_length=20: the exported model takes rows of 90"):
+        albert_tf.load_predictor(folder, max_seq_length=20)
+
+
+@pytest.mark.ci
+def test_embeddings_of_a_pooling_that_was_not_exported_are_refused(exported_of):
+    folder = str(exported_of("embeddings", "openvino"))
+    with pytest.raises(ValueError, match=r"pooling='cls': .* has mean, mean_last_4, pooled"):
+        albert_tf.load_predictor(folder, pooling="cls")("a boat")
