@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TypeAlias
+
+Value: TypeAlias = int | float | bytes
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _FLOATS = {_FIXED64: struct.Struct("<d"), _FIXED32: struct.Struct("<f")}
+_INTEGERS = {_FIXED64: struct.Struct("<Q"), _FIXED32: struct.Struct("<I")}
 
 
 def varint_at(data: bytes, at: int) -> tuple[int, int]:
@@ -27,27 +31,31 @@ def varint_at(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """Yields the number and the value of each field of a message.
+def fields(message: bytes, fixed_integers: bool = False) -> Iterator[tuple[int, Value]]:
+    """Yields the number and the value of each field of a message; texts and messages are bytes.
 
-    Values of a fixed width are taken for floating-point numbers; texts and messages are bytes.
+    Args:
+        message: the message.
+        fixed_integers: whether values of a fixed width are unsigned integers. The wire does not
+            say what they are; by default, they are taken for floating-point numbers.
 
     Raises:
         ValueError: this is not a message.
     """
+    layouts = _INTEGERS if fixed_integers else _FLOATS
     at = 0
     while at < len(message):
         try:
             key, at = varint_at(message, at)
             number, wire_type = key >> 3, key & 7
-            value: int | float | bytes
+            value: Value
             if wire_type == _VARINT:
                 value, at = varint_at(message, at)
             elif wire_type == _BYTES:
                 size, at = varint_at(message, at)
                 value, at = message[at : at + size], at + size
             else:
-                layout = _FLOATS[wire_type]
+                layout = layouts[wire_type]
                 (value,), at = layout.unpack_from(message, at), at + layout.size
         except (LookupError, struct.error):
             raise ValueError(f"not a protocol buffer message: damaged near byte {at}") from None

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import os
 import re
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -21,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import safetensors_file
+from albert_tf.checkpoints import checkpoint_index, safetensors_file
+from albert_tf.checkpoints.checkpoint_index import Place
 from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
+from albert_tf.checkpoints.tensor_memory import ALIGNMENT
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -33,6 +36,7 @@ Array: TypeAlias = NDArray[Any]
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
+_LARGE = 1 << 16  # bytes: smaller arrays are copied as fast
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,12 +187,42 @@ def _open_tensorflow(prefix: str) -> WeightFile:
     if OBJECT_GRAPH in shapes:
         keys = _object_names(read_tensor(reader, OBJECT_GRAPH, prefix))
         container = "object-based TensorFlow 2 checkpoint"
+    places = _mappable(prefix, reader)
+
+    def read(name: str) -> Array:
+        key = keys[name]
+        array = places[key].map(prefix, shapes[key]) if key in places else None
+        return read_tensor(reader, key, prefix) if array is None else array
+
     return WeightFile(
         prefix,
         container,
         {name: tuple(shapes[key]) for name, key in keys.items() if key in shapes},
-        lambda name: read_tensor(reader, keys[name], prefix),
+        read,
     )
+
+
+def _mappable(prefix: str, reader: tf.train.CheckpointReader) -> dict[str, Place]:
+    """Returns name → place of the large float32 arrays of a checkpoint that can be mapped.
+
+    Those are the ones whose mapped memory a tensor can take over, not those of remote files, and
+    none on Windows, which does not replace a mapped file, as training does.
+    """
+    if files.is_remote(prefix) or sys.platform == "win32" or sys.byteorder != "little":
+        return {}
+    try:
+        places = checkpoint_index.places(prefix)
+    except ValueError:  # unusual or damaged: the reader knows
+        return {}
+    types = reader.get_variable_to_dtype_map()
+    return {
+        name: place
+        for name, place in places.items()
+        if place.size >= _LARGE
+        and place.offset % ALIGNMENT == 0
+        and name in types
+        and types[name].name == "float32"
+    }
 
 
 def _object_names(graph: Array) -> dict[str, str]:

@@ -18,9 +18,10 @@ import io
 import itertools
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO
+from typing import IO, Any
 
 import google_crc32c
+from numpy.typing import NDArray
 
 from albert_tf import files
 
@@ -127,8 +128,12 @@ def count_records(path: str) -> int:
     return sum(1 for _ in read_records(path))
 
 
-def checksum(data: bytes) -> bytes:
-    """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes."""
+def checksum(data: bytes | NDArray[Any]) -> bytes:
+    """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes.
+
+    Args:
+        data: the bytes, or a read-only array in the order of C.
+    """
     crc: int = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
