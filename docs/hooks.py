@@ -32,6 +32,9 @@ PAGES = {
 }
 NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/*.ipynb"))
 LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)]*)?\)")
+CODE = re.compile(r"<code>([^<\n]*)</code>")
+FLAG = re.compile(r"(?<!\S)--[\w=.,/]{1,40}")  # browsers may end a line after its hyphens
+IN_ONE_LINE = r'<span class="flag">\g<0></span>'
 NOTEBOOK_LINK = re.compile(r'href="([^"/]+\.ipynb)"')
 SETTINGS = re.compile(r"^<!-- settings of (\S+?)(?: beyond (\S+))? -->$", re.MULTILINE)
 
@@ -97,7 +100,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Rewrites the links between notebooks for the site."""
+    """Keeps flags in one line, and rewrites the links between notebooks for the site."""
 
     def rewrite(link: re.Match[str]) -> str:
         target = files.get_file_from_path(f"examples/{link[1]}")
@@ -105,7 +108,9 @@ def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
             raise FileNotFoundError(f"{page.file.src_uri}: there is no notebook {link[1]}")
         return f'href="{target.url_relative_to(page.file)}"'
 
-    return NOTEBOOK_LINK.sub(rewrite, html) if page.file.src_uri in NOTEBOOKS else html
+    if page.file.src_uri in NOTEBOOKS:
+        return NOTEBOOK_LINK.sub(rewrite, html)
+    return CODE.sub(lambda code: f"<code>{FLAG.sub(IN_ONE_LINE, code[1])}</code>", html)
 
 
 def settings_table(name: str, base: str | None) -> str:
