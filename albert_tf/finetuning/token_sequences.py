@@ -57,7 +57,7 @@ class TokenSequences:
             ids.extend(sequence)
             lengths.append(len(sequence))
             first_lengths.append(first_length)
-        tokens, sizes, firsts = (np.array(part, np.int32) for part in (ids, lengths, first_lengths))
+        tokens, sizes, firsts = map(_without_copy, (ids, lengths, first_lengths))
         return cls(tokens, sizes, firsts, columns, num_choices)
 
     def __len__(self) -> int:
@@ -108,6 +108,10 @@ class TokenSequences:
             shape = (len(rows), choices, seq_length)
             arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
         return arrays | {name: column[rows] for name, column in self.columns.items()}
+
+
+def _without_copy(values: array.array[int]) -> NDArray[np.int32]:
+    return np.frombuffer(values, np.int32) if values else np.zeros(0, np.int32)
 
 
 def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 from albert_tf import files
 from albert_tf.finetuning.cells import check_name
@@ -31,7 +32,7 @@ def parse_label(value: object, task: ClassificationTask) -> str:
             "pass --is_multi_label"
         )
     label = check_name(value, "the label")
-    label = task.label_aliases.get(label, label)
+    label = sys.intern(task.label_aliases.get(label, label))  # held once for all examples
     if task.is_regression:
         if not is_number(label):
             raise BadRowError(f"label {files.quote(label)}: expected a number")

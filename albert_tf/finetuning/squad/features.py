@@ -49,9 +49,10 @@ class SquadFeatures:
         example_index: int32 [N], index of the question.
         query_lengths: int32 [N], number of tokens in the question.
         first_char, last_char: int32 [sum of window lengths], offsets in the context of the first
-            and the last character (inclusive) of each token in the window.
+            and the last character (inclusive) of each token in the window; int32 [0] for training,
+            where no answers are decoded.
         is_max_context: bool [sum of window lengths], whether this window has more context around
-            the token than any other window.
+            the token than any other window; bool [0] for training.
     """
 
     sequences: TokenSequences

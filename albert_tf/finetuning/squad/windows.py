@@ -102,6 +102,7 @@ def _windows(
     span: tuple[int, int] | None,
     tokenizer: Tokenizer,
     settings: WindowSettings,
+    is_training: bool,
 ) -> Iterator[Window]:
     """Yields the windows of a question.
 
@@ -111,6 +112,7 @@ def _windows(
         span: first and last token of the answer; None if there is none.
         tokenizer: the tokenizer.
         settings: how the context is split.
+        is_training: whether no answer will be decoded, for which places in the context are needed.
     """
     query = query[: settings.max_query_length]
     prefix = np.array([tokenizer.cls_id, *query, tokenizer.sep_id], np.int32)
@@ -124,19 +126,20 @@ def _windows(
             start, stop = (piece - begin + len(prefix) for piece in span)
             labels = (start, stop, 0)
         ids = np.concatenate([prefix, context.token_ids[begin:end], prefix[-1:]])
+        decoded = slice(begin, begin if is_training else end)
         yield Window(
             ids,
             len(prefix) if tokenizer.has_segments else len(ids),
             len(query),
-            context.first_char[begin:end],
-            context.last_char[begin:end],
-            is_max_context,
+            context.first_char[decoded],
+            context.last_char[decoded],
+            is_max_context[: decoded.stop - begin],
             labels,
         )
 
 
 def _make_work(
-    tokenizer: Tokenizer, settings: WindowSettings
+    tokenizer: Tokenizer, settings: WindowSettings, is_training: bool
 ) -> Callable[[_Task], Iterator[dict[int, list[Window]]]]:
     """Returns the work of a process: task → number of each question → windows, [] if skipped."""
 
@@ -151,7 +154,9 @@ def _make_work(
                     continue
                 span = _answer_span(context, answer) if answer else None
                 if span or not answer:
-                    found[number] += _windows(query, context, span, tokenizer, settings)
+                    found[number] += _windows(
+                        query, context, span, tokenizer, settings, is_training
+                    )
         yield found
 
     return work
@@ -183,7 +188,7 @@ def make_features(
     """
     tasks = list(_tasks(examples, is_training))
     processes = num_workers or workers.available_cores()
-    make_work = functools.partial(_make_work, tokenizer, settings)
+    make_work = functools.partial(_make_work, tokenizer, settings, is_training)
     found: dict[int, list[Window]] = {}
     hidden = None if shows_progress else True  # None hides the bar unless on a terminal
     with tqdm(total=len(examples), unit="question", desc="features", disable=hidden) as bar:
