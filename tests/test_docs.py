@@ -8,20 +8,14 @@ import shlex
 
 import pytest
 
-import albert_tf
 from albert_tf import AlbertConfig
 from albert_tf.cli import describe, programs
 from albert_tf.cli.flags import define, parse
-from tests.conftest import ROOT, TINY_SHAPE
-from tests.test_docstrings import train_vocabulary, write_model
+from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 CODE = ("albert_tf", "benchmarks", "compat", "docs", "examples", "experiments", "tests")
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 def module_of(name):
@@ -33,7 +27,8 @@ def module_of(name):
 
 def commands():
     """The module and the flags of every command of the README that starts a program."""
-    for line in "\n".join(blocks("bash")).replace("\\\n", " ").splitlines():
+    blocks = re.findall(r"^```bash\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
         command, *flags = shlex.split(line, comments=True) or [""]
         if command in ("python", "albert") and not flags[0].startswith("examples/"):
             yield module_of(flags[0]), flags[1:]
@@ -110,19 +105,6 @@ def test_programs_know_the_flags_of_every_page(page):
             values.set_gnu_getopt()
             # tests/test_recipes.py reads the recipes
             values(["program", *(flag for flag in flags if not flag.startswith("--flagfile="))])
-
-
-@pytest.mark.slow
-def test_the_python_example_of_the_readme_runs(tmp_path, monkeypatch):
-    shape = TINY_SHAPE | {"vocab_size": 128, "max_position_embeddings": 512, "type_vocab_size": 2}
-    train_vocabulary(tmp_path / "30k-clean.model")
-    write_model(tmp_path / "albert_base_v2", AlbertConfig(**shape), tmp_path / "30k-clean.model")
-    monkeypatch.chdir(tmp_path)
-    (example,) = blocks("python")
-    names: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), names)
-    (row, _) = albert_tf.load_predictor("paraphrases")(names["pairs"])
-    assert row["label"] in ("different", "same")
 
 
 def test_the_pages_in_the_navigation_have_at_most_25_000_words():
