@@ -10,7 +10,8 @@ of these files. Each is written whole, under a temporary name, or line by line:
 * `evaluations.jsonl` and `metrics.jsonl`: a line for each evaluation and for each report. Of those
   of the same step, the last one counts; a run that resumes from an earlier step first removes the
   reports of the steps that it trains again;
-* `runs.jsonl`: a line for each start.
+* `runs.jsonl`: a line for each start;
+* `examples.jsonl`: a few rows of the training data, to try the model with.
 
 TensorFlow is not imported here.
 """
@@ -42,6 +43,7 @@ CHECKPOINTS_FILE = "checkpoints.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
 METRICS_FILE = "metrics.jsonl"
 STARTS_FILE = "runs.jsonl"
+EXAMPLES_FILE = "examples.jsonl"
 EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
 _HUGGING_FACE_FILE = "config.json"
 # Fields of the lines.
@@ -110,6 +112,19 @@ class RunFolder:
         """Appends a start, with its settings, to `runs.jsonl`."""
         row = {**record.start, "settings": record.settings}
         files.append_json_lines(self.file(STARTS_FILE), [row])
+
+    def keep_examples(self, rows: Collection[files.JsonObject]) -> None:
+        """Writes rows of the training data as `albert predict` reads them, if there are any."""
+        if rows:
+            files.write_json_lines(self.file(EXAMPLES_FILE), rows)
+
+    def examples(self) -> list[files.JsonObject]:
+        """Returns the rows of `keep_examples`; [] if there are none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        return files.read_own_json_lines(self.file(EXAMPLES_FILE), {})
 
     # The config.
 

@@ -18,6 +18,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.finetuning import advice
 from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.kept_examples import choose_examples
 from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.result import FineTuningResult, Result
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -106,6 +107,8 @@ def _do_phases(
     if TRAIN in task.splits:
         advice.give_advice(run, task)
         run.train(task, hooks, run.settings.early_stopping_patience)
+        if run.is_chief:
+            run.folder.keep_examples(choose_examples(task.task, task.splits[TRAIN].data))
     if not run.is_chief:
         logging.info("Training finished. Only the first worker evaluates and predicts.")
         return Result(run.settings), ""

@@ -146,6 +146,13 @@ class FineTuningTask(
         Models of this package ignore a feature with the name `label_ids`, of any shape and type.
         """
 
+    def as_row(self, example: Any) -> files.JsonObject:
+        """Returns an example, without its label, as a row of a file that `albert predict` reads.
+
+        The page of `--web` shows a few of the training data. By default {}, which shows none.
+        """
+        return {}
+
     def count_examples(self, split: Split[DataType, FeaturesType]) -> int:
         """Returns the number of examples in an epoch: by default, that of the features."""
         return len(split.features)

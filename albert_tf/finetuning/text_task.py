@@ -46,8 +46,10 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
         num_truncated: number of texts so far that were longer, and of which only a part was read.
         argument_names: names of the arguments of `parse_call` in rows of files, in their order; a
             call may use them too.
-        demos: rows to try the task with on the web page, which all have the same columns.
+        demos: rows to try the task with on the web page, if the run has kept none; all have the
+            same columns.
         marks_spans: whether the web page shows a text with marked spans, not a number per label.
+        table_columns: names of the columns of `table`.
     """
 
     tokenizer: Tokenizer
@@ -61,6 +63,7 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
         {"text": "你多大了", "text_b": "你几岁"},
     )
     marks_spans: ClassVar[bool] = False
+    table_columns: ClassVar[Sequence[str]] = ("label", "probability")
 
     @classmethod
     def of_trained(cls, trained: TrainedModel) -> Self:
@@ -131,6 +134,19 @@ class TextTask(abc.ABC, Generic[ExampleType, FeaturesType, ResultsType]):
         `mark`.
         """
         return result.get("probabilities", result.get("score"))
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns what else the answer may be, the most probable first; the last cell is a number.
+
+        The web page shows it as a table; none if it is empty.
+        """
+        return ranked(result.get("probabilities") or {})
+
+
+def ranked(numbers: Mapping[str, float]) -> list[Sequence[files.Json]]:
+    """Returns pairs of a name and its number, in descending order of the numbers."""
+    return sorted(numbers.items(), key=lambda pair: -pair[1])
 
 
 def mark(text: str, spans: Sequence[Result]) -> files.JsonObject:

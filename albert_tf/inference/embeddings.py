@@ -38,7 +38,11 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     """
 
     outputs: Mapping[str, float] = {"embedding": 0.0}
-    demos = ({"text": "A small boat.", "texts": "A little ship.\nThe price of tea."},)
+    table_columns = ("text", "similarity")
+    demos = (
+        {"text": "A small boat.", "texts": "A little ship.\nThe price of tea."},
+        {"text": "一条小船", "texts": "一艘小艇\n茶的价格"},
+    )
 
     def __init__(self, trained: TrainedModel) -> None:
         self.tokenizer = trained.tokenizer
@@ -96,6 +100,11 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the similarities of the nearest texts, for the web page."""
         return {near["text"]: near["similarity"] for near in result["nearest"]}
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns the nearest texts with their similarities."""
+        return [(near["text"], near["similarity"]) for near in result["nearest"]]
 
 
 def similarities(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -40,6 +40,7 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
 
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
     argument_names = ("text",)
+    table_columns = ("mask", "word", "probability")
     demos = ({"text": "The capital of France is [MASK]."}, {"text": "北京是[MASK]国的首都"})
 
     def __init__(self, trained: TrainedModel) -> None:
@@ -92,6 +93,15 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
             for number, words in enumerate(result["masks"], 1)
             for word in words
         }
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns the words for each mask, with the number of the mask and their probabilities."""
+        return [
+            (number, word["token"], word["score"])
+            for number, words in enumerate(result["masks"], 1)
+            for word in words
+        ]
 
     def _encode(self, text: str) -> tuple[list[int], list[int]]:
         """Returns the token ids, including [CLS] and [SEP], and the positions of the masks."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -17,48 +18,75 @@ from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_predicted_task, possible_tasks
 from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.settings import Settings
+from albert_tf.inference.web_examples import LISTS, TEXTS, choose_examples
 
 if TYPE_CHECKING:
     import gradio as gr
 
 
-# Columns of a form with several texts, and their labels.
-LINES = {"options": "options, one per line", "texts": "texts, one per line"}
+_JSON_HEIGHT = 220  # pixels, so that the examples below are seen
+_MOST_BARS = 5  # of labels; the table has all of them
+_ONE_PER_LINE = "{}, one per line"  # label of a field with several texts
 
 
 def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interface:
-    """Returns the form of one of the tasks of a model."""
+    """Returns the form of one of the tasks of a model, which has answered its first example."""
     import gradio as gr
 
     predictor = make_predictor(source, task, settings, settings.precision, settings.threads)
+    text_task = predictor.task
     parse = registry.get(task).parse
-    demos = predictor.task.demos
-    labels = files.quote_all(predictor.labels) if predictor.labels else ""
-    output = gr.HighlightedText if predictor.task.marks_spans else gr.Label
+    examples = choose_examples(source, task, text_task)
+    columns = list(examples[0])
 
-    def answer(*values: str) -> tuple[files.Json, Result]:
-        row: files.JsonObject = dict(zip(demos[0], values, strict=True))
-        row |= {key: row[key].splitlines() for key in LINES if key in row}
+    def answer(*values: str) -> tuple[files.Json, list[list[files.Json]], Result]:
+        row: files.JsonObject = dict(zip(columns, values, strict=True))
+        row |= {key: row[key].splitlines() for key in LISTS if key in row}
         try:
-            if "texts" in row:  # to compare with one text
-                texts = [({"line": n}, (text, "")) for n, text in enumerate(row["texts"], 1)]
+            if TEXTS in row:
+                texts = [({"line": n}, (text, "")) for n, text in enumerate(row[TEXTS], 1)]
                 found = search(predictor, row["text"], [texts], settings.top_k)
                 result: Result = {"nearest": found}
             else:
                 (result,) = predictor.predict([parse(row)])
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
-        return predictor.task.show(row, result), result
+        return text_task.show(row, result), _rounded(text_task.table(row, result)), result
 
-    with contextlib.suppress(gr.Error):  # a task of your own may have no use for the demo
-        answer(*demos[0].values())  # the first call compiles: no visitor has to wait for it
+    shown: tuple[Any, Any, Any] = (None, [], None)
+    with contextlib.suppress(gr.Error):  # a task of your own may have no use for the example
+        # The first call compiles: no visitor has to wait for it.
+        shown = answer(*examples[0].values())
+    labels = files.quote_all(predictor.labels) if predictor.labels else ""
+    title = f"{task}: {labels}" if labels else task
+    if text_task.marks_spans:
+        best = gr.HighlightedText(shown[0], label=title)
+    else:
+        best = gr.Label(shown[0], label=title, num_top_classes=_MOST_BARS)
     return gr.Interface(
         answer,
-        [gr.Textbox(label=LINES.get(key, key), lines=2) for key in demos[0]],
-        [output(label=f"{task}: {labels}" if labels else task), gr.JSON(label="JSON")],
-        examples=[list(row.values()) for row in demos],
+        [
+            gr.Textbox(text, label=_ONE_PER_LINE.format(key) if key in LISTS else key, lines=2)
+            for key, text in examples[0].items()
+        ],
+        [
+            best,
+            gr.Dataframe(
+                shown[1] or None,
+                headers=list(text_task.table_columns),
+                label="alternatives",
+                visible=bool(shown[1]),
+            ),
+            gr.JSON(shown[2], label="JSON", max_height=_JSON_HEIGHT),
+        ],
+        examples=[list(row.values()) for row in examples],
         flagging_mode="never",
     )
+
+
+def _rounded(table: Sequence[Sequence[files.Json]]) -> list[list[files.Json]]:
+    """Returns a table whose numbers are short enough to be compared."""
+    return [[round(x, 4) if isinstance(x, float) else x for x in row] for row in table]
 
 
 def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:

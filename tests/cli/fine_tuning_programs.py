@@ -139,7 +139,10 @@ class Row:
     steps: tuple[int, ...] = (0, 2, 4, 5)
 
 
-ALWAYS = "checkpoints.jsonl eval_results.txt evaluations.jsonl metrics.jsonl run.json runs.jsonl"
+ALWAYS = (
+    "checkpoints.jsonl eval_results.txt evaluations.jsonl examples.jsonl metrics.jsonl run.json"
+    " runs.jsonl"
+)
 MODEL_FILES = "albert_config.json run.json toy.model"
 ALL = "--do_train --do_eval --do_predict --train_step=5 --save_checkpoints_steps=2"
 SQUAD = Row(
@@ -197,6 +200,7 @@ class Program:
     """A program, its data, and the folder of a finished run."""
 
     def __init__(self, name, root, config_file, vocabulary):
+        self.name = name
         self.row = PROGRAMS[name]
         self.out, self.export = root / "out", root / "export"
         (root / "data").mkdir()

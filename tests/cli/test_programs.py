@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from albert_tf import inference
 from albert_tf.checkpoints.run_folder import RunFolder
-from tests.cli.fine_tuning_programs import PROGRAMS
+from tests.cli.fine_tuning_programs import (
+    CHOICES,
+    CONTEXTS,
+    LINES,
+    PASSAGE,
+    PROGRAMS,
+    QUESTIONS,
+    SENTENCES,
+)
 from tests.script_runner import logged_rates, tensors
 
 pytestmark = pytest.mark.ci
@@ -65,6 +75,24 @@ def test_all_files_are_written(program):
     if program.row.assets:
         extra = program.saved_model() / "assets.extra"
         assert {path.name for path in extra.iterdir()} == set(program.row.assets.split())
+
+
+SQUAD = {"question": QUESTIONS[0][2], "context": CONTEXTS[0]}
+FIRST_EXAMPLES = {
+    "classifier": {"text": SENTENCES[0]},
+    "squad_1": SQUAD,
+    "squad_2": SQUAD,
+    "race": {"passage": PASSAGE, "question": CHOICES[0][0], "options": CHOICES[0][1]},
+    "tagger": {"text": LINES[0].replace(".", " .")},
+}
+
+
+def test_a_few_training_examples_are_kept_as_rows_to_predict(program):
+    path = program.out / "examples.jsonl"
+    kept = list(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
+    assert kept[0] == FIRST_EXAMPLES[program.name]
+    settings = inference.Settings(model_dir=str(program.out), input_file=str(path))
+    assert [row["line"] for row in inference.run(settings)] == [1, 2, 3]
 
 
 def test_running_again_changes_nothing(program):

@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +22,10 @@ import pytest
 import albert_tf
 from albert_tf import inference
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.inference.model_task import find_task
+from albert_tf.inference.web_examples import readable_rows
+from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import ROOT
 from tests.inference.conftest import TEXTS
 
@@ -57,8 +61,10 @@ def form_of(folder, task=None):
 )
 def test_a_form_shows_a_number_for_each_name(saved, kind, values, names):
     form = form_of(saved(kind))
-    shown, _ = form.fn(*values)
+    shown, table, _ = form.fn(*values)
     assert set(shown) == names
+    assert dict(table) == pytest.approx(shown, abs=1e-4)
+    assert [number for _, number in table] == sorted(dict(table).values(), reverse=True)
     labels = {"classification": "classification: 'water', 'land'"}
     assert form.output_components[0].label == labels.get(kind, kind)
     best = form.output_components[0].postprocess(shown).model_dump()["label"]
@@ -70,12 +76,54 @@ def test_a_form_shows_a_number_for_each_name(saved, kind, values, names):
 )
 def test_a_form_marks_spans_in_their_text(saved, kind, first):
     form, text = form_of(saved(kind)), "\U0001f642 The boat waits."
-    shown, result = form.fn(*first, text)
+    shown, table, result = form.fn(*first, text)
     parts = form.output_components[0].postprocess(shown).model_dump()
     found = [part["token"] for part in parts if part["class_or_confidence"]]
     spans = result["spans"] if "spans" in result else [{"text": result["answer"]}]
     assert found == [span["text"] for span in spans]
     assert "".join(part["token"] for part in parts) == text
+    assert len(table) == len(result["answers" if first else "tokens"])
+
+
+EXAMPLES = {
+    "no pairs": [{"text": "The river"}, {"text": "The boat"}],
+    "pairs": [{"text": "The river", "text_b": "The boat"}, {"text": "The boat"}],
+    "options": [{"question": "It is _.", "options": ["old", "new", "wet"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "labels"),
+    [
+        ("classification", [], ["text", "text_b"]),
+        ("classification", EXAMPLES["no pairs"], ["text"]),
+        ("classification", EXAMPLES["pairs"], ["text", "text_b"]),
+        ("multiple_choice", EXAMPLES["options"], ["question", "options, one per line"]),
+    ],
+)
+def test_a_form_has_the_fields_of_the_data_and_opens_with_an_answer(
+    saved, tmp_path, kind, kept, labels
+):
+    folder = shutil.copytree(saved(kind), tmp_path / "run")
+    RunFolder(str(folder)).keep_examples(kept)
+    form = form_of(str(folder))
+    assert [field.label for field in form.input_components] == labels
+    values = [field.value for field in form.input_components]
+    first = kept[0] if kept else {"text": "What a lovely day!", "text_b": ""}
+    assert [value.splitlines() for value in values] == [
+        value if isinstance(value, list) else value.splitlines() for value in first.values()
+    ]
+    assert form.output_components[2].value == form.fn(*values)[2]
+
+
+def test_examples_are_in_a_language_that_the_vocabulary_has(tmp_path, toy_tokenizer):
+    english, chinese = {"text": "The river", "text_b": ""}, {"text": "你好", "text_b": "河"}
+    assert readable_rows([chinese, english], toy_tokenizer) == [english]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"你好河", "the", "river"]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    tokenizer = FullTokenizer(str(tmp_path / "vocab.txt"))
+    assert readable_rows([english, chinese], tokenizer) == [chinese, english]
+    assert readable_rows([{"text": "été"}], tokenizer) == [{"text": "été"}]  # rather than none
 
 
 def test_an_invalid_input_is_shown_as_an_error(saved):
@@ -111,7 +159,7 @@ def ask(port, text):
     _, body = request(port, "POST", path, json.dumps({"data": [text, ""]}))
     _, events = request(port, "GET", f"{path}/{json.loads(body)['event_id']}")
     (data,) = re.findall(r"event: complete\ndata: (.*)", events)
-    return json.loads(data)[1]
+    return json.loads(data)[-1]
 
 
 @pytest.fixture

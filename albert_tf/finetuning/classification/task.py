@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.batching import Array
 from albert_tf.finetuning.classification import Settings
@@ -69,6 +70,11 @@ class Classifier(PredictingClassifier, FineTuningTask[Settings, Examples[Example
     ) -> None:
         super().__init__(settings, config, tokenizer, data)
         self.selection_metric = self.definition.selection_metric
+
+    def as_row(self, example: Example) -> files.JsonObject:
+        """Returns the text, or the pair of texts, of an example."""
+        pair = {"text_b": example.text_b} if example.text_b else {}
+        return {"text": example.text_a, **pair}
 
     def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
         """Returns the token sequences of a split, identical to those of Google's program.

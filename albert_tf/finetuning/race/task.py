@@ -12,6 +12,7 @@ from __future__ import annotations
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
@@ -50,6 +51,11 @@ class MultipleChoice(
     selection_metric = SELECTION_METRIC
     measured_with = ("eval_batch_size",)  # over which Google's program averages the loss
     outputs = OUTPUTS
+
+    def as_row(self, example: Question) -> files.JsonObject:
+        """Returns the passage, if there is one, the question and its options."""
+        passage = {"passage": example.passage} if example.passage else {}
+        return {**passage, "question": example.question, "options": list(example.options)}
 
     def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
         """Returns the token sequences and labels of a split."""

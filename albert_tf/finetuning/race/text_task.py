@@ -14,7 +14,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.fine_tuned_text_task import FineTunedTextTask
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.text_task import Result
+from albert_tf.finetuning.text_task import Result, ranked
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.tokenization import split_pairs
 
@@ -27,8 +27,10 @@ class RaceTextTask(FineTunedTextTask[Question, TokenSequences]):
 
     task: PredictingMultipleChoice
     argument_names = ("passage", "question", "options")
+    table_columns = ("option", "probability")
     demos = (
         {"passage": "Anna sells bread.", "question": "Anna sells _.", "options": "bread\ntea"},
+        {"passage": "王小明卖面包。", "question": "王小明卖什么？", "options": "面包\n茶"},
     )
 
     def parse_call(
@@ -79,3 +81,8 @@ class RaceTextTask(FineTunedTextTask[Question, TokenSequences]):
     def show(row: files.JsonObject, result: Result) -> dict[str, float]:
         """Returns the probabilities of the options, for the web page."""
         return dict(zip(row["options"], result["probabilities"], strict=True))
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns the options with their probabilities."""
+        return ranked(RaceTextTask.show(row, result))

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from albert_tf import files
 from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batch_runner import Outputs
@@ -26,7 +27,7 @@ from albert_tf.finetuning.squad.exporter import SquadExporter
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.lost_marks import warn_of_lost_marks
 from albert_tf.finetuning.squad.predicting_task import PredictingQuestionAnswering, SquadSplit
-from albert_tf.finetuning.squad.questions import SquadData, shuffled
+from albert_tf.finetuning.squad.questions import SquadData, SquadExample, shuffled
 from albert_tf.finetuning.squad.result_files import SquadFiles
 from albert_tf.finetuning.squad.version import choose_version
 from albert_tf.finetuning.squad.windows import make_features
@@ -84,6 +85,10 @@ class QuestionAnswering(
             settings.version_2_with_negative, checkpoint, data.get("train"), data.get("test")
         )
         return cls(settings, config, tokenizer, data, version_2)
+
+    def as_row(self, example: SquadExample) -> files.JsonObject:
+        """Returns the question and its context."""
+        return {"question": example.question, "context": example.context}
 
     def make_features(self, data: SquadData, split: str) -> SquadFeatures:
         """Returns the features of a split.

@@ -34,8 +34,12 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
 
     task: PredictingQuestionAnswering
     argument_names = ("question", "context")
-    demos = ({"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},)
+    demos = (
+        {"question": "Who lives in Rome?", "context": "Anna lives in Rome and sells bread."},
+        {"question": "谁住在北京？", "context": "王小明住在北京，他卖面包。"},
+    )
     marks_spans = True
+    table_columns = ("answer", "score")
 
     def __init__(
         self, task: PredictingQuestionAnswering, threshold: float | None, top_k: int
@@ -105,6 +109,11 @@ class SquadTextTask(FineTunedTextTask[tuple[str, str], SquadFeatures]):
     def show(row: files.JsonObject, result: Result) -> files.JsonObject:
         """Returns the context with the answer in it, for the web page."""
         return mark(row["context"], [{"type": "answer", **result}])
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns the best answers with their scores."""
+        return [(answer["answer"], answer["score"]) for answer in result["answers"]]
 
 
 def _as_questions(pairs: Sequence[tuple[str, str]]) -> list[SquadExample]:

@@ -24,6 +24,7 @@ from albert_tf.finetuning.token_classification.predicting_task import (
 )
 from albert_tf.finetuning.token_classification.result_files import TokenFiles
 from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning.token_classification.units import join_tokens
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows
 from albert_tf.model.heads import AlbertForTokenClassification
 from albert_tf.model.losses import classification_losses
@@ -59,6 +60,10 @@ class TokenClassifier(
     selection_metric = SELECTION_METRIC
     measured_with = ("tag_scheme",)
     # Data.
+
+    def as_row(self, example: Sentence) -> files.JsonObject:
+        """Returns the text of a sentence."""
+        return {"text": join_tokens(example.tokens, self.tags.units)}
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""

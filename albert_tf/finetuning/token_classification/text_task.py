@@ -41,6 +41,7 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
         {"text": "王小明住在北京。"},
     )
     marks_spans = True
+    table_columns = ("token", "label", "probability")
 
     def __init__(self, task: PredictingTokenClassifier) -> None:
         super().__init__(task)
@@ -123,3 +124,8 @@ class TokenTextTask(FineTunedTextTask[Text, Windows]):
     def show(row: files.JsonObject, result: Result) -> files.JsonObject:
         """Returns the text with its spans, for the web page."""
         return mark(row["text"], result["spans"])
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns the tokens with their labels, and the probabilities of these, in their order."""
+        return list(zip(result["tokens"], result["labels"], result["scores"], strict=True))
