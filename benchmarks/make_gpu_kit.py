@@ -17,7 +17,7 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
     attention albert_base 32x512 unfused    the same as XLA compiles it
-    check albert_base 8x512                 its differences from the formula in float32
+    check albert_base 8x512                 what has kernels for GPUs, beside the formulas
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
 
 Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "unfused"
@@ -60,7 +60,7 @@ from albert_tf.model.dispatch import Op
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import precision
+from albert_tf.training import fused_attention, precision
 
 GOLDEN = "golden"
 PROGRAMS = (
@@ -333,28 +333,29 @@ def make_attention(name: Name) -> Program:
 
 
 def make_check(name: Name) -> Program:
-    """Returns the relative differences of a layer's attention from the formula in float32, [4].
+    """Returns the relative differences of the kernels for GPUs from the formulas in float32, [3].
 
-    They are those of the context and of the gradients of query, key and value. The last third of
-    every other row is padding.
+    The last third of every other row is padding.
     """
     arguments, fills = make_attention_inputs(name)
+    arguments["gradient"] = arguments["query"]
 
     def check(inputs: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        tensors = [inputs[key] for key in ("query", "key", "value", "gradient")]
         is_odd = tf.range(name.rows)[:, None] % 2 == 1  # [B, 1]
         is_padding = is_odd & (tf.range(name.length) >= name.length * 2 // 3)  # [B, S]
-        masked = inputs | {"input_mask": tf.where(is_padding, 0, inputs["input_mask"])}
-        exact = {
-            key: tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else x
-            for key, x in masked.items()
-        }
+        others = tf.where(is_padding, 0, inputs["input_mask"]), name.dropout, inputs["seed"]
         with dispatch.plain():
-            expected = attend(exact, name.dropout)
-        pairs = zip(attend(masked, name.dropout), expected, strict=True)
-        norms = [(tf.norm(tf.cast(x, tf.float32) - y), tf.norm(y)) for x, y in pairs]
-        return [tf.stack([difference / norm for difference, norm in norms])]
+            expected = fused_attention.results([tf.cast(x, tf.float32) for x in tensors], *others)
+        differences = []
+        for key, ours in fused_attention.results(tensors, *others).items():
+            pairs = [(tf.cast(x, tf.float32), y) for x, y in zip(ours, expected[key], strict=True)]
+            difference = tf.linalg.global_norm([x - y for x, y in pairs])
+            differences.append(difference / tf.linalg.global_norm([y for _, y in pairs]))
+        facts["differences"] = list(expected)
+        return [tf.stack(differences)]
 
-    facts = {"differences": ["context", "query", "key", "value"]}
+    facts: dict[str, Any] = {}
     return Program(check, arguments, fills, facts=facts)
 
 

@@ -17,8 +17,8 @@ a kit that cannot be read, or a name that no program has, and the exit status is
   rate of a large bfloat16 matmul on the device.
 * `megabytes` is the peak memory of the program: arguments, results and temporary memory, as the
   compiler has laid it out; for Hugging Face's model, what PyTorch has allocated at most.
-* `differences` of attention and its gradients in bfloat16 from the formula in float32 are relative
-  to its norm: about 0.005 is rounding.
+* `differences` of operations with kernels for GPUs, and of their gradients, in bfloat16 from the
+  formulas in float32 are relative to the norm: about 0.005 is rounding.
 * `losses` are those of the first ten steps on one batch.
 """
 

@@ -108,6 +108,7 @@ INSTRUCTION = re.compile(
 PLACED = re.compile(r"\b[a-z]+\d*\[[\d,]*\](?:\{[^}]*\})?")
 MOVES_NOTHING = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")
 TARGET = re.compile(r'custom_call_target="([^"]*)"')
+EPILOGUE = re.compile(r'"epilogue":"(\w+)"')
 TRANSPOSE = re.compile(r" = ([a-z]+\d*\[[\d,]*\])\S* transpose\(")
 HOST = re.compile(r" (infeed|outfeed|send|recv)\(| \S+\{[^}]*S\(5\)\}")  # S(5): host memory
 
@@ -126,6 +127,7 @@ class Compiled:
         matmul_flops: dtype of the operands → FLOPs of the matmuls, before the device's own passes.
         collectives: operation across replicas → [number, bytes of its results].
         calls: target of a custom call → number of such calls.
+        epilogues: what cuBLASLt adds to matmuls, such as "BIAS" → number of such matmuls.
         transposes: types of the arrays that are stored in another order of their axes.
         problems: instructions that a step must not have: transfers from or to the host, and results
             whose shape depends on values.
@@ -140,6 +142,7 @@ class Compiled:
     matmul_flops: dict[str, float]
     collectives: dict[str, list[int]]
     calls: dict[str, int]
+    epilogues: dict[str, int]
     transposes: list[str]
     problems: list[str]
 
@@ -184,9 +187,9 @@ def call_costs(text: str) -> tuple[float, float]:
         if not (call := DEVICE_CALL.search(line)):
             continue
         arguments = [types[name.strip().rpartition("%")[2]] for name in call[1].split(",")]
-        if call[2].startswith("__cublas"):  # the first of the results; the other is a workspace
+        if call[2].startswith("__cublas"):  # the last of the results is a workspace
             result, first = (dimensions(x) for x in (match[2], arguments[0]))
-            size += bytes_of(SHAPE.search(match[2])[0])  # type: ignore[index]
+            size += bytes_of(" ".join(x[0] for x in list(SHAPE.finditer(match[2]))[:-1]))
             axes = [int(axis.strip('"')) for axis in SUMMED.findall(line)[0].split(",")]
             flops += 2.0 * math.prod(result) * math.prod(first[axis] for axis in axes)
         else:
@@ -334,6 +337,7 @@ def compile_program(program: str, topology: str, replicas: int = 1) -> Compiled:
         matmul_flops=matmul_flops(computation.as_hlo_text()),
         collectives=collectives(text),
         calls=dict(collections.Counter(TARGET.findall(text))),
+        epilogues=dict(collections.Counter(EPILOGUE.findall(text))),
         transposes=sorted(set(TRANSPOSE.findall(text))),
         problems=problems,
     )

@@ -256,6 +256,29 @@ def test_sum_and_norm_read_and_write_each_tensor_once(compiler, size, rate):
 
 
 @needs_gpu_compiler
+def test_the_first_matmul_of_a_feed_forward_network_computes_gelu(compiler):
+    """The gradients of GELU and of the bias are one pass, of three tensors [N, I]."""
+    rows, size = 640, 512
+    half = tf.bfloat16.as_numpy_dtype
+    shapes = (rows, 64), (64, size), (size, 64)
+    x, kernel, output_kernel = (np.zeros(shape, half) for shape in shapes)
+
+    def both_passes(x, kernel, bias, output_kernel):
+        sources = [x, kernel, bias, output_kernel]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            y = ops.feed_forward(x, kernel, bias, "gelu", output_kernel, tf.zeros(64))
+        return y, tape.gradient(y, sources)
+
+    arguments = x, kernel, np.zeros(size, np.float32), output_kernel
+    program = lower(both_passes, [], PLATFORM, *arguments)
+    for topology in TOPOLOGIES:
+        compiled = compiler.compile(program, topology)
+        assert compiled["epilogues"].get("BIAS_GELU_AUX") == 1
+        assert compiled["calls"]["__gpu$xla.gpu.triton"] == 1
+
+
+@needs_gpu_compiler
 def test_a_kernel_of_triton_with_a_mistake_is_an_error_of_the_compiler(compiler):
     read = triton_kernel._read
     with mock.patch.object(triton_kernel, "_read", lambda *x: read(*x).replace("tt.dot", "tt.do")):

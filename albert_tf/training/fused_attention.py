@@ -1,8 +1,8 @@
 """Whether attention is fused on the GPUs of this machine: tried once, before training.
 
-The sum and LayerNorm after it are computed in one pass if it is. Only on the device is it known
-whether its driver and cuDNN take both. Where they do not, a line in the log has the reason, and
-both stay as XLA compiles them.
+So are the other operations that have kernels for NVIDIA GPUs. Only on the device is it known
+whether its driver and cuDNN take them. Where they do not, a line in the log has the reason, and
+all of them stay as XLA compiles them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from albert_tf.training.precision import current_precision
 _ROWS = 2
 _LENGTH = 512  # of the sequences that are tried, if the model has as many positions
 _SEED = (5, 7)
+_INTERMEDIATE = 1024  # units of the feed-forward network that is tried
+_WEIGHT = 1 / 32  # of that network, with random signs
 LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
 _REASON_LENGTH = 300
 
@@ -62,9 +64,7 @@ def _why_not(config: AlbertConfig) -> str:
 
 
 def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:
-    """Returns the larger of the relative differences of fused attention and LayerNorm.
-
-    They are those of the results and gradients from the formulas'.
+    """Returns the largest of the relative differences of `results` from those of the formulas.
 
     Args:
         shape: B, A, S and D; the last row is padded to half.
@@ -76,30 +76,56 @@ def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -
     mask = np.ones((shape[0], shape[2]), np.int32)
     mask[-1, shape[2] // 2 :] = 0
 
-    def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:  # [B, A, S, D]
-        return ops.attention(query, key, value, tf.constant(mask), rate, tf.constant(_SEED))
-
-    def normalize(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
-        return ops.add_and_norm(x, residual, gamma, gamma - 1.0, rate, tf.constant(_SEED))
-
-    def compute(*tensors: tf.Tensor) -> list[list[tf.Tensor]]:
-        query, key, value, given = (ops.join_heads(ops.swap_heads(x)) for x in tensors)
-        gamma = 1.0 + tf.cast(key[0, 0], tf.float32) / 2  # [A·D]
-        return [
-            _with_gradients(attend, tensors[:3], given),
-            _with_gradients(normalize, [query, value, gamma], given),
-        ]
+    def compute(*tensors: tf.Tensor) -> dict[str, list[tf.Tensor]]:
+        return results(tensors, tf.constant(mask), rate, tf.constant(_SEED))
 
     with dispatch.for_gpu():
         found = tf.function(compute, jit_compile=True, autograph=False)(*arrays)
     expected = compute(*(tf.cast(x, tf.float32) for x in arrays))  # eager: the formulas
-    pairs = [
-        (_joined(ours), _joined(formula)) for ours, formula in zip(found, expected, strict=True)
-    ]
-    differences = [
-        np.linalg.norm(ours - formula) / np.linalg.norm(formula) for ours, formula in pairs
-    ]
+    differences = []
+    for name, tensors in found.items():
+        ours, formula = _joined(tensors), _joined(expected[name])
+        differences.append(np.linalg.norm(ours - formula) / np.linalg.norm(formula))
     return float(np.max(differences))  # not a number if one is not
+
+
+def results(
+    tensors: Sequence[tf.Tensor], mask: tf.Tensor, rate: float, seed: tf.Tensor
+) -> dict[str, list[tf.Tensor]]:
+    """Returns the operations that have kernels for NVIDIA GPUs, by name.
+
+    Of each operation, the result and the gradients of its arguments.
+
+    Args:
+        tensors: query, key, value and a gradient, float [B, A, S, D].
+        mask: attention mask, int32 [B, S].
+        rate: dropout rate.
+        seed: int32 [2].
+    """
+    x, residual, _, dy = (ops.join_heads(ops.swap_heads(x)) for x in tensors)  # [B, S, A·D]
+    width = x.shape[-1]
+
+    def signs(*shape: int) -> tf.Tensor:
+        return tf.where(ops.keep_mask(tf.zeros(shape), 0.5, seed), _WEIGHT, -_WEIGHT)
+
+    def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        return ops.attention(query, key, value, mask, rate, seed)
+
+    def feed_forward(
+        x: tf.Tensor, first: tf.Tensor, bias: tf.Tensor, second: tf.Tensor
+    ) -> tf.Tensor:
+        first, second = tf.cast(first, x.dtype), tf.cast(second, x.dtype)
+        return ops.feed_forward(x, first, bias, "gelu", second, tf.zeros(width))
+
+    def normalize(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
+        return ops.add_and_norm(x, residual, gamma, gamma - 1.0, rate, seed)
+
+    weights = signs(width, _INTERMEDIATE), signs(_INTERMEDIATE), signs(_INTERMEDIATE, width)
+    return {
+        "attention": _with_gradients(attend, tensors[:3], dy),
+        "feed_forward": _with_gradients(feed_forward, [x, *weights], dy),
+        "add_and_norm": _with_gradients(normalize, [x, residual, 1.0 + signs(width)], dy),
+    }
 
 
 def _with_gradients(

@@ -35,7 +35,7 @@ def run_python(folder, *command):
 
 
 def interpreted(folder, name, **inputs):
-    """Returns the results of the kernels of attention or norm in Triton's interpreter."""
+    """Returns the results of kernels in Triton's interpreter."""
     np.savez(folder / "in.npz", **inputs)
     run_python(folder, INTERPRETER, name, folder)
     with np.load(folder / "out.npz") as found:
@@ -94,6 +94,22 @@ def test_kernels_of_add_and_norm_equal_the_formula(tmp_path, shape, rate):
         y = ops.add_and_norm(*sources, rate, tf.constant(SEED))  # [N, H]
     gradients = tape.gradient(y, sources, dy)
     check(found, ("y", "dx", "dresidual", "dgamma", "dbeta"), [y, *gradients])
+
+
+def test_the_kernel_of_gelu_equals_the_formula(tmp_path):
+    """Rows do not fill the blocks of the kernel; of large numbers, the exponentials overflow."""
+    random = np.random.default_rng(5)
+    z, dy = random.standard_normal((2, 131, 512), np.float32)
+    z[0, :4] = -1e4, -50, 50, 1e4
+    numbers = np.array(z.shape, np.int32)
+    found = interpreted(tmp_path, "gelu", z=z, dy=dy, numbers=numbers)
+    bias = tf.zeros(512)
+    with tf.GradientTape() as tape:
+        tape.watch(bias)
+        x = tf.constant(z)
+        tape.watch(x)
+        y = ops.gelu(ops.add_bias(x, bias))
+    check(found, ("dz", "dbias"), tape.gradient(y, (x, bias), dy))
 
 
 def test_the_shipped_code_is_that_of_the_source(tmp_path):

@@ -2,11 +2,14 @@
 
     python triton_interpreter.py attention FOLDER
 
-reads the folder's in.npz and writes the results to out.npz; of attention, query, key, value,
-dcontext [B, S, A, D], input_mask and numbers → context, dquery, dkey and dvalue; of norm, x,
-residual, dy [N, H], gamma, beta [H] and numbers → y, dx, dresidual, dgamma and dbeta. It computes
-in float32. The Python needs Triton and PyTorch, and of this project `kernels/triton/source` on its
-path.
+reads the folder's in.npz and writes the results to out.npz. It computes in float32:
+
+    attention   query, key, value, dcontext [B, S, A, D], input_mask → context, dquery, dkey, dvalue
+    norm        x, residual, dy [N, H], gamma, beta [H] → y, dx, dresidual, dgamma, dbeta
+    gelu        z, dy [N, I] → dz, dbias
+
+and of each `numbers`. The Python needs Triton and PyTorch, and of this project the folder
+`kernels/triton/source` on its path.
 """
 
 from __future__ import annotations
@@ -68,11 +71,22 @@ def run_norm(inputs):
     }
 
 
+def run_gelu(inputs):
+    z = inputs["z"]
+    N, I = z.shape  # noqa: E741
+    kernel, sizes = KERNELS["gelu_gradient_256"]
+    programs = -(-N // (sizes["R"] * sizes["BLOCKS"])), I // sizes["C"]
+    dz, dbias = torch.empty_like(z), torch.empty(programs[0], I)
+    kernel[programs](z, inputs["dy"], inputs["numbers"], dz, dbias, **sizes)
+    return {"dz": dz, "dbias": dbias.sum(0)}
+
+
 def main():
     folder = pathlib.Path(sys.argv[2])
     with np.load(folder / "in.npz") as arrays:
         inputs = {name: torch.tensor(arrays[name]) for name in arrays.files}
-    results = {"attention": run_attention, "norm": run_norm}[sys.argv[1]](inputs)
+    runs = {"attention": run_attention, "norm": run_norm, "gelu": run_gelu}
+    results = runs[sys.argv[1]](inputs)
     np.savez(folder / "out.npz", **{name: value.numpy() for name, value in results.items()})
 
 

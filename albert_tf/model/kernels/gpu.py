@@ -15,6 +15,7 @@ from albert_tf.model import ops
 from albert_tf.model.dispatch import GPU, Gradient, register_kernel
 from albert_tf.model.kernels import cudnn_attention
 from albert_tf.model.kernels.triton import attention as triton_attention
+from albert_tf.model.kernels.triton import gelu as triton_gelu
 from albert_tf.model.kernels.triton import norm as triton_norm
 from albert_tf.model.kernels.xla import column_sums
 from albert_tf.model.tensorflow_internals import optimization_barrier
@@ -116,6 +117,47 @@ def _attention(
     else:
         context = cudnn_attention.attention(query, key, value, input_mask)  # [B, S, A, D]
     return ops.join_heads(context)  # [B, S, A·D]
+
+
+def _is_gelu_of_half(
+    x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, activation: str, *_: object, **__: object
+) -> bool:
+    if x.dtype not in _HALF or activation != "gelu" or not x.shape.is_fully_defined():
+        return False
+    rows = x.shape.num_elements() // x.shape[-1]
+    return triton_gelu.takes(tf.TensorShape((rows, bias.shape[0])))
+
+
+@register_kernel(ops.feed_forward, GPU, when=_is_gelu_of_half)
+def _feed_forward(
+    x: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    activation: str,
+    output_kernel: tf.Tensor,
+    output_bias: tf.Tensor,
+) -> tf.Tensor:
+    """The first matmul adds its bias and computes GELU: XLA has cuBLASLt do both.
+
+    The backward pass computes the gradients of GELU's operand and of the bias in one pass.
+    """
+
+    @tf.custom_gradient
+    def run(rows: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+        z = tf.nn.bias_add(rows, tf.cast(bias, rows.dtype))  # [N, I]
+        return _gelu_of_matmul(z), lambda dy: triton_gelu.gradients(z, dy)
+
+    rows = run(tf.matmul(ops.as_rows(x), kernel), bias)  # [N, I]
+    return ops.with_axes_of(x, ops.dense(rows, output_kernel, output_bias))  # [..., H]
+
+
+def _gelu_of_matmul(z: tf.Tensor) -> tf.Tensor:
+    """Returns `ops.gelu`, float [N, I], in the order of operations in which XLA recognizes it."""
+    scale, cube, half, one = (
+        tf.constant(x, z.dtype) for x in (ops.GELU_SCALE, ops.GELU_CUBE, 0.5, 1.0)
+    )
+    tanh = tf.tanh(scale * (z + cube * (z * (z * z))))  # [N, I]
+    return z * (half * (one + tanh))
 
 
 def _is_one_pass(x: tf.Tensor, *_: object, **__: object) -> bool:

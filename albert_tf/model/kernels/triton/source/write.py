@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import attention
+import gelu
 import norm
 import triton
 from triton.backends.compiler import GPUTarget
@@ -29,9 +30,10 @@ ATTENTION_BLOCKS = {
 HEAD_SIZES = (32, 64, 128)
 ROW_ELEMENTS = 4096  # of a block of rows
 ROW_BLOCKS = {512: 4, 1024: 8, 2048: 16, 4096: 32}  # so that each program has 32 rows
+GELU_SIZES = {"R": 16, "C": 256, "BLOCKS": 8}
 # The types of arguments are those of these, and else that of the activations.
 TYPES = {"mask": "*i32", "numbers": "*i32"} | dict.fromkeys(
-    ("log_total", "along", "gamma", "beta", "dgamma", "dbeta"), "*fp32"
+    ("log_total", "along", "gamma", "beta", "dgamma", "dbeta", "dbias"), "*fp32"
 )
 ACTIVATIONS = "*bf16"
 
@@ -47,6 +49,7 @@ def kernels() -> dict[str, tuple[Any, dict[str, int]]]:
         sizes = {"R": ROW_ELEMENTS // size, "C": size}
         found[f"norm_forward_{size}"] = norm.forward, sizes
         found[f"norm_gradient_{size}"] = norm.gradient, sizes | {"BLOCKS": blocks}
+    found[f"gelu_gradient_{GELU_SIZES['C']}"] = gelu.gradient, GELU_SIZES
     return found
 
 
