@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.race.features import option_sequences
 from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.squad import WindowSettings, alignment
 from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.windows import make_features as make_windows
@@ -168,13 +168,16 @@ def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_
     tokenizer = tokenizers_of_kinds[kind]
     second = int(tokenizer.has_segments)
     question = SquadExample("q", "in", "the river Müller 1999", ("Müller",), 10)
-    spans = make_windows([question], tokenizer, WindowSettings(17, 4, 3), is_training=True)
+    spans, answered = (
+        make_windows([question], tokenizer, WindowSettings(17, 4, 3), is_training=is_training)
+        for is_training in (True, False)
+    )
     batch = spans.batch(np.array([0]), 17)
     length, first = int(spans.lengths[0]), int(spans.query_lengths[0]) + 2
     expected = [0] * first + [second] * (length - first) + [0] * (17 - length)
     assert batch["segment_ids"][0].tolist() == expected
     start, end = (batch[f"{name}_positions"][0] - first for name in ("start", "end"))
-    assert question.context[spans.first_char[start] : spans.last_char[end] + 1] == "Müller"
+    assert question.context[answered.first_char[start] : answered.last_char[end] + 1] == "Müller"
 
     data = Examples("", [Question("", "the river", "in _", ("the", "1999"), 0)])
     for ids, first_length in option_sequences(data, tokenizer, 20, 9):
