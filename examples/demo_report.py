@@ -1,4 +1,4 @@
-"""Reports the results of the demo beside those of constant predictions, and plots them."""
+"""Reports the results of the demo, compared with constant predictions, and plots them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def draw_curves(
 
 
 def tabulate(results: dict[str, float], chance: Chance, piece: str) -> str:
-    """Returns a table of the held-out metrics beside the constant answers.
+    """Returns a table of the held-out metrics and the constant answers.
 
     Args:
         results: metrics of a checkpoint.
@@ -134,13 +134,13 @@ def describe(results: dict[str, float], chance: Chance, piece: str) -> str:
     word_level = chance.masked_lm_accuracy
     order_gain = results["sentence_order_accuracy"] - chance.sentence_order_accuracy
     meaning = (
-        "masked_lm_accuracy is the share of hidden tokens that the model names right, out of a "
-        f"vocabulary of {VOCAB_SIZE} and in packages that it never saw: "
-        f"{masked_lm / word_level:.1f} times as often as one who always names the commonest token "
-        f"({REQUIRED_RATIO} times is what this demo asks for). sentence_order_accuracy is how "
-        "often it sees whether two pieces of text were swapped: "
-        f"{100 * order_gain:+.1f} points beside one who always gives the same answer; this "
-        "is learned later than words are."
+        "masked_lm_accuracy is the fraction of masked tokens that the model predicts correctly, "
+        f"with a vocabulary of {VOCAB_SIZE}, in packages that it was not trained on: "
+        f"{masked_lm / word_level:.1f} times that of always predicting the most frequent token "
+        f"(this demo requires {REQUIRED_RATIO} times). sentence_order_accuracy is the fraction of "
+        "segment pairs for which it recognizes whether they were swapped: "
+        f"{100 * order_gain:+.1f} points compared with always giving the same answer; this is "
+        "learned later than words."
     )
     return f"{tabulate(results, chance, piece)}\n\n{textwrap.fill(meaning, LINE_LENGTH)}"
 

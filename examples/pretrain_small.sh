@@ -5,7 +5,7 @@
 #
 # Collects the documentation of the installed packages (examples/make_corpus.py --source=packages),
 # trains a vocabulary, writes records, pre-trains with configs/recipes/pretrain_small.flags,
-# evaluates every checkpoint on held-out packages, and reports the result beside the best constant
+# evaluates every checkpoint on held-out packages, and compares the result with the best constant
 # answers.
 # Arguments override the recipe: --num_train_steps=500 takes seven minutes.
 #

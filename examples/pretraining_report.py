@@ -1,4 +1,4 @@
-"""Reports what a pre-trained model learned, beside the best constant answers, and plots its curves.
+"""Compares a pre-trained model with the best constant answers, and plots its curves.
 
     python examples/pretraining_report.py --output_dir=work/pretrain_small/model \
         --eval_input_file=work/pretrain_small/held_out.tfrecord
