@@ -432,7 +432,7 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
         (AlbertConfig.from_json_file, r"config\.json: JSON is nested too deeply"),
         (lambda path: list_modules(os.path.dirname(path)), r"modules\.json: JSON is nested too"),
         (lambda path: finding.find_config(os.path.dirname(path)), r"JSON is nested too deeply"),
-        (lambda path: list(open_table(path, JSON_LINES)), r"line 1: JSON is nested too deeply"),
+        (lambda path: list(open_table(path, JSON_LINES)), r"line 1: not JSON: nested too deep"),
     ],
 )
 def test_json_that_is_nested_too_deeply_is_an_error_of_one_line(tmp_path, read, said):

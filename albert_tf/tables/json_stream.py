@@ -80,7 +80,7 @@ class JsonStream:
                 if self._has_ended or len(self._text) - self._position > _MAX_VALUE:
                     raise self._error(error.msg, error.pos) from None
             except RecursionError:
-                raise self._error("JSON is nested too deeply, hundreds of levels") from None
+                raise self._error("nested too deeply, hundreds of levels") from None
             else:
                 may_be_cut = isinstance(value, int | float) and len(self._text) - end <= _MAX_REST
                 if self._has_ended or not may_be_cut:
