@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.metadata
 import json
 import pathlib
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import types
@@ -17,6 +21,7 @@ import albert_tf
 from albert_tf import inference
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.cli.flags import parse
 from albert_tf.inference import convert
 from tests.conftest import ROOT, TINY_SHAPE
 from tests.inference.conftest import KINDS, LONG, TEXTS, make_model
@@ -89,24 +94,45 @@ def parts_of(result):
         yield result if isinstance(result, str) else float(result)
 
 
+def answer_without(folder, arguments):
+    """What a process prints that cannot import what the server image lacks; see answers_without."""
+    lacking = without_tensorflow_and_unlisted()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.answers_without", *lacking],
+        cwd=ROOT,
+        input=json.dumps([folder, arguments]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def without_tensorflow_and_unlisted():
+    """The modules of TensorFlow, and of dependencies that docker/server.txt does not list."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    dependencies = project.split("\ndependencies = [")[1].split("\n]")[0]
+    required = set(re.findall(r'^    "(.+?)",', dependencies, re.MULTILINE))
+    listed = (ROOT / "docker" / "server.txt").read_text(encoding="utf-8").splitlines()
+    needed = {line for line in listed if not line.startswith("#")}
+    assert needed < required
+    others = {re.split("[<>=]", line)[0] for line in required - needed}
+    owners = importlib.metadata.packages_distributions()
+    modules = [name for name, found in owners.items() if others & {x.lower() for x in found}]
+    assert len(modules) >= len(others) > 3
+    return ["tensorflow", "tf_keras", "keras", "tensorflow_text", *sorted(modules)]
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("output_format", EXTRAS)
 @pytest.mark.parametrize("kind", CALLS)
 def test_an_exported_model_answers_without_tensorflow_as_the_model_does(
     kind, output_format, exported_of, folder_of, eagerly
 ):
-    asked = json.dumps([str(exported_of(kind, output_format)), CALLS[kind]])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.without_tensorflow"],
-        cwd=ROOT,
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed = answer_without(str(exported_of(kind, output_format)), CALLS[kind])
     model = albert_tf.load_predictor(folder_of(kind), engine="tensorflow")
-    found, expected = (list(parts_of(x)) for x in (json.loads(done.stdout), model(*CALLS[kind])))
+    found, expected = (list(parts_of(x)) for x in (json.loads(printed), model(*CALLS[kind])))
     assert found == [
         part if isinstance(part, str) else pytest.approx(part, abs=1e-5) for part in expected
     ]
@@ -123,6 +149,21 @@ def test_the_program_answers_the_rows_of_a_file(exported_of, tmp_path):
     assert [(row["line"], row["id"]) for row in found] == [(2, "7"), (3, "8")]
     results = predict([("The river", "A boat"), ("The town", "The sea")])
     assert [row["probabilities"] for row in found] == [row["probabilities"] for row in results]
+
+
+@pytest.mark.ci
+def test_the_commands_of_the_page_on_deployment_run(folder_of, tmp_path, monkeypatch):
+    pytest.importorskip("openvino", reason="needs the extra openvino")
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    section = page.split("\n## Without TensorFlow\n")[1].split("\n## ")[0]
+    commands = [shlex.split(line)[1:] for line in re.findall(r"^    (albert .*)$", section, re.M)]
+    assert [command[0] for command in commands] == ["convert", "predict"]
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder_of("classification"), "work/mrpc")
+    *_, said = convert.run(parse(convert.Settings, commands[0][1:]))
+    assert said == "wrote mrpc_server (openvino)"
+    flags = [x.replace("=mrpc_server", f"={tmp_path}/mrpc_server") for x in commands[1]]
+    assert json.loads(answer_without(None, flags))["label"] in ("water", "land")
 
 
 @pytest.fixture
