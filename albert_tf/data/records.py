@@ -148,3 +148,14 @@ def frame_header(size: int) -> bytes:
 def frame_records(contents: Sequence[bytes]) -> list[bytes]:
     """Wraps serialized records in TFRecord frames; their concatenation is a TFRecord file."""
     return [frame_header(len(data)) + data + checksum(data) for data in contents]
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    """Returns the frames of which a part of a TFRecord file consists, without checking them."""
+    frames = []
+    at = 0
+    while at < len(data):
+        end = at + FRAME_BYTES + int.from_bytes(data[at : at + 8], "little")
+        frames.append(data[at:end])
+        at = end
+    return frames

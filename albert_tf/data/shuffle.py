@@ -21,10 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.data.records import split_frames
 
 NUM_SLOTS = 4096  # in all outputs together; an output has at most as many groups as slots
 SPILL_BYTES = 32 << 20  # bytes of records that a process buffers before it writes a block
 
+GROUPS_AT_ONCE = 64  # whose places in the blocks are read, and in memory, at the same time
+
+_INTEGER_BYTES = 8
 _ORDER = 2  # mixed into the seed, so that this order has a separate random stream
 
 
@@ -129,11 +133,18 @@ def shuffled(
     """
     each = slots_per_output(num_outputs)
     bounds = [output * each + each * group // groups for group in range(groups + 1)]
-    for group, (begin, end) in enumerate(itertools.pairwise(bounds)):
-        records = [
-            record for path in blocks for record in _read_slots(path, num_outputs, begin, end)
-        ]
-        yield from map(records.__getitem__, random_order(len(records), random_seed, output, group))
+    for some in range(0, groups, GROUPS_AT_ONCE):
+        slots = bounds[some : some + GROUPS_AT_ONCE + 1]
+        offsets = [_offsets_of_slots(path, num_outputs, slots) for path in blocks]
+        parts = itertools.pairwise(zip(*offsets, strict=True))
+        for group, (begins, ends) in enumerate(parts, some):
+            records = [
+                record
+                for part in zip(blocks, begins, ends, strict=True)
+                for record in split_frames(_read_bytes(*part))
+            ]
+            order = random_order(len(records), random_seed, output, group)
+            yield from map(records.__getitem__, order)
 
 
 def random_order(count: int, random_seed: int, output: int, group: int = 0) -> list[int]:
@@ -143,24 +154,30 @@ def random_order(count: int, random_seed: int, output: int, group: int = 0) -> l
     return order
 
 
-def _read_slots(path: str, num_outputs: int, begin: int, end: int) -> Iterator[bytes]:
-    """Yields the records of the slots `begin` (inclusive) to `end` (exclusive) of one block."""
+def _offsets_of_slots(path: str, num_outputs: int, slots: Sequence[int]) -> list[int]:
+    """Returns the offset in a block, in bytes, at which each of some slots in order begins."""
     num_slots = _num_slots(num_outputs)
-    # Without a buffer, which would read 8 kB for each of the integers.
+    # The count after the last slot, of all records, is read with those of the slots.
+    counts = _read_integers(path, slots[0], num_slots + 1)
+    first, last, total = counts[0], counts[slots[-1] - slots[0]], counts[-1]
+    of_records = _read_integers(path, num_slots + 1 + first, num_slots + 1 + last + 1)
+    header = _INTEGER_BYTES * (num_slots + 1 + total + 1)
+    offsets: list[int] = (header + of_records[counts[np.array(slots) - slots[0]] - first]).tolist()
+    return offsets
+
+
+def _read_integers(path: str, begin: int, end: int) -> NDArray[np.int64]:
+    """Returns the integers of a block's header from one index to another."""
+    return np.frombuffer(_read_bytes(path, _INTEGER_BYTES * begin, _INTEGER_BYTES * end), "<i8")
+
+
+def _read_bytes(path: str, begin: int, end: int) -> bytes:
+    """Returns the bytes of a file from one offset to another, by one read."""
+    if begin == end:
+        return b""
     with open(path, "rb", buffering=0) as stream:
-
-        def integers(start: int, count: int) -> list[int]:
-            stream.seek(8 * start)
-            found: list[int] = np.frombuffer(stream.read(8 * count), "<i8").tolist()
-            return found
-
-        first, *_, last = integers(begin, end - begin + 1)
-        (total,) = integers(num_slots, 1)
-        offsets = integers(num_slots + 1 + first, last - first + 1)
-        stream.seek(8 * (num_slots + 1 + total + 1) + offsets[0])
-        data = stream.read(offsets[-1] - offsets[0])
-    for start, stop in itertools.pairwise(offsets):
-        yield data[start - offsets[0] : stop - offsets[0]]
+        stream.seek(begin)
+        return stream.read(end - begin)
 
 
 def _num_slots(num_outputs: int) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from albert_tf.data import shuffle
+from albert_tf.data.records import frame_records
 
-RECORDS = [b"%d" % number * (number % 5) + b"-" for number in range(200)]
+RECORDS = frame_records([b"%d" % number * (number % 5) + b"-" for number in range(200)])
 
 
 def spill(tmp_path, records, num_outputs, name="chunk-0", seed=5):
@@ -60,7 +61,7 @@ def test_blocks_are_written_when_memory_is_full(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("limit", "blocks"), [(40, [40, 40]), (41, [60, 20])])
 def test_a_block_is_written_as_soon_as_it_has_as_many_bytes(tmp_path, monkeypatch, limit, blocks):
     monkeypatch.setattr(shuffle, "SPILL_BYTES", limit)
-    records = [b"x" * 20] * 4
+    records = frame_records([b"text"] * 4)  # of 20 bytes
     batches = [
         shuffle.EncodedBatch([record], np.zeros(1, int), collections.Counter(record_bytes=20))
         for record in records
@@ -70,6 +71,21 @@ def test_a_block_is_written_as_soon_as_it_has_as_many_bytes(tmp_path, monkeypatc
     header = os.path.getsize(empty[0]) - 20 - 8  # without the offset of the record
     sizes = [os.path.getsize(path) - header for path in paths]
     assert sizes == [size + size // 20 * 8 for size in blocks]
+
+
+@pytest.mark.parametrize(("groups", "reads"), [(1, 3), (40, 42), (100, 104)])
+def test_the_places_of_many_groups_are_read_at_once(tmp_path, monkeypatch, groups, reads):
+    records = frame_records([b"%d" % number for number in range(4000)])
+    blocks, _ = spill(tmp_path, records, 2)
+    opened = collections.Counter()
+
+    def count(path, *arguments, **options):
+        opened[path] += 1
+        return open(path, *arguments, **options)
+
+    monkeypatch.setattr(shuffle, "open", count, raising=False)
+    list(shuffle.shuffled(blocks, 1, 2, groups, 7))
+    assert opened == {path: reads for path in blocks}  # twice for each 64 groups, once for each
 
 
 def test_without_records_no_block_is_written(tmp_path):
@@ -89,7 +105,7 @@ def test_several_chunks_are_shuffled_together_in_an_order_of_the_seed(tmp_path):
 def test_all_orders_are_equally_likely(tmp_path, monkeypatch):
     monkeypatch.setattr(shuffle, "NUM_SLOTS", 3)
     monkeypatch.setattr(os, "fsync", lambda _: None)  # makes writing slow
-    records, times = [b"a", b"b", b"c"], 600
+    records, times = frame_records([b"a", b"b", b"c"]), 600
     orders = collections.Counter()
     for seed in range(times):
         blocks, _ = spill(tmp_path, records, 1, seed=seed)
