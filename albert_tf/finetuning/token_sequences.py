@@ -11,6 +11,7 @@ import array
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -24,7 +25,8 @@ class TokenSequences:
     """N examples of one token sequence each, or of C sequences, one for each option of a question.
 
     Attributes:
-        input_ids: int32 [sum of lengths], all sequences concatenated.
+        input_ids: [sum of lengths], all sequences concatenated: uint16 if `pack` has seen no larger
+            id, which takes half of the memory of int32.
         sequence_lengths: int32 [N·max(C, 1)], number of tokens in each sequence; 0 for an option
             that a question does not have.
         first_lengths: int32 [N·max(C, 1)], number of tokens in segment 0 of each sequence.
@@ -32,7 +34,7 @@ class TokenSequences:
         num_choices: C; 0 if examples have no options.
     """
 
-    input_ids: NDArray[np.int32]
+    input_ids: NDArray[np.integer]
     sequence_lengths: NDArray[np.int32]
     first_lengths: NDArray[np.int32]
     columns: Mapping[str, Array]
@@ -52,9 +54,13 @@ class TokenSequences:
             columns: name → array [N] of other features.
             num_choices: C; 0 if examples have no options.
         """
-        ids, lengths, first_lengths = array.array("i"), array.array("i"), array.array("i")
+        ids, lengths, first_lengths = array.array("H"), array.array("i"), array.array("i")
         for sequence, first_length in sequences:
-            ids.extend(sequence)
+            try:
+                ids.extend(sequence)
+            except OverflowError:  # in the middle of the sequence, by an id above 65,535
+                ids = array.array("i", ids[: sum(lengths)])
+                ids.extend(sequence)
             lengths.append(len(sequence))
             first_lengths.append(first_length)
         tokens, sizes, firsts = map(_without_copy, (ids, lengths, first_lengths))
@@ -110,8 +116,9 @@ class TokenSequences:
         return arrays | {name: column[rows] for name, column in self.columns.items()}
 
 
-def _without_copy(values: array.array[int]) -> NDArray[np.int32]:
-    return np.frombuffer(values, np.int32) if values else np.zeros(0, np.int32)
+def _without_copy(values: array.array[int]) -> NDArray[Any]:
+    dtype = np.dtype(values.typecode)
+    return np.frombuffer(values, dtype) if values else np.zeros(0, dtype)
 
 
 def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:

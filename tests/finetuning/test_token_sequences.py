@@ -22,6 +22,14 @@ def test_a_batch_is_padded_and_in_the_requested_order():
     assert {value.dtype.name for value in batch.values()} == {"int32"}
 
 
+def test_ids_of_any_vocabulary_are_kept():
+    sequences = [([2, 65_535, 3], 3), ([2, 7, 65_536, 3], 4), ([2, 250_000, 8], 3)]
+    packed = TokenSequences.pack(sequences, {})
+    batch = packed.batch(np.arange(3), 4)
+    assert batch["input_ids"].tolist() == [[2, 65_535, 3, 0], [2, 7, 65_536, 3], [2, 250_000, 8, 0]]
+    assert TokenSequences.pack(sequences[:1], {}).input_ids.nbytes == 6
+
+
 def test_options_of_a_question_are_stacked():
     missing = ([], 0)
     questions = TokenSequences.pack(
