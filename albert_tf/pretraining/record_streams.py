@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from albert_tf.files import is_remote
+
 if TYPE_CHECKING:
     from albert_tf.pretraining.record_files import RecordFile  # needs TensorFlow
 
@@ -87,6 +89,7 @@ class StreamPlan:
         block: number of records that a stream shuffles together.
         first_block: index of the block with the first record to read.
         dropped: number of records of that block that were read before.
+        is_remote: whether a file is in an object store.
         opened: the files that were opened so far, for messages.
     """
 
@@ -96,6 +99,7 @@ class StreamPlan:
         self.num_streams = num_streams
         self.block = max(1, SHUFFLE_BLOCK // num_streams)
         self.first_block, self.dropped = divmod(start, self.block)
+        self.is_remote = any(is_remote(file.path) for file in files)
         self.opened: list[RecordFile] = []
         self._files = files
         self._turns = take_turns([file.num_records for file in files], num_streams, seed)
