@@ -162,7 +162,9 @@ def _local_matches(pattern: str) -> list[str]:
 
 def _remote_matches(pattern: str) -> list[str]:
     """Returns the remote paths that match a glob pattern."""
-    if glob.has_magic(pattern) and is_file(pattern):
+    if not glob.has_magic(pattern):  # `glob` takes any error of a store for a missing file
+        return [pattern] if exists(pattern) else []
+    if is_file(pattern):
         return [pattern]
     system, name = file_system(pattern)
     begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host

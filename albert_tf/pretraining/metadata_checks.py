@@ -8,6 +8,7 @@ from albert_tf import files
 from albert_tf.data.record_metadata import FoundRecords, find_records
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import OBJECTIVES, SOP
+from albert_tf.pretraining.store_errors import naming_store
 
 
 def find_record_files(patterns: str, flag: str) -> FoundRecords:
@@ -15,8 +16,10 @@ def find_record_files(patterns: str, flag: str) -> FoundRecords:
 
     Raises:
         ValueError: no file matches, or TensorFlow cannot read from this kind of store.
+        InterruptedRunError: the store does not answer.
     """
-    found = find_records(patterns, flag)
+    with naming_store(patterns):
+        found = find_records(patterns, flag)
     for path in filter(files.is_remote, found):
         if not path.startswith("gs://"):
             raise ValueError(

@@ -20,7 +20,7 @@ from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, RecordFileInfo
 from albert_tf.pretraining.features import Features
-from albert_tf.training.interruption import InterruptedRunError
+from albert_tf.pretraining.store_errors import naming_store, unanswered
 from albert_tf.training.task import Batch
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
@@ -73,6 +73,7 @@ def check_files(
         ValueError: no file has a record; or one is not a TFRecord file, its first record is damaged
             or has not the features or other lengths or values, or any record is damaged of a file
             without metadata. The message names the file, and what was expected and found.
+        InterruptedRunError: the store with the files does not answer.
     """
     known = {path: info for path, info in found.items() if info and info.instances}
     opened = [path for path in found if found[path] is None]
@@ -95,9 +96,10 @@ def check_files(
 
 def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> RecordFile | None:
     """Returns a file whose first record fits; None if it is empty."""
-    if info is None:
-        return _read_whole_file(path, features)
-    first = records.read_first_record(path)
+    with naming_store(path):
+        if info is None:
+            return _read_whole_file(path, features)
+        first = records.read_first_record(path)
     if first is None:
         return None
     _check_first_record(path, first, features)
@@ -225,11 +227,7 @@ def damage_named(record_files: Iterable[RecordFile]) -> Iterator[None]:
             "it back and run the same command again: the run resumes from its last checkpoint."
         ) from None
     except UNANSWERED as error:
-        raise InterruptedRunError(
-            f"{name_files(list(record_files))}: the store does not answer "
-            f"({type(error).__name__}: {error.message.splitlines()[0]:.300}). Run the same command "
-            "again: the run resumes from its last checkpoint."
-        ) from None
+        raise unanswered(name_files(list(record_files)), error) from None
 
 
 def _last_first(record_files: Iterable[RecordFile]) -> list[str]:

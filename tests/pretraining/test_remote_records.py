@@ -7,15 +7,19 @@ from collections import Counter
 import fsspec
 import pytest
 import tensorflow as tf
+from fsspec.exceptions import FSTimeoutError
 from fsspec.implementations.memory import MemoryFileSystem
 
 from albert_tf.data.record_metadata import describe_file, find_records, write_metadata
 from albert_tf.data.records import START_BYTES, frame_records
 from albert_tf.pretraining.features import Feature
+from albert_tf.pretraining.metadata_checks import find_record_files
 from albert_tf.pretraining.record_files import check_files
+from albert_tf.training.interruption import InterruptedRunError
 from tests.pretraining.conftest import example
 
 FILES, RECORDS = 60, 900  # of 30 kB each
+FEATURE = Feature((1,), tf.int64)
 REQUESTS = Counter()
 
 
@@ -64,10 +68,43 @@ def records():
 
 @pytest.mark.parametrize(("only_first", "opened"), [(False, FILES), (True, 1)])
 def test_a_start_lists_the_folder_and_reads_the_beginning_of_each_file(records, only_first, opened):
-    found = check_files(
-        find_records(records, "--input_file"), {"number": Feature((1,), tf.int64)}, only_first
-    )
+    found = check_files(find_records(records, "--input_file"), {"number": FEATURE}, only_first)
     assert [file.num_records for file in found] == [RECORDS] * FILES
     assert REQUESTS["get"] == opened + 1  # and the metadata
     assert REQUESTS["bytes"] <= opened * START_BYTES + 10_000
     assert REQUESTS["list"] + REQUESTS["info"] <= 5
+
+
+class UnavailableServiceError(Exception):
+    """An error of a client, as those of Google's and Amazon's stores are."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (FSTimeoutError(), r"\(FSTimeoutError\)"),
+        (UnavailableServiceError("503\nHTML"), r"\(UnavailableServiceError: 503\)"),
+    ],
+)
+def test_a_store_that_does_not_answer_at_the_start_ends_the_run_for_now(
+    records, monkeypatch, error, reason
+):
+    def fail(self, path, *arguments, **options):
+        raise error
+
+    found = find_records(records, "--input_file")
+    expected = rf"counting://bucket/train-.*: the store does not answer {reason}\. Run the same"
+    monkeypatch.setattr(CountingStore, "cat_file", fail)
+    with pytest.raises(InterruptedRunError, match=expected):
+        check_files(found, {"number": FEATURE})
+    monkeypatch.setattr(CountingStore, "info", fail)
+    with pytest.raises(InterruptedRunError, match=expected):
+        find_record_files("counting://bucket/train-00000", "--input_file")
+
+
+def test_damage_is_no_missing_answer(records):
+    found = find_records(records, "--input_file")
+    store, path = fsspec.filesystem("counting"), "counting://bucket/train-00007"
+    store.pipe_file(path, store.cat_file(path, end=20))
+    with pytest.raises(ValueError, match="train-00007, record 1: the file ends early"):
+        check_files(found, {"number": FEATURE})
