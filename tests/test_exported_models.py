@@ -16,6 +16,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import save_file
 
 import albert_tf
 from albert_tf import inference
@@ -23,8 +24,10 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.cli.flags import parse
 from albert_tf.inference import convert
+from albert_tf.model.poolings import POOLINGS
 from tests.conftest import ROOT, TINY_SHAPE
-from tests.inference.conftest import KINDS, LONG, TEXTS, make_model
+from tests.inference.conftest import KINDS, LONG, SIZE, TEXTS, make_model
+from tests.inference.test_sentence_modules import write_modules
 
 TAGGED = [[*"The river carries the rain .".split(), "down", "to"] * 20, ["boats"]]
 CONTEXTS = ["The boat waits at the landing. " * 12, "Nobody knows whose the boat is."]
@@ -259,7 +262,36 @@ def test_rows_of_full_length_keep_their_length(exported_of):
 
 
 @pytest.mark.ci
-def test_embeddings_of_a_pooling_that_was_not_exported_are_refused(exported_of):
-    folder = str(exported_of("embeddings", "openvino"))
-    with pytest.raises(ValueError, match=r"pooling='cls': .* has mean, mean_last_4, pooled"):
-        albert_tf.load_predictor(folder, pooling="cls")("a boat")
+def test_all_poolings_are_exported(exported_of, folder_of, eagerly):
+    for pooling in POOLINGS:
+        expected, found = (
+            albert_tf.load_predictor(folder, pooling=pooling, **engine)(TEXTS)
+            for folder, engine in (
+                (folder_of("embeddings"), {"engine": "tensorflow"}),
+                (str(exported_of("embeddings", "openvino")), {}),
+            )
+        )
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.ci
+def test_the_modules_of_sentence_transformers_are_exported(folder_of, tmp_path, eagerly):
+    pytest.importorskip("openvino", reason="needs the extra openvino")
+    folder = shutil.copytree(folder_of("embeddings"), tmp_path / "model")
+    pooling = {"word_embedding_dimension": SIZE, "pooling_mode_max_tokens": True}
+    dense = {"in_features": SIZE, "out_features": 3, "activation_function": "torch.nn.Tanh"}
+    modules = ("Transformer", {}), ("Pooling", pooling), ("Dense", dense), ("Normalize", {})
+    write_modules(folder, *modules)
+    (folder / "sentence_bert_config.json").write_text(
+        '{"max_seq_length": 9, "do_lower_case": true}'
+    )
+    random = np.random.default_rng(3).standard_normal((4, 3, SIZE)).astype(np.float32)
+    weights = {"linear.weight": random[0], "linear.bias": random[1, :, 0]}
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+    list(convert.run(convert.Settings(str(folder), str(tmp_path / "new"), "openvino")))
+    expected = albert_tf.load_predictor(str(folder), engine="tensorflow")(TEXTS)
+    embed = albert_tf.load_predictor(str(tmp_path / "new"))
+    np.testing.assert_allclose(embed(TEXTS), expected, atol=1e-5)
+    assert embed.max_seq_length == 9
+    assert embed([]).shape == (0, 3)
+    assert embed.task.modules.lowercases

@@ -18,7 +18,11 @@ from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.module_list import list_modules
 from albert_tf.checkpoints.releases import find_model
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.sentence_modules import SentenceModules, read_modules
+from albert_tf.checkpoints.sentence_modules import (
+    SentenceModules,
+    exported_modules,
+    read_modules,
+)
 from albert_tf.checkpoints.weight_names import part_of
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.included_configs import config_file as path_of_config
@@ -102,6 +106,8 @@ class ModelSource:
         Raises:
             ValueError: in another way than is supported.
         """
+        if self.is_exported:
+            return exported_modules(self.run.record)
         return read_modules(self._outer_folder)
 
     @property

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.module_list import MODULES_FILE, list_modules, transformer_folder
-from albert_tf.model.poolings import CLS, MAX, MEAN
+from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.model.poolings import CLS, EMBEDDING, MAX, MEAN
 from albert_tf.model.tokenization import TOKENIZER_CONFIG_FILE
 
+RECORDED = "sentence_modules"  # entry of the task in the record of an exported model
 _SETTINGS_FILE = "config_sentence_transformers.json"
 _TRANSFORMER_FILE = "sentence_bert_config.json"
 _CONFIG_FILE = "config.json"
@@ -69,12 +72,39 @@ class SentenceModules:
         others: what is applied to that, in this order.
         max_seq_length: maximum number of tokens; None if nothing says so.
         lowercases: whether texts are lowercased before they are tokenized.
+        exported_size: size of an embedding that an exported model computes; None for any other.
     """
 
     poolings: tuple[str, ...]
     others: tuple[Dense | Normalize, ...]
     max_seq_length: int | None
     lowercases: bool
+    exported_size: int | None = None
+
+    def size(self, hidden_size: int) -> int:
+        """Returns the size of an embedding, given that of the model's hidden layers."""
+        sizes = [len(module.bias) for module in self.others if isinstance(module, Dense)]
+        return self.exported_size or [hidden_size * len(self.poolings), *sizes][-1]
+
+    def describe(self, hidden_size: int) -> files.JsonObject:
+        """Returns what the record of an exported model says of them; see `exported_modules`."""
+        return {"size": self.size(hidden_size), "lowercases": self.lowercases}
+
+
+def exported_modules(record: RunRecord) -> SentenceModules | None:
+    """Returns what the record of an exported model says of its modules; None if it has none.
+
+    The output `EMBEDDING` of the model is what all of them compute.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    found = record.task.get(RECORDED)
+    if found is None:
+        return None
+    files.check_fields({RECORDED: found}, run_record.FILE, {RECORDED: dict})
+    files.check_fields(found, run_record.FILE, {"size": int, "lowercases": bool})
+    return SentenceModules((EMBEDDING,), (), None, found["lowercases"], found["size"])
 
 
 def read_modules(folder: str) -> SentenceModules | None:

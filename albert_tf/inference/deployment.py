@@ -19,12 +19,15 @@ from albert_tf.checkpoints import run_record, saved_model
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.quantizations import NONE
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.checkpoints.sentence_modules import RECORDED
 from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
+from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning.batch_runner import Step
 from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.inference.exporting import ExportedModel, make_export
 from albert_tf.inference.model_task import find_task
 from albert_tf.model import dispatch
+from albert_tf.model.poolings import POOLINGS
 
 _TOLERANCE = 1e-4  # of float32 weights
 _PROBE_SEED = 12345
@@ -60,7 +63,7 @@ def deploy(
     form.check_package()
     task = find_task(source)
     with saved_model.float32_models(), dispatch.plain():
-        made = make_export(source, task, max_seq_length)
+        made = make_export(source, task, max_seq_length, POOLINGS)
         exported = dataclasses.replace(made.exported, quantization=quantization)
         made = dataclasses.replace(made, exported=exported)
         signature = _signature_of(made, form.is_fixed)
@@ -85,12 +88,15 @@ def _record_of(source: ModelSource, task: str, made: ExportedModel) -> RunRecord
     """Returns the record of a model, complete: it answers from the folder without its weights."""
     of_text = run_record.of_tokenizer(source.tokenizer, source.vocabulary_file)
     record = source.run.record
-    known = {"max_seq_length": made.max_seq_length}
+    length = {"max_seq_length": made.max_seq_length}
+    details = {**record.task, "name": task, "labels": list(made.labels)}
+    if task == EMBEDDINGS and source.sentence_modules is not None:
+        details[RECORDED] = source.sentence_modules.describe(source.config.hidden_size)
     return dataclasses.replace(
         record,
-        settings={**record.settings, **of_text.settings, **known},
+        settings={**record.settings, **of_text.settings, **length},
         files={**record.files, **of_text.files},
-        task={**record.task, "name": task, "labels": list(made.labels)},
+        task=details,
     )
 
 

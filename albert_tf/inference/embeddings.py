@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints.sentence_modules import Dense, SentenceModules
+from albert_tf.checkpoints.sentence_modules import SentenceModules
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
@@ -49,10 +49,7 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
         self.max_seq_length = trained.max_seq_length
         modules = trained.sentence_modules
         self.modules = modules or SentenceModules((trained.pooling,), (), None, False)
-        self._size = trained.config.hidden_size * len(self.modules.poolings)
-        for module in self.modules.others:
-            if isinstance(module, Dense):
-                self._size = len(module.bias)
+        self._size = self.modules.size(trained.config.hidden_size)
 
     def parse_call(
         self,

@@ -13,10 +13,11 @@ from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_task import find_task
+from albert_tf.inference.model_task import find_task, trained_model
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import TENSORFLOW, PredictorSettings
 from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
+from albert_tf.model.poolings import EXPORTED_POOLINGS
 
 
 def export_saved_model(
@@ -80,38 +81,53 @@ class ExportedModel:
     labels: tuple[str, ...] = ()
 
 
-def make_export(source: ModelSource, task: str, max_seq_length: int | None) -> ExportedModel:
+def make_export(
+    source: ModelSource,
+    task: str,
+    max_seq_length: int | None,
+    poolings: Sequence[str] = EXPORTED_POOLINGS,
+) -> ExportedModel:
     """Returns what the model in a folder exports. Call it in `saved_model.float32_models`.
 
     Args:
         source: the model.
         task: the name of the task.
         max_seq_length: see `export_saved_model`.
+        poolings: the embeddings that a model that was not fine-tuned returns, if it has a pooler.
 
     Raises:
         ValueError: as in `export_saved_model`.
     """
     spec = registry.get(task)
     if not spec.is_fine_tuned:
-        has_masked_lm = "masked-LM head" in source.parts
-        model, tokenizer = load_trained(
-            source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
-        )
-        length = max_seq_length or model.config.max_position_embeddings
-        if source.sentence_modules is not None:
-            logging.warning(
-                "%s: the export returns poolings of the encoder, without the other modules of "
-                "modules.json",
-                source.folder,
-            )
-        poolings = embeddings_export.poolings_of(source.parts)
-        exported = embeddings_export.embeddings_export(
-            encoder_of(model), tokenizer, length, poolings
-        )
-        return ExportedModel(model.variables, exported, length)
+        return _export_embeddings(source, max_seq_length, poolings)
     options = PredictorSettings(max_seq_length=max_seq_length, engine=TENSORFLOW)
     predictor = TensorFlowPredictor(source, task, options)
     exporter = spec.task_class.of_trained(predictor.trained).exporter()
     length = predictor.max_seq_length
     exported = exporter.make_export(predictor.model, length, source.run)
     return ExportedModel(predictor.model.variables, exported, length, predictor.labels)
+
+
+def _export_embeddings(
+    source: ModelSource, max_seq_length: int | None, poolings: Sequence[str]
+) -> ExportedModel:
+    """Returns what a model that was not fine-tuned exports; see `make_export`."""
+    has_masked_lm = "masked-LM head" in source.parts
+    model, tokenizer = load_trained(
+        source, tasks.PRETRAINING if has_masked_lm else tasks.EMBEDDINGS
+    )
+    modules = source.sentence_modules
+    takes_texts = modules is None or not modules.lowercases
+    if not takes_texts:
+        logging.warning("%s: the export takes no texts, which are lowercased", source.folder)
+    options = PredictorSettings(max_seq_length=max_seq_length)
+    length = trained_model(source, tasks.EMBEDDINGS, options).max_seq_length
+    exported = embeddings_export.embeddings_export(
+        encoder_of(model),
+        tokenizer if takes_texts else None,
+        length,
+        embeddings_export.poolings_of(source.parts, poolings),
+        modules,
+    )
+    return ExportedModel(model.variables, exported, length)

@@ -10,3 +10,4 @@ CLS = "cls"  # the output of the last layer at [CLS]
 MAX = "max"  # of the last layer, the largest number over the tokens
 EXPORTED_POOLINGS = (MEAN, MEAN_LAST_4, POOLED)
 POOLINGS = (*EXPORTED_POOLINGS, CLS, MAX)
+EMBEDDING = "embedding"  # output of an export: what all modules of sentence-transformers compute

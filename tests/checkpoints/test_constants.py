@@ -63,7 +63,10 @@ def test_the_number_of_groups_to_write_is_at_least_1():
         (signatures.token_signatures, {"takes_examples": True, "any_length": True}),
         (text_signature.text_signatures, {"pad_to": None}),
         (text_signature.compute_in_batches, {"is_trimmed": False}),
-        (embeddings_export.embeddings_export, {"poolings": ("mean", "mean_last_4", "pooled")}),
+        (
+            embeddings_export.embeddings_export,
+            {"poolings": ("mean", "mean_last_4", "pooled"), "modules": None},
+        ),
         (tflite.write_tflite, {"quantization": "none"}),
         (
             hub_module.save_hub_module,
