@@ -91,6 +91,8 @@ def test_another_encoding_is_refused_by_its_line(tmp_path):
 def test_what_is_no_file_cannot_be_opened(folder, pipe, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"/none: no such file \(current directory: /"):
         files.open_binary(f"{folder}/none")
+    with pytest.raises(FileNotFoundError, match=r"/none: no such file\. The shell variable before"):
+        files.open_binary("/none")
     with pytest.raises(FileNotFoundError, match="expected a file, but this is a directory"):
         files.open_binary(folder)
     with pytest.raises(FileNotFoundError, match=r"pipe: expected a file, but this is a pipe"):

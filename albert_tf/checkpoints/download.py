@@ -103,8 +103,9 @@ def _find_release(name: str) -> Release:
     if release is None:
         names = ", ".join(row.name for row in releases.downloadable())
         hint = releases.suggestion(name) or f"Expected one of {names}"
-        on_hub = ". For a model of the Hugging Face Hub, pass --hub" if "/" in name else ""
-        raise ValueError(f"{name!r} is not a released model. {hint}{on_hub}")
+        if "/" in name:
+            hint = f"If it is a model of the Hugging Face Hub, pass --hub. {hint}"
+        raise ValueError(f"{name!r} is not a released model. {hint}")
     return release
 
 

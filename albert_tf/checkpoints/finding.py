@@ -142,8 +142,8 @@ def _what_is_there(path: str) -> str:
     if files.is_directory(folder or "."):
         if names := _candidates(folder or "."):
             return f"{folder or 'The current folder'} has {files.quote_all(names)}"
-        unset = " A shell variable before the first slash is not set." if folder == "/" else ""
-        return f"{folder or 'The current folder'} has none.{unset} Expected: {ACCEPTED}"
+        unset = files.unset_variable(path)
+        return f"{folder or 'The current folder'} has none{unset}. Expected: {ACCEPTED}"
     if _HUB_NAME.fullmatch(path):
         return (
             f"There is no folder {folder} either. If it is a model of the Hugging Face Hub, "

@@ -42,6 +42,7 @@ from albert_tf.files.paths import (
     list_directory,
     list_sizes,
     real_path,
+    unset_variable,
 )
 from albert_tf.files.quoting import quote, quote_all
 from albert_tf.files.reading import (
@@ -114,6 +115,7 @@ __all__ = [
     "remove_tree",
     "rename",
     "replacing",
+    "unset_variable",
     "write_atomically",
     "write_file",
     "write_json",

@@ -13,6 +13,7 @@ from albert_tf.files.paths import (
     file_system,
     is_directory,
     is_remote,
+    looked_from,
     real_path,
 )
 from albert_tf.files.reading import require_file
@@ -29,8 +30,7 @@ def check_directory(path: str, what: str) -> None:
     """Raises FileNotFoundError, naming the flag or argument `what`, if there is no directory."""
     if not is_directory(path):
         check_path(path, what)
-        where = f"no such directory (current directory: {os.getcwd()})"
-        raise FileNotFoundError(f"{what}: {path}: {where}")
+        raise FileNotFoundError(f"{what}: {path}: no such directory{looked_from(path)}")
 
 
 def check_writable(path: str, what: str) -> None:

@@ -30,6 +30,17 @@ def check_path(path: str, what: str = "") -> None:
         )
 
 
+def unset_variable(path: str) -> str:
+    """Returns what may be wrong with a missing `/model.ckpt`, as `$FOLDER/model.ckpt`, or ""."""
+    is_at_root = os.path.dirname(path) == "/"
+    return ". The shell variable before the first slash may not be set" if is_at_root else ""
+
+
+def looked_from(path: str) -> str:
+    """Returns, for a message, where a missing path was looked for, or what is wrong with it."""
+    return unset_variable(path) or f" (current directory: {os.getcwd()})"
+
+
 def is_remote(path: str) -> bool:
     """Returns whether `path` has a scheme, such as `gs://…`."""
     return "://" in path

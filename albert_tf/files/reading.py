@@ -9,7 +9,15 @@ from collections.abc import Iterator
 from typing import IO, cast
 
 from albert_tf.files.disk_errors import naming_file
-from albert_tf.files.paths import check_path, exists, file_system, is_directory, is_file, is_remote
+from albert_tf.files.paths import (
+    check_path,
+    exists,
+    file_system,
+    is_directory,
+    is_file,
+    is_remote,
+    looked_from,
+)
 
 
 def open_binary(path: str) -> IO[bytes]:
@@ -101,7 +109,7 @@ def require_file(path: str, begin: str = "") -> None:
     if not is_file(path):
         if not exists(path):
             check_path(path, begin.removesuffix(": "))
-        where = f"no such file (current directory: {os.getcwd()})"
+        where = f"no such file{looked_from(path)}"
         found = "a directory" if is_directory(path) else "a pipe or a device"
         found = f"expected a file, but this is {found}" if exists(path) else where
         raise FileNotFoundError(f"{begin}{path}: {found}")

@@ -61,6 +61,10 @@ class ModelSettings(SettingsGroup):
         if self.albert_config_file:
             files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
+        self.check_init_checkpoint()
+
+    def check_init_checkpoint(self) -> None:
+        """Raises FileNotFoundError if a new run has no checkpoint to start with."""
         if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
             try:
                 finding.find_checkpoint(self.init_checkpoint)
@@ -336,6 +340,7 @@ class RunSettings(
                     "model (a TF-Hub module may have it in its assets), or the name of an "
                     "architecture, such as albert_base"
                 )
+            self.check_init_checkpoint()
             config_file = self.source.config_file
         return dataclasses.replace(
             self, init_checkpoint=init_checkpoint, albert_config_file=config_file

@@ -99,7 +99,7 @@ def test_no_checkpoint_or_several_are_refused(tmp_path, names, path, said):
 
 
 def test_an_unset_variable_and_a_name_of_the_hub_are_recognized(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"/ has none\. A shell variable before the first"):
+    with pytest.raises(FileNotFoundError, match=r"/ has none\. The shell variable before the"):
         find_checkpoint("/no.ckpt-best")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"albert download me/my-model\.v2 --hub"):

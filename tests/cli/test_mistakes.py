@@ -47,6 +47,11 @@ MISTAKES = [  # program, flags, and what the error names
     ("run-classifier", (*CLASSIFY, "--max_seq_length=41"), "=41 is larger .*embeddings=40"),
     ("run-classifier", (*CLASSIFY, "--output_dir=other"), "other contains another model .*num"),
     ("run-classifier", ("--task_name=mrcp", "--data_dir=.", "--output_dir=x"), "mean 'mrpc'"),
+    (
+        "run-classifier",  # `$FOLDER/model.ckpt-best` of an unset variable, without a config
+        ("--task_name=mrpc", "--data_dir=.", "--output_dir=x", "--init_checkpoint=/model.ckpt-x"),
+        "^run-classifier: --init_checkpoint: /model.ckpt-x: no such checkpoint.* shell variable",
+    ),
     ("run-squad", (*SQUAD, "--max_query_length=7"), "no.json: 'data' is missing"),
     ("run-squad", SQUAD, "--max_query_length=64 .* expected 68 or more"),
     ("run-race", (*TUNE, "--data_dir=."), "no key 'questions' among 'article'"),
