@@ -60,10 +60,11 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         web.serve(settings, source)
         return iter(())
     task = registry.get(find_predicted_task(source, settings.wanted_task))
+    trained_with = source.run.record.settings
     if settings.needs_embeddings:
         compares = settings.similarity and not settings.is_search
         parse = parse_two if compares else parse_pair
-        pairs = read_inputs(settings, parse, task)
+        pairs = read_inputs(settings, parse, task, trained_with)
         return embedding_program.run(settings, source, pairs)
-    examples = read_inputs(settings, task.parse, task)
+    examples = read_inputs(settings, task.parse, task, trained_with)
     return program.run(settings, source, task.name, examples)

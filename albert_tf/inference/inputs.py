@@ -11,13 +11,12 @@ import itertools
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import (
-    NAMES_OF_INPUTS,
     PAIRS,
     TEXT_A,
     TEXT_B,
@@ -28,6 +27,7 @@ from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.task_spec import TaskSpec
 from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
+from albert_tf.inference.input_columns import InputColumns
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
 from albert_tf.model.tokenization import MASK_TOKEN
 from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table
@@ -92,13 +92,22 @@ class _FileInputs(Generic[ExampleType]):
         path: the file, or `STANDARD_INPUT`.
         form: the format of text, one of `settings.FORMATS`; Parquet and Arrow files are recognized.
         parse: converts a row to an input; raises `BadRowError`.
+        columns: what is known of the columns.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: there are bad rows, or no rows; the message names the file and the lines.
+        ValueError: there are bad rows, or no rows, or the header is not known; the message names
+            the file and the lines.
     """
 
-    def __init__(self, path: str, form: str, parse: Callable[[Row], ExampleType]) -> None:
+    def __init__(
+        self,
+        path: str,
+        form: str,
+        parse: Callable[[Row], ExampleType],
+        columns: InputColumns | None = None,
+    ) -> None:
+        self._columns = columns or InputColumns()
         name = path
         if path == STANDARD_INPUT:
             name = "standard input"
@@ -110,6 +119,8 @@ class _FileInputs(Generic[ExampleType]):
         self._parse = parse
         if form == COMMAS:
             self._refuse_semicolons()
+        if self._has_header:
+            self._columns.refuse_unknown_header(self._table)
         self._warn_of_unused_texts()
         self.total = sum(1 for _ in self._parsed())
         if not self.total:
@@ -156,7 +167,13 @@ class _FileInputs(Generic[ExampleType]):
             yield parsed
 
     def _rows(self, table: Table) -> Iterator[NumberedRow]:
-        return named_rows(iter(table), NAMES_OF_INPUTS) if self._has_header else iter(table)
+        numbered = iter(table)
+        if self._has_header:
+            numbered = named_rows(numbered, self._columns.names)
+        for number, row in numbered:
+            if not isinstance(row, BadRowError):
+                row = self._columns.with_usual_names(row, IDS)
+            yield number, row
 
 
 def _ids_of(row: Row) -> Origin:
@@ -192,7 +209,10 @@ def parse_two(row: Row) -> tuple[str, str]:
 
 
 def read_inputs(
-    settings: Settings, parse: Callable[[Row], ExampleType], task: TaskSpec | None = None
+    settings: Settings,
+    parse: Callable[[Row], ExampleType],
+    task: TaskSpec | None = None,
+    trained_with: Mapping[str, files.Json] | None = None,
 ) -> Inputs[ExampleType]:
     """Returns the inputs of a file, or those given by flags.
 
@@ -200,6 +220,7 @@ def read_inputs(
         settings: the settings.
         parse: converts a row to an input; raises `BadRowError`.
         task: the task to predict, if only its flags may be given.
+        trained_with: the settings of the training, which name columns of the data.
 
     Raises:
         ValueError, OSError: a file cannot be read or has bad rows; or the task does not take a flag
@@ -211,7 +232,8 @@ def read_inputs(
     if taken and not set(given) <= set(taken):
         raise ValueError(f"{_as_flags(given)}: {takes}")
     if settings.input_file is not None:
-        return _FileInputs(settings.input_file, settings.format, parse)
+        columns = InputColumns.of_training(trained_with or {}, taken)
+        return _FileInputs(settings.input_file, settings.format, parse, columns)
     try:
         return _GivenInputs([parse(row) for row in _rows_of(settings)])
     except BadRowError as error:

@@ -109,8 +109,9 @@ class TextInputSettings(SettingsGroup):
         None,
         "File of inputs, instead of text or question: .txt (one text per line, or two separated "
         "by a tab), .tsv or .csv (columns text or text_a, text_b; question, context; passage, "
-        "question, options; tokens), or .jsonl, .json, .parquet or .arrow (columns of the same "
-        "names), each also as .gz, .bz2 or .zst, or - for standard input.",
+        "question, options; tokens; or those that the training named), or .jsonl, .json, .parquet "
+        "or .arrow (columns of the same names), each also as .gz, .bz2 or .zst, or - for standard "
+        "input.",
     )
     input_format: str | None = redefined(
         TextSettings,

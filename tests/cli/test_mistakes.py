@@ -70,7 +70,11 @@ MISTAKES = [  # program, flags, and what the error names
         (*PREDICT, "--input_file=no.json", "--task=fill_mask"),
         "1: expected 'text_a' or",
     ),
-    ("run-predict", (*PREDICT, "--input_file=train.tsv"), "line 1: expected a JSON object with"),
+    (
+        "run-predict",
+        (*PREDICT, "--input_file=train.tsv"),
+        "line 1: .Quality., .id. look like names",
+    ),
     ("run-predict", (*PREDICT, "--input_file=a.tfrecord", "--task=embeddings"), "line 1: not UTF"),
     ("run-predict", (*PREDICT, "--input_file=bad.jsonl"), "line 1: expected one JSON object"),
 ]

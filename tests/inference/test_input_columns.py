@@ -1,0 +1,59 @@
+"""Headers of files to predict: of the training, with usual names, and unknown ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from albert_tf.finetuning import registry
+from albert_tf.inference import inputs
+from albert_tf.inference.settings import Settings
+
+PAIR = {"text_a_column": "Utterance", "text_b_column": "reply"}
+
+
+def read(path, trained_with=None, task="classification"):
+    settings = Settings(model_dir="m", input_file=str(path))
+    spec = registry.get(task)
+    found = inputs.read_inputs(settings, spec.parse, spec, trained_with)
+    return [example for block in found for example in block]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_columns_have_the_names_of_the_training(tmp_path, name):
+    """Also beside columns that could be a text, and in another case."""
+    row = {"id": "7", "utterance": "hello there", "text": "other", "Reply": "bye"}
+    lines = [",".join(row), ",".join(row.values())] if name == "a.csv" else [json.dumps(row)]
+    (tmp_path / name).write_text("\n".join(lines))
+    place = {"line": len(lines), "id": "7"}
+    assert read(tmp_path / name, PAIR) == [(place, ("hello there", "bye"))]
+    single = {"text_a_column": "utterance", "text_b_column": None}
+    assert read(tmp_path / name, single) == [(place, ("hello there", ""))]
+    numbered = {"text_a_column": "1", "text_b_column": "-1"}
+    assert read(tmp_path / name, numbered) == [(place, ("other", ""))]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "said"),
+    [
+        ("classification", "utterance\tintent\nhello there\tx\nbye now\ty\n", "'text', 'text_b'"),
+        ("classification", "utterance\nhello there\nhi, bye\n", "'text', 'text_b'"),
+        ("spans", "frage\tabsatz\nWer singt?\tAnna singt.\n", "'question', 'context'"),
+    ],
+)
+def test_a_header_that_is_not_known_is_refused(tmp_path, task, text, said):
+    (tmp_path / "a.tsv").write_text(text)
+    with pytest.raises(ValueError, match=rf"line 1: .* look like names of columns.*{said}"):
+        read(tmp_path / "a.tsv", task=task)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hello\nbye\n", "hello\n", "Hello there,x\nbye now,y\n", "text\nhello\nbye now\n", "é\na b\n"],
+)
+def test_a_first_line_that_may_be_a_text_is_one(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    found = [example[0] for _, example in read(tmp_path / "a.csv")]
+    expected = [line.split(",")[0] for line in text.splitlines()]
+    assert found == [line for line in expected if line != "text"]
