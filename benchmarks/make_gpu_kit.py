@@ -22,7 +22,8 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
 
 Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "unfused"
 leaves out the kernels for NVIDIA GPUs, such as fused attention. "plain" means that no kernel of
-`model/kernels/` is used; "plain:gelu" leaves out a single one. Both apply to every task.
+`model/kernels/` is used; "plain:gelu" leaves out those of an operation. "layers:3" takes a model of
+so many layers. All apply to every task.
 """
 
 from __future__ import annotations
@@ -63,28 +64,33 @@ from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import fused_attention, precision
 
 GOLDEN = "golden"
+# What matters most comes first: the time on a GPU may not suffice for all.
 PROGRAMS = (
     GOLDEN,
     "check albert_base 8x512",
     "check albert_base 8x512 dropout:0",
+    "pretrain albert_base 32x512",
+    "pretrain albert_base 32x512 dropout:0",
+    "pretrain albert_large 16x512",
+    "pretrain albert_base 128x128",
+    "pretrain albert_base 32x512 unfused",
+    "pretrain albert_base 32x512 plain:add_and_norm",
+    "pretrain albert_base 32x512 plain:add_and_norm plain:feed_forward",
+    "pretrain albert_large 16x512 dropout:0",
+    "pretrain albert_base 128x128 dropout:0",
+    "pretrain albert_base 32x512 dropout:0 unfused",
+    "pretrain albert_base 32x512 dropout:0 plain:add_and_norm plain:feed_forward",
     "attention albert_base 32x512",
     "attention albert_base 32x512 unfused",
     "attention albert_base 32x512 dropout:0",
     "attention albert_base 32x512 dropout:0 unfused",
-    "pretrain albert_base 32x512",
-    "pretrain albert_base 8x512",
-    "pretrain albert_base 128x128",
-    "pretrain albert_large 16x512",
-    "pretrain albert_base 32x512 dropout:0",
-    "pretrain albert_base 32x512 dropout:0 unfused",
-    "pretrain albert_base 128x128 dropout:0",
-    "pretrain albert_large 16x512 dropout:0",
     "pretrain albert_tiny_zh 128x128",
-    "pretrain albert_base 32x512 checkpointing",
     "classify albert_base 64x128",
     "predict albert_base 64x128",
     "predict albert_base 1x32",
     "predict albert_tiny_zh 64x128",
+    "pretrain albert_base 8x512",
+    "pretrain albert_base 32x512 checkpointing",
 )
 GOLDEN_FOLDER = os.path.join(os.path.dirname(__file__), "..", "tests", "golden")
 TASK = "rte"  # any with two labels
@@ -97,7 +103,7 @@ OPS = {name: value for name, value in vars(ops).items() if isinstance(value, Op)
 NAME = re.compile(
     r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
 )
-OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|unfused|plain(:\w+)?")
+OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|layers:\d+|unfused|plain(:\w+)?")
 TENSOR = re.compile(r"tensor<([^>]*)>")
 DTYPES = {
     "bf16": "bfloat16",
@@ -119,8 +125,8 @@ class Name:
         config: name of a config of this package.
         rows: sequences in a batch.
         length: tokens per sequence.
-        options: "checkpointing", "dropout:" and a rate, "unfused", "plain", or "plain:" and an
-            operation.
+        options: "checkpointing", "dropout:" and a rate, "layers:" and their number, "unfused",
+            "plain", or "plain:" and an operation.
     """
 
     task: str
@@ -152,7 +158,7 @@ class Name:
         )
         for option in name.options:
             if not OPTION.fullmatch(option):
-                expected = "checkpointing, dropout:0, unfused, plain or plain:gelu"
+                expected = "checkpointing, dropout:0, layers:3, unfused, plain or plain:gelu"
                 raise ValueError(f"{text!r}: unknown option {option!r}: expected {expected}")
         name.read_config().check_length(name.length)
         return name
@@ -160,15 +166,21 @@ class Name:
     @property
     def dropout(self) -> float:
         """The dropout rate."""
-        rates = [x.partition(":")[2] for x in self.options if x.startswith("dropout:")]
-        return float(rates[0]) if rates else DROPOUT
+        return float(self._value_of("dropout") or DROPOUT)
+
+    def _value_of(self, option: str) -> str:
+        """Returns what stands behind the colon of an option; "" without it."""
+        values = [x.partition(":")[2] for x in self.options if x.startswith(f"{option}:")]
+        return values[0] if values else ""
 
     def read_config(self) -> AlbertConfig:
-        """Returns the config, with dropout."""
+        """Returns the config, with dropout and the number of layers."""
         rate = self.dropout
-        rates: Any = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
         config = AlbertConfig.from_json_file(config_file(self.config))
-        return dataclasses.replace(config, **rates)
+        changed: Any = {"hidden_dropout_prob": rate, "attention_probs_dropout_prob": rate}
+        if layers := self._value_of("layers"):
+            changed["num_hidden_layers"] = int(layers)
+        return dataclasses.replace(config, **changed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -412,20 +424,20 @@ def without_kernels(options: tuple[str, ...]) -> Iterator[None]:
         yield
 
 
+def lower_program(name: Name, platform: str, stage: str) -> tuple[Program, Any]:
+    """Returns a program, and it as lowered to a stage; see `lower`."""
+    program = MAKERS[name.task](name)
+    is_step = "updated" in program.facts
+    with without_kernels(name.options):
+        sources = program.function, program.variables, platform, program.arguments
+        return program, lower(*sources, stage=stage, returns_values=is_step)
+
+
 def write_program(text: str, platform: str, folder: str) -> dict[str, Any]:
     """Lowers the program with the given name and writes it; returns its entry of `kit.json`."""
     name = Name.parse(text)
-    program = MAKERS[name.task](name)
+    program, module = lower_program(name, platform, "stablehlo")
     is_golden = name.task == GOLDEN
-    with without_kernels(name.options):
-        module = lower(
-            program.function,
-            program.variables,
-            platform,
-            program.arguments,
-            stage="stablehlo",
-            returns_values="updated" in program.facts,
-        )
     if is_golden:  # GPUs round the operands of DEFAULT to TF32
         module = module.replace("precision = [DEFAULT, DEFAULT]", "precision = [HIGHEST, HIGHEST]")
     file = f"{text.replace(' ', '_').replace(':', '_')}.mlir.gz"
