@@ -64,10 +64,9 @@ def write_shards(folder, splits, features):
     for split, rows in splits.items():
         count = min(2, len(rows))
         for number in range(count):
-            part = table_of(rows, features)[number * len(rows) // count :]
-            part = part[: (number + 1) * len(rows) // count - number * len(rows) // count]
+            begin, end = (len(rows) * n // count for n in (number, number + 1))
             name = f"{split}-{number:05}-of-{count:05}.parquet"
-            parquet.write_table(part, folder / "data" / name)
+            parquet.write_table(table_of(rows, features)[begin:end], folder / "data" / name)
 
 
 def write_arrow(folder, splits, features):

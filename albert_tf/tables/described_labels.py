@@ -25,7 +25,7 @@ from albert_tf.tables.label_names import LabelNames, of_features
 
 _INFO, _INFOS, _PAGE = "dataset_info.json", "dataset_infos.json", "README.md"
 _LEVELS = 3  # a repository may have its files in `configuration/split/`
-_FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(rb"\A(?:\xef\xbb\xbf)?---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
 _LISTS = ("sequence", "list", "large_list")
 _Names = dict[str, LabelNames]  # by column
 
@@ -62,7 +62,7 @@ def _described(folder: str) -> Iterator[tuple[dict[str, _Names], str]]:
         if not files.is_file(path):
             continue
         try:
-            described = {name: of_features(features) for name, features in read(path).items()}
+            described = {key: of_features(features) for key, features in read(path).items()}
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: the description of the data is damaged: {error!r}") from None
         yield described, path
@@ -87,12 +87,13 @@ def _read_infos(path: str) -> dict[str, Mapping[str, object]]:
 
 def _read_page(path: str) -> dict[str, Mapping[str, object]]:
     """Returns configuration → column → feature as in JSON, of the front matter of a page."""
-    found = _FRONT_MATTER.match(files.read_text(path))
-    if found is None or "class_label" not in found[1]:
-        return {}
+    found = _FRONT_MATTER.match(files.read_bytes(path))
+    if found is None or b"class_label" not in found[1]:
+        return {}  # any page, perhaps of something else
     yaml = importlib.import_module("yaml")
+    text = files.decode_utf8(found[1], path, first_line=2)
     try:
-        page = yaml.load(found[1], Loader=yaml.BaseLoader)  # which has text alone: "no" is no False
+        page = yaml.load(text, Loader=yaml.BaseLoader)  # which has text alone: "no" is not False
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: the front matter is not YAML: {error}") from None
     infos = page.get("dataset_info") or []

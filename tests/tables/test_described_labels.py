@@ -59,8 +59,10 @@ def write(tmp_path):
                 "_md", ".md"
             )
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = content if isinstance(content, str) else json.dumps(content)
-            path.write_text(text, encoding="utf-8")
+            if not isinstance(content, bytes):
+                text = content if isinstance(content, str) else json.dumps(content)
+                content = text.encode("utf-8")
+            path.write_bytes(content)
         return tmp_path
 
     return write
@@ -95,6 +97,7 @@ def test_the_front_matter_of_a_page_has_names_by_configuration(write, page, file
         ({"dataset_info_json": {"features": None}, "README_md": "# A page"}, {}),
         ({"README_md": "---\ndataset_info: {features: [{name: class_label}]}\n---\n"}, {}),
         ({"README_md": "---\nclass_label: 1\n---\n"}, {}),
+        ({"README_md": b"---\ntitle: \xe4\n---\n"}, {}),
     ],
 )
 def test_older_repositories_have_names_in_json(write, contents, expected):
@@ -104,6 +107,7 @@ def test_older_repositories_have_names_in_json(write, contents, expected):
 @pytest.mark.parametrize(
     ("contents", "problem"),
     [
+        ({"README_md": b"---\nclass_label: \xe4\n---\n"}, r"README\.md, line 2: not UTF-8"),
         ({"README_md": "---\nclass_label: [\n---\n"}, r"README\.md: the front matter is not YAML"),
         (
             {"README_md": PAGE.replace("'10'", "'11'")},
