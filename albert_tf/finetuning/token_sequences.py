@@ -25,8 +25,8 @@ class TokenSequences:
     """N examples of one token sequence each, or of C sequences, one for each option of a question.
 
     Attributes:
-        input_ids: [sum of lengths], all sequences concatenated: uint16 if `pack` has seen no larger
-            id, which takes half of the memory of int32.
+        input_ids: integers [sum of lengths], all sequences concatenated; of `pack`, uint16 if there
+            is no larger id, which takes half of the memory of int32.
         sequence_lengths: int32 [N·max(C, 1)], number of tokens in each sequence; 0 for an option
             that a question does not have.
         first_lengths: int32 [N·max(C, 1)], number of tokens in segment 0 of each sequence.

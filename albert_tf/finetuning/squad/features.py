@@ -29,7 +29,7 @@ _LABELS = ("start_positions", "end_positions", "is_impossible")
 class Window(NamedTuple):
     """A feature of a question; see `SquadFeatures`."""
 
-    ids: NDArray[np.int32]
+    ids: NDArray[np.integer]
     first_length: int
     query_length: int
     first_char: NDArray[np.int32]

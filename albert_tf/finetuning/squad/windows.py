@@ -28,6 +28,8 @@ from albert_tf.model.tokenization import Tokenizer
 
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`
 TASK_CHARS = 50_000  # characters of context in one task of a process
+# `first_char`, `last_char` and `is_max_context` of a window for training.
+_NO_PLACES = (np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.bool_))
 
 
 class NoFeaturesError(ValueError):
@@ -126,16 +128,13 @@ def _windows(
             start, stop = (piece - begin + len(prefix) for piece in span)
             labels = (start, stop, 0)
         ids = np.concatenate([prefix, context.token_ids[begin:end], prefix[-1:]])
-        decoded = slice(begin, begin if is_training else end)
-        yield Window(
-            ids,
-            len(prefix) if tokenizer.has_segments else len(ids),
-            len(query),
-            context.first_char[decoded],
-            context.last_char[decoded],
-            is_max_context[: decoded.stop - begin],
-            labels,
-        )
+        first_length = len(prefix) if tokenizer.has_segments else len(ids)
+        ids = ids.astype(np.min_scalar_type(ids.max()))  # all windows are in memory
+        places = _NO_PLACES
+        if not is_training:
+            chars = (context.first_char[begin:end], context.last_char[begin:end])
+            places = (*chars, is_max_context)
+        yield Window(ids, first_length, len(query), *places, labels)
 
 
 def _make_work(
