@@ -146,6 +146,7 @@ def test_a_program_without_keras_2_ends_with_a_line_and_without_tensorflow(tmp_p
     assert done.returncode == 1
     assert done.stdout == "False\n"
     assert done.stderr.startswith("albert predict: tf_keras is not installed, and Keras 3 does not")
+    assert done.stderr.endswith("albert convert --output_format=openvino\n")
     assert done.stderr.count("\n") == 1
 
 

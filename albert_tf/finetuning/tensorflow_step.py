@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -23,7 +24,10 @@ def tensorflow_step(
         signature: name → TensorSpec of a batch.
         outputs: names of the outputs that the step returns.
     """
-    return tf.function(only(compute, outputs), input_signature=[signature])
+    # A partial: TensorFlow counts the traces of functions with the same code together, and would
+    # warn of the fifth predictor in a process.
+    step = functools.partial(only(compute, outputs))
+    return tf.function(step, input_signature=[signature])
 
 
 def only(compute: Compute, outputs: Iterable[str]) -> Callable[[Batch], dict[str, tf.Tensor]]:

@@ -41,11 +41,26 @@ def open_model(settings: Settings) -> ModelSource:
     if source.is_exported:
         choose_runtime(source.checkpoint, settings.engine, settings.precision)
     else:
-        tensorflow_packages.check()
+        check_tensorflow(source)
     if settings.max_seq_length is not None:
         source.config.check_length(settings.max_seq_length)
     _ = source.tokenizer  # compares the vocabulary with the config and the record
     return source
+
+
+def check_tensorflow(source: ModelSource) -> None:
+    """Checks that TensorFlow is there for a model that was not exported for another runtime.
+
+    Raises:
+        ValueError: it is not, or in a release that does not fit.
+    """
+    try:
+        tensorflow_packages.check()
+    except ValueError as error:
+        raise ValueError(
+            f"{error}, or convert {source.folder} elsewhere for a runtime without TensorFlow: "
+            "albert convert --output_format=openvino"
+        ) from None
 
 
 def find_task(source: ModelSource, wanted: str | None = None) -> str:

@@ -10,10 +10,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict
 
-from albert_tf import tensorflow_packages
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.inference.exported_predictor import ExportedPredictor
-from albert_tf.inference.model_task import find_predicted_task
+from albert_tf.inference.model_task import check_tensorflow, find_predicted_task
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import AUTO, TOP_K, PredictorSettings, Settings
 
@@ -120,7 +119,7 @@ def make_predictor(
     """
     if source.is_exported:
         return ExportedPredictor(source, task, options, precision, threads)
-    tensorflow_packages.check()
+    check_tensorflow(source)
     from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
 
     return TensorFlowPredictor(source, task, options)

@@ -157,7 +157,8 @@ class PredictorSettings(SettingsGroup):
         AUTO,
         "Inference engine: tensorflow, openvino, which is faster on CPUs and requires the extra "
         "openvino (pip install 'albert-tf2[openvino]'), or auto, which selects openvino if it is "
-        "installed, supports the model, and there is no GPU or TPU.",
+        "installed, supports the model, and there is no GPU or TPU. What albert convert wrote for "
+        "a runtime is computed by it.",
         choices=ENGINES,
     )
 
