@@ -82,6 +82,32 @@ def test_a_kit_for_the_cpu_computes_the_golden_numbers_and_trains(tmp_path):
         assert of[name]["falls"], of[name]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not JAX_PYTHON, reason="needs ALBERT_COMPILER: make test-gpu")
+def test_programs_of_a_kit_compile_for_an_absent_gpu(tmp_path):
+    """With all kernels for GPUs: of heads of 64 units, and of both ways to compute attention."""
+    names = [
+        "check albert_base 2x128",
+        "check albert_base 2x128 dropout:0",
+        "pretrain albert_base 2x128 layers:2",
+        "predict albert_base 1x64 layers:2",
+    ]
+    entries = [make_gpu_kit.write_program(name, "GPU", str(tmp_path)) for name in names]
+    (tmp_path / "kit.json").write_text(json.dumps({"programs": entries}))
+    done = subprocess.run(
+        [JAX_PYTHON, str(ROOT / "benchmarks" / "compile_gpu_kit.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.returncode == 0, lines
+    kernels = {line["program"]: line["calls"]["__gpu$xla.gpu.triton"] for line in lines}
+    # Attention 3, each LayerNorm 2, GELU 1; the last layer has no fused attention.
+    assert list(kernels.values()) == [6, 3, 13, 4]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
