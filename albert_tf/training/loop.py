@@ -93,7 +93,8 @@ class Trainer:
         batch: the batch of the last step, the rows of this process.
         is_chief: whether this process writes files.
         is_saving: whether the last step is followed by a checkpoint.
-        is_stopping: whether the run ends after this step because a signal asked for it.
+        is_stopping: whether the run ends after this step because a signal asked for it, or because
+            the data for the next one cannot be read.
         checkpoints: the content of checkpoints, and their files.
         stopwatch: measures the speed.
         values: values that hooks add to the next line of the log, by `log`.
@@ -144,8 +145,10 @@ class Trainer:
         Raises:
             NonFiniteLossError: the loss or a weight became NaN or infinite. The last checkpoint is
                 kept.
-            InterruptedRunError: a signal requested a stop, and a checkpoint has been written.
-            OSError: a checkpoint could not be written.
+            InterruptedRunError: a signal requested a stop, or a store with the data does not
+                answer, and a checkpoint has been written.
+            OSError: a checkpoint could not be written; or the data cannot be read, and a checkpoint
+                has been written.
         """
         if self.step >= self.num_train_steps:
             logging.info("Training is already complete at step %d", self.step)
@@ -186,7 +189,7 @@ class Trainer:
         of each length of sequences.
         """
         began = time.monotonic()
-        self.batch = next(batches)
+        self.batch = self._next_batch(batches)
         shapes = tuple(tuple(value.shape) for value in self.batch.values())
         is_compiled = shapes not in self._compiled_shapes
         if is_compiled and self._results:
@@ -206,6 +209,17 @@ class Trainer:
             # updates until `_check_results` looks at the results.
             self._allow_update = result.is_applied
         return result
+
+    def _next_batch(self, batches: Iterator[Batch]) -> Batch:
+        """Returns the next batch; saves the run if the data cannot be read now."""
+        try:
+            return next(batches)
+        except (OSError, InterruptedRunError):
+            self.is_stopping = True
+            self._check_results()
+            if not self.is_checkpoint_due:  # it is saved already
+                self.save()
+            raise
 
     def _has_to_stop(self, request: StopRequest, result: StepResult) -> bool:
         """Returns whether a signal ends the run after this step; logs a new one."""

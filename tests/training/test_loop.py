@@ -20,6 +20,7 @@ from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.hooks import Hook, every
+from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.loop import CHECK_STEPS, Trainer
 from albert_tf.training.non_finite import NonFiniteLossError
 from albert_tf.training.report import report_interval
@@ -90,6 +91,28 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path):
     assert [line["step"] for line in lines] == [2, 3, 4, 6, 7]
     for name, value in through.items():
         np.testing.assert_array_equal(state[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("a file"), InterruptedRunError("a store")])
+@pytest.mark.parametrize(("step", "saved"), [(3, [0, 3]), (5, [0, 3, 5])])
+def test_no_step_is_lost_when_the_data_cannot_be_read(tmp_path, error, step, saved):
+    def fail(first):
+        yield from itertools.islice(batches_of(trainer)(first), step - first)
+        raise error
+
+    trainer = make_trainer(tmp_path / "through")
+    train(trainer)
+    through = state_of(trainer)
+    trainer = make_trainer(tmp_path / "resumed")
+    with pytest.raises(type(error)):
+        train(trainer, batches=fail)
+    assert list(RunFolder(str(tmp_path / "resumed")).resumable()) == saved
+    trainer = make_trainer(tmp_path / "resumed")
+    trainer.restore_latest()
+    assert trainer.step == step
+    train(trainer)
+    assert steps_of(tmp_path / "resumed") == [0, 3, 6, 7]
+    np.testing.assert_equal(state_of(trainer), through)
 
 
 def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(tmp_path):
