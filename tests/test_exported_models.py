@@ -97,6 +97,14 @@ def parts_of(result):
         yield result if isinstance(result, str) else float(result)
 
 
+def check_equal(found, expected):
+    """Checks that two results have the same texts, and numbers that differ by 1e-5 at most."""
+    assert list(parts_of(found)) == [
+        part if isinstance(part, str) else pytest.approx(part, abs=1e-5)
+        for part in parts_of(expected)
+    ]
+
+
 def answer_without(folder, arguments):
     """What a process prints that cannot import what the server image lacks; see answers_without."""
     lacking = without_tensorflow_and_unlisted()
@@ -135,10 +143,7 @@ def test_an_exported_model_answers_without_tensorflow_as_the_model_does(
 ):
     printed = answer_without(str(exported_of(kind, output_format)), CALLS[kind])
     model = albert_tf.load_predictor(folder_of(kind), engine="tensorflow")
-    found, expected = (list(parts_of(x)) for x in (json.loads(printed), model(*CALLS[kind])))
-    assert found == [
-        part if isinstance(part, str) else pytest.approx(part, abs=1e-5) for part in expected
-    ]
+    check_equal(json.loads(printed), model(*CALLS[kind]))
 
 
 @pytest.mark.ci
@@ -252,6 +257,16 @@ def test_the_folder_of_a_tflite_model_says_what_to_use_instead(write):
 def test_an_exported_model_is_no_checkpoint(write):
     with pytest.raises(ValueError, match=r"model\.xml is for another runtime, and no weights"):
         albert_tf.from_pretrained(write("model.xml"), "classification")
+
+
+@pytest.mark.ci
+def test_openvino_computes_rows_of_full_length_where_padding_counts(folder_of, eagerly):
+    pytest.importorskip("openvino", reason="needs the extra openvino")
+    expected, found = (
+        albert_tf.load_predictor(folder_of("mean of the last layer"), engine=engine)(TEXTS)
+        for engine in ("tensorflow", "openvino")
+    )
+    check_equal(found, expected)
 
 
 @pytest.mark.ci

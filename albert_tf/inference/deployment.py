@@ -60,7 +60,7 @@ def deploy(
             the file computes something else.
     """
     form = FORMATS[output_format]
-    form.check_package()
+    form.check_packages()
     task = find_task(source)
     with saved_model.float32_models(), dispatch.plain():
         made = make_export(source, task, max_seq_length, POOLINGS)

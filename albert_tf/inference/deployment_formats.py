@@ -27,8 +27,8 @@ class DeploymentFormat:
         name: what `--output_format` calls it.
         write: writes a signature of a model to a folder, and returns what computes a batch with the
             file.
-        package: the Python package that writes it, of the extra with the name of the format; "" for
-            none besides TensorFlow.
+        packages: the Python packages that write and check it, of the extra with the name of the
+            format; () for none besides TensorFlow.
         is_fixed: whether the file takes one row of full length.
         is_quantized: whether its weights can be stored in fewer bits.
         files_in: folder for config, vocabulary, labels and record, within the new one.
@@ -36,18 +36,19 @@ class DeploymentFormat:
 
     name: str
     write: Callable[[str, ExportedModel, Signature], Step]
-    package: str = ""
+    packages: tuple[str, ...] = ()
     is_fixed: bool = False
     is_quantized: bool = False
     files_in: str = ""
 
-    def check_package(self) -> None:
-        """Raises ValueError if the package is not installed."""
-        if self.package and importlib.util.find_spec(self.package) is None:
-            raise ValueError(
-                f"--output_format={self.name} needs {self.package}: "
-                f"pip install 'albert-tf2[{self.name}]'"
-            )
+    def check_packages(self) -> None:
+        """Raises ValueError if a package is not installed."""
+        for package in self.packages:
+            if importlib.util.find_spec(package) is None:
+                raise ValueError(
+                    f"--output_format={self.name} needs {package}: "
+                    f"pip install 'albert-tf2[{self.name}]'"
+                )
 
 
 def _write_tflite(folder: str, made: ExportedModel, signature: Signature) -> Step:
@@ -79,7 +80,7 @@ FORMATS: Mapping[str, DeploymentFormat] = {
     for form in (
         DeploymentFormat("saved_model", _write_saved_model, files_in=EXTRA_ASSETS),
         DeploymentFormat("tflite", _write_tflite, is_fixed=True, is_quantized=True),
-        DeploymentFormat("onnx", _write_onnx, "tf2onnx"),
-        DeploymentFormat("openvino", _write_openvino, "openvino"),
+        DeploymentFormat("onnx", _write_onnx, ("tf2onnx", "onnxruntime")),
+        DeploymentFormat("openvino", _write_openvino, ("openvino",)),
     )
 }
