@@ -25,6 +25,8 @@ import re
 import typing
 from collections.abc import Collection, Iterator, Mapping
 
+from absl import logging
+
 from albert_tf import files
 from albert_tf.checkpoints import folder_lock, huggingface_task, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
@@ -36,7 +38,6 @@ NUMBERED = re.compile(r"model\.ckpt-([0-9]+)")  # the others, by step
 # Of a run that a signal stopped, by step: only to resume it, neither evaluated nor used otherwise.
 INTERRUPTED = re.compile(r"model\.ckpt-interrupted_([0-9]+)")
 DATA_SUFFIX = ".data-00000-of-00001"  # data file of checkpoints with a single shard
-
 
 CONFIG_FILE = "albert_config.json"
 CHECKPOINTS_FILE = "checkpoints.jsonl"
@@ -114,9 +115,16 @@ class RunFolder:
         files.append_json_lines(self.file(STARTS_FILE), [row])
 
     def keep_examples(self, rows: Collection[files.JsonObject]) -> None:
-        """Writes rows of the training data as `albert predict` reads them, if there are any."""
-        if rows:
-            files.write_json_lines(self.file(EXAMPLES_FILE), rows)
+        """Writes rows of the training data as `albert predict` reads them, if there are any.
+
+        They are logged the first time, because a model may be given to those who may not see them.
+        """
+        if not rows:
+            return
+        path = self.file(EXAMPLES_FILE)
+        if not files.is_file(path):
+            logging.info("%s has rows of the training data, for albert predict --web", path)
+        files.write_json_lines(path, rows)
 
     def examples(self) -> list[files.JsonObject]:
         """Returns the rows of `keep_examples`; [] if there are none.

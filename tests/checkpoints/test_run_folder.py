@@ -197,6 +197,18 @@ def test_a_run_finishes_what_saving_its_model_has_left_to_do(folder, tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {"run.json", ".lock"}
 
 
+def test_examples_of_the_data_are_said_once(folder, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    rows = [{"text": "The river"}]
+    folder.keep_examples([])
+    assert folder.examples() == []
+    for _ in range(2):
+        folder.keep_examples(rows)
+    assert folder.examples() == rows
+    said = f"{tmp_path}/examples.jsonl has rows of the training data, for albert predict --web"
+    assert caplog.messages == [said]
+
+
 def test_folders_that_do_not_support_locking_are_not_locked(folder, monkeypatch, caplog):
     with RunFolder("gs://bucket/out").locked():
         pass
