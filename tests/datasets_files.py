@@ -11,6 +11,8 @@ import os
 import sys
 
 import datasets
+from datasets.info import DatasetInfosDict
+from huggingface_hub import DatasetCardData
 
 SHARDS = 2
 
@@ -46,8 +48,13 @@ def write(dataset, folder):
     dataset.to_json(place("array", "train.json"), lines=False)
     dataset.to_json(place("compressed", "train.jsonl.gz"), compression="gzip")
     dataset.to_csv(place("csv", "train.csv"))
-    for form in ("lines", "array", "compressed", "csv"):
+    for form in ("lines", "compressed"):
         dataset.info.write_to_directory(place(form))
+    for form in ("array", "csv"):
+        card = DatasetCardData()
+        DatasetInfosDict({"default": dataset.info}).to_dataset_card_data(card)
+        with open(place(form, "README.md"), "w", encoding="utf-8") as stream:
+            stream.write(f"---\n{card}\n---\n")
 
 
 if __name__ == "__main__":
