@@ -14,7 +14,7 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import MULTI_LABEL
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.cells import cells_of, check_name
+from albert_tf.finetuning.cells import cell, check_name
 from albert_tf.finetuning.classification import Settings, tasks
 from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.columns import (
@@ -41,7 +41,7 @@ from albert_tf.finetuning.classification.tasks import (
 )
 from albert_tf.finetuning.columns import LABEL, find_column, places_of
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import BadRowError, Column, Row
+from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, SplitTables
 from albert_tf.finetuning.splits import TRAIN
@@ -120,10 +120,7 @@ def read_examples(
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    label = columns.label
-    if has_header and isinstance(label, int):
-        label = cells_of(row)[label]
-    class_names = _class_names(task, table, label)
+    class_names = _class_names(task, table, columns.label, row if has_header else None)
     named = columns_of_labels(source.columns)
     labels = LabelReader(task, split == "test", columns.label, named, class_names)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
@@ -179,10 +176,19 @@ def _check_texts(known: Columns, found: Columns, first: Row) -> None:
 
 
 def _class_names(
-    task: ClassificationTask, table: Table, label: Column | tuple[Column, ...] | None
+    task: ClassificationTask,
+    table: Table,
+    label: Column | tuple[Column, ...] | None,
+    header: Row | None,
 ) -> ClassNames | None:
     """Returns the names of the class ids in the column of the label, if the table has some."""
-    names = table.labels.get(str(label))
+    name: object = label
+    if header is not None and isinstance(label, int):
+        try:
+            name = cell(header, label)
+        except ShortRowError:  # in files of Google's tasks, the header need not fit
+            return None
+    names = table.labels.get(str(name))
     return None if names is None else ClassNames(names, task, table.path)
 
 

@@ -236,6 +236,16 @@ def test_numbers_are_the_labels_of_the_task_without_names(tmp_path, name, write)
         assert guids == [str(row["idx"]) for row in rows]
 
 
+def test_the_header_of_an_archive_need_not_fit(tmp_path):
+    (tmp_path / "MRPC").mkdir()
+    rows = tsv(["Quality"], [1, "-", "-", "a", "b"], [0, "-", "-", "c", "d"])
+    (tmp_path / "MRPC" / "train.tsv").write_text(rows)
+    (tmp_path / "RTE").mkdir()
+    (tmp_path / "RTE" / "train.tsv").write_text(tsv(["index"], [0, "a", "b", "entailment"]))
+    assert read(tmp_path, "mrpc")[1] == [("a", "b", "1"), ("c", "d", "0")]
+    assert read(tmp_path, "rte")[1] == [("a", "b", "entailment")]
+
+
 def test_the_diagnostic_set_of_glue_is_predicted_from_the_hub_and_its_archive(tmp_path):
     rows = [{"premise": "a", "hypothesis": "b", "label": -1, "idx": 7}]
     rows.append({"premise": "c", "hypothesis": "d", "label": -1, "idx": 9})
