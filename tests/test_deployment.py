@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -141,6 +142,14 @@ def test_a_file_that_computes_something_else_is_not_written(folder_of, tmp_path,
     with pytest.raises(ValueError, match=r"differs from the model by .*; nothing was written"):
         convert(folder_of("classification"), tmp_path / "new", "tflite")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_format_whose_package_is_missing_is_refused_before_the_model_is_opened(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ValueError, match=r"onnx needs tf2onnx: pip install 'albert-tf2\[onnx\]'"):
+        convert(tmp_path / "none", tmp_path / "new", "onnx")
 
 
 @pytest.mark.parametrize(

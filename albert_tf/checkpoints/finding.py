@@ -48,6 +48,12 @@ _OTHER_FILES = re.compile(r"(?<!-\d{5}-of-\d{5})\.(safetensors|bin|pt|pth)$")
 _PYTORCH = (".bin", ".pt", ".pth")
 _ADAPTER = "adapter_model."  # of PEFT
 _STEP_FOLDER = re.compile(r"checkpoint-(\d+)")
+_OF_KERAS = (".keras", ".h5", ".hdf5")
+_KERAS_FILE = (
+    "a file of Keras, which has neither a vocabulary nor names of labels. Load it with "
+    "tf_keras.models.load_model, and save it with albert_tf.save_pretrained(model, folder, "
+    "tokenizer)"
+)
 ACCEPTED = (
     "a TensorFlow checkpoint prefix (<prefix>.index), a SavedModel, model.safetensors (or "
     f"{SHARDS} of its shards), pytorch_model.bin, a folder with one of them, an --export_dir, or "
@@ -80,7 +86,8 @@ def find_checkpoint(path: str) -> str:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: the folder contains several checkpoints. The message lists them.
+        ValueError: the folder contains several checkpoints, and the message lists them; or it is a
+            file of Keras.
     """
     path = find_model(path)
     if files.is_directory(path):
@@ -88,7 +95,7 @@ def find_checkpoint(path: str) -> str:
         of_run = RunFolder(path).checkpoint
         names = [os.path.basename(of_run)] if of_run else _candidates(path)
         if not names:
-            hint = _of_tflite(path) or _of_steps(path)
+            hint = _of_tflite(path) or _of_steps(path) or _of_keras(path)
             raise FileNotFoundError(
                 f"{path}: this folder contains no checkpoint{hint}. Expected: {ACCEPTED}"
             )
@@ -99,9 +106,17 @@ def find_checkpoint(path: str) -> str:
     if files.exists(prefix + ".index"):
         return prefix
     if prefix == path and files.exists(path):
+        if path.endswith(_OF_KERAS):
+            raise ValueError(f"{path} is {_KERAS_FILE}")
         return path
     files.check_path(path)
     raise FileNotFoundError(f"{path}: no such checkpoint. {_what_is_there(path)}")
+
+
+def _of_keras(folder: str) -> str:
+    """Returns what to do with a folder that has a file of Keras only; "" for any other."""
+    names = [name for name in files.list_directory(folder) if name.endswith(_OF_KERAS)]
+    return f", but {names[0]}, {_KERAS_FILE}" if names else ""
 
 
 def _of_tflite(folder: str) -> str:

@@ -73,6 +73,7 @@ def run(settings: Settings) -> Iterator[str]:
     if settings.inspect or form is None:
         yield from convert.run(settings)
         return
+    form.check_packages()
     tensorflow_packages.check()
     convert.check_output(settings)
     # These import TensorFlow, for which --help does not wait.

@@ -237,7 +237,8 @@ def read_inputs(
     try:
         return _GivenInputs([parse(row) for row in _rows_of(settings)])
     except BadRowError as error:
-        advice = f" ({takes})" if takes else ""
+        is_complete = set(given) == set(taken)
+        advice = "" if is_complete or not takes else f" ({takes})"
         raise ValueError(f"{_as_flags(given)}: {error}{advice}") from None
 
 

@@ -80,6 +80,12 @@ def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
             r"has an adapter, .* next to model\.safetensors\. Merge .*, or choose model\.saf",
         ),
         (
+            ["a.keras"],
+            "a.keras",
+            r"a\.keras is a file of Keras, .* Load it with .* and save it with",
+        ),
+        (["a.h5"], "", r"contains no checkpoint, but a\.h5, a file of Keras, .*save it with"),
+        (
             ["notes.txt"],
             "model.ckpt-9",
             r"ckpt-9: no such checkpoint\. .* has none\. Expected: a Te",
