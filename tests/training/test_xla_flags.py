@@ -33,6 +33,12 @@ def test_on_a_gpu_an_option_is_set_unless_the_user_has_set_it(monkeypatch, given
     assert flags_of(monkeypatch, given) == expected
 
 
-def test_nothing_is_set_without_a_gpu_or_for_a_release_that_was_not_tried(monkeypatch):
+@pytest.mark.parametrize(
+    ("release", "is_set"), [("2.18.1", True), ("2.17.0", False), ("2.21.0", False)]
+)
+def test_nothing_is_set_for_a_release_that_does_not_know_it(monkeypatch, release, is_set):
+    assert (flags_of(monkeypatch, None, release=release) is not None) == is_set
+
+
+def test_nothing_is_set_without_a_gpu(monkeypatch):
     assert flags_of(monkeypatch, None, gpus=()) is None
-    assert flags_of(monkeypatch, None, release="2.21.0") is None
