@@ -150,8 +150,8 @@ def _has_json(path: str) -> bool:
 def _has_json_lines(path: str) -> bool:
     """Returns whether the first line of a file is the JSON object of a question."""
     with open_content(path) as (stream, _):
-        first = stream.readline(_MAX_LINE)
-    if not first.endswith(b"\n"):
+        first, line_feed, _ = stream.read(_MAX_LINE).partition(b"\n")
+    if not line_feed:
         return False
     try:
         row = files.load_json(first)
