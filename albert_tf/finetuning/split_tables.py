@@ -172,7 +172,7 @@ def open_described(paths: Sequence[str], form: str = "", quoting: bool = False) 
     if not labels:
         return table
     logging.info("%s: the names of the labels are those in %s", table.path, source)
-    return table.with_labels(labels)
+    return table.with_labels(labels, source)
 
 
 def find_name(data_dir: str, names: Collection[str], takes_first: bool = False) -> str | None:

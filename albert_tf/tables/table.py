@@ -56,6 +56,7 @@ class Table:
     Attributes:
         path: the files, for messages.
         labels: column → names of its labels, if the metadata of the files have some.
+        labels_path: the file that has these names, for messages.
         has_cells: whether rows are lists of cells.
         unit: what the numbers of rows count: "line", "row" or "item".
 
@@ -74,12 +75,14 @@ class Table:
                     f"{other.path}: expected the format and the names of labels of {first.path}"
                 )
         self.path = f"{first.path} … {os.path.basename(others[-1].path)}" if others else first.path
+        self.labels_path = self.path
         self._offsets = [0]  # which are added to the numbers of each part, as far as it was read
 
-    def with_labels(self, labels: Mapping[str, LabelNames]) -> Self:
-        """Returns the table with names of labels that are described elsewhere than in its files."""
+    def with_labels(self, labels: Mapping[str, LabelNames], path: str) -> Self:
+        """Returns the table with names of labels that another file describes."""
         other = copy.copy(self)
         other.labels = labels
+        other.labels_path = path
         return other
 
     def __iter__(self) -> Iterator[NumberedRow]:

@@ -28,7 +28,7 @@ class ClassNames:
     Args:
         names: the names, in the order of the ids.
         task: the task.
-        path: the file, for messages.
+        path: the file that has the names, for messages.
 
     Raises:
         ValueError: the names are neither.

@@ -189,7 +189,7 @@ def _class_names(
         except ShortRowError:  # in files of Google's tasks, the header need not fit
             return None
     names = table.labels.get(str(name))
-    return None if names is None else ClassNames(names, task, table.path)
+    return None if names is None else ClassNames(names, task, table.labels_path)
 
 
 def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked: Columns) -> bool:

@@ -13,6 +13,7 @@ from albert_tf.finetuning.classification.reading import read_data
 from tests.hub_files import (
     WITHOUT_NAMES,
     class_label,
+    describe_in_page,
     list_of,
     write_json_lines,
     write_parquet,
@@ -294,6 +295,11 @@ def test_names_that_are_not_those_of_the_task_are_refused(tmp_path):
     with pytest.raises(ValueError, match="labels are named 'no', 'yes'; expected those of the ta"):
         read(tmp_path, "rte")
     assert read(tmp_path, "afqmc")[1] == [("a", "b", "1")]
+    (tmp_path / "lines").mkdir()
+    write_json_lines(tmp_path / "lines", {"train": rows})
+    describe_in_page(tmp_path / "lines", {"label": class_label("no", "yes")})
+    with pytest.raises(ValueError, match=r"README\.md: the labels are named 'no', 'yes'"):
+        read(tmp_path / "lines", "rte")
 
 
 def test_an_id_without_a_name_is_named(tmp_path):
