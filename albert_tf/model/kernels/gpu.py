@@ -70,7 +70,7 @@ def _project_heads(
                 dbiases.append(column_sums(own_dy))  # [A·D]
             total = dx[0]
             for other in dx[1:]:
-                total = other + total
+                total = other + total  # in this order, XLA has the matmuls add it
             return [total, *dkernels, *dbiases]
 
         projected = []
