@@ -60,8 +60,8 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
 
     Args:
         lines: the lines.
-        form: JSON_LINES for a JSON object or string per line; COMMAS for comma-separated cells,
-            which may be quoted, where blank lines are skipped; QUOTED_TABS for tab-separated cells,
+        form: JSON_LINES for a JSON object or string per line, and COMMAS for comma-separated cells,
+            which may be quoted; both skip blank lines; QUOTED_TABS for tab-separated cells,
             which may be quoted; otherwise, tab-separated cells without quoting, as in Google's
             programs.
         path: the file, for messages.
@@ -78,7 +78,10 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
         return
     for number, line in enumerate(lines, 1):
         line = line.removesuffix("\n").removesuffix("\r")
-        yield number, _json_row(line) if form == JSON_LINES else line.split("\t")
+        if form != JSON_LINES:
+            yield number, line.split("\t")
+        elif line and not line.isspace():
+            yield number, _json_row(line)
 
 
 def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:

@@ -94,8 +94,8 @@ def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
 
 
 def test_json_lines_are_objects(write):
-    path = write("a.jsonl", '{"a": 1}\n{"b": "ü"}\r\n{"c": "\\ud83d\\ude00"}\n')
-    assert list(open_table(path)) == [(1, {"a": 1}), (2, {"b": "ü"}), (3, {"c": "😀"})]
+    path = write("a.jsonl", '{"a": 1}\n{"b": "ü"}\r\n \n\n{"c": "\\ud83d\\ude00"}\n\n')
+    assert list(open_table(path)) == [(1, {"a": 1}), (2, {"b": "ü"}), (5, {"c": "😀"})]
 
 
 @pytest.mark.parametrize(
