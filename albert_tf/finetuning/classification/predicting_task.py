@@ -32,7 +32,7 @@ THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 
 
 class PredictingClassifier(PredictingTask[Settings, Examples[Example]]):
-    """What of a `Classifier` predicts.
+    """The part of `Classifier` that predicts, which needs no TensorFlow.
 
     Args:
         settings: the settings of the program.

@@ -20,7 +20,7 @@ from albert_tf.finetuning.trained_model import TrainedModel
 
 
 class PredictingMultipleChoice(PredictingTask[Settings, Examples[Question]]):
-    """What of `MultipleChoice` predicts."""
+    """The part of `MultipleChoice` that predicts, which needs no TensorFlow."""
 
     outputs: Mapping[str, float] = {"probabilities": 0.0}
 

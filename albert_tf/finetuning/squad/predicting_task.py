@@ -40,7 +40,7 @@ SquadSplit = Split[SquadData, SquadFeatures]
 
 
 class PredictingQuestionAnswering(PredictingTask[Settings, SquadData]):
-    """What of `QuestionAnswering` predicts.
+    """The part of `QuestionAnswering` that predicts, which needs no TensorFlow.
 
     Args:
         settings: the settings of the program.

@@ -26,7 +26,7 @@ TokenSplit = Split[Examples[Sentence], Windows]
 
 
 class PredictingTokenClassifier(PredictingTask[Settings, Examples[Sentence]]):
-    """What of a `TokenClassifier` predicts.
+    """The part of `TokenClassifier` that predicts, which needs no TensorFlow.
 
     Args:
         settings: the settings of the program.
