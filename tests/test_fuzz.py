@@ -48,6 +48,7 @@ from albert_tf.finetuning.texts import parse_pair
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
 from albert_tf.inference import inputs
+from albert_tf.inference.exported_model import RUNTIMES
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files
@@ -197,6 +198,20 @@ def read_rows_of_squad(path):
     return dataclasses.astuple(read_answers(settings)["train"])[2:]
 
 
+def write_openvino(path):
+    openvino = pytest.importorskip("openvino", reason="needs the extra openvino")
+    from openvino import opset13
+
+    ids = opset13.parameter([-1, 3], np.float32)
+    kernel = opset13.constant(np.arange(12, dtype=np.float32).reshape(3, 4))
+    scores = opset13.softmax(opset13.matmul(ids, kernel, False, False), 1)
+    openvino.save_model(openvino.Model([scores], [ids]), str(path), compress_to_fp16=False)
+
+
+def read_openvino(path):
+    return callable(RUNTIMES[path.name].open_file(str(path), "float32", 1))
+
+
 def write_tags(path):
     write_hub_parquet(path.parent, {"train": TAGGED}, TAG_FEATURES)
 
@@ -304,6 +319,7 @@ KINDS = [
     ("train.jsonl", lines(*QUESTION_ROWS), read_rows_of_squad, damage_json),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
     ("inputs.parquet", write_rows, read_inputs, damage_bytes),
+    ("model.xml", write_openvino, read_openvino, damage_bytes),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
     ("vocab.txt", WORDS, read_word_pieces, damage_bytes),
     ("tokenizer.json", write_tokenizer, read_tokenizer, damage_json),
