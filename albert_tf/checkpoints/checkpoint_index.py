@@ -63,7 +63,7 @@ class Place:
             return None
         try:
             array = np.memmap(prefix + DATA_SUFFIX, np.float32, "c", self.offset, tuple(shape))
-        except (OSError, ValueError):
+        except (OSError, ValueError, OverflowError):
             return None
         content = np.asarray(array)
         content.flags.writeable = False  # as the checksum wants it
@@ -85,9 +85,9 @@ def places(prefix: str) -> dict[str, Place]:
         if header.get(_SHARDS) != 1 or header.get(_IS_BIG_ENDIAN):
             return {}
         messages = {key.decode("utf-8", "replace"): _message(x) for key, x in entries.items()}
-    except (LookupError, ValueError) as error:
+        return {name: _place(x) for name, x in messages.items() if _SLICES not in x}
+    except (LookupError, ValueError, OverflowError) as error:
         raise ValueError(f"{prefix}.index: not the index of a checkpoint ({error})") from None
-    return {name: _place(message) for name, message in messages.items() if _SLICES not in message}
 
 
 def _place(message: dict[int, Value]) -> Place:
