@@ -9,7 +9,7 @@ created with --masked_lm_prob=0. The kit is a folder with the training step and 
 programs, the initial state, each row of the records once, the order of the batches and some masked
 batches to evaluate on. Masks are drawn on the other machine, by the code of this project, so that
 the run takes the same steps as `run_pretraining.py`. The last command writes the checkpoint of the
-last step into --output_dir.
+last step into --output_dir. With --nofused_attention, the programs have no kernels for NVIDIA GPUs.
 """
 
 from __future__ import annotations
@@ -162,17 +162,14 @@ def make_evaluation(step: TrainStep, task: RecordTask, batch: Arrays) -> Program
     return Program(evaluate, batch, {}, list(step.model.variables), facts)
 
 
-def write_program(made: Program, name: str, platform: str, folder: str) -> dict[str, Any]:
-    """Lowers a program and writes it; returns its entry of `kit.json`."""
+def write_program(
+    made: Program, name: str, platform: str, folder: str, options: tuple[str, ...]
+) -> dict[str, Any]:
+    """Lowers a program with options of `make_gpu_kit.py`; returns its entry of `kit.json`."""
     is_step = "updated" in made.facts
-    module = lower(
-        made.function,
-        made.variables,
-        platform,
-        made.arguments,
-        stage="stablehlo",
-        returns_values=is_step,
-    )
+    sources = made.function, made.variables, platform, made.arguments
+    with make_gpu_kit.without_kernels(options):
+        module = lower(*sources, stage="stablehlo", returns_values=is_step)
     file = f"{name}.mlir.gz"
     make_gpu_kit.write_module(module, os.path.join(folder, file))
     inputs = make_gpu_kit.describe_inputs(made, lambda _: {})
@@ -200,10 +197,14 @@ def write_kit(settings: pretraining.Settings, folder: str, platform: str) -> Non
             for name, x in batch.items()
         }
         variables = variables_of(step)
-        of_step = write_program(make_step(step, training, run.config), "step", platform, folder)
+        options = () if run.settings.fused_attention else ("unfused",)
+        to_write = functools.partial(
+            write_program, platform=platform, folder=folder, options=options
+        )
+        of_step = to_write(make_step(step, training, run.config), "step")
         evaluation = make_evaluation(step, task, batch)
         places = [[x is y for y in variables].index(True) for x in evaluation.variables]
-        of_evaluation = write_program(evaluation, "evaluation", platform, folder)
+        of_evaluation = to_write(evaluation, "evaluation")
         write_arrays(at("state.npz"), {str(i): x.numpy() for i, x in enumerate(variables)})
         write_arrays(at("rows.npz"), rows | {"order": order})
         stacked = {name: np.stack([x[name] for x in held_out]) for name in batch}

@@ -7,6 +7,7 @@ JAX.
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
 import subprocess
@@ -83,6 +84,18 @@ def test_a_kit_trains_as_run_pretraining_does(settings, tmp_path):
         reports = [json.loads(line) for line in stream]
     losses = [report["loss"] for report in reports if "loss" in report]
     np.testing.assert_allclose(np.load(f"{trained}/losses.npy"), losses, rtol=1e-4)
+
+
+@pytest.mark.ci
+def test_without_fused_attention_a_kit_has_no_kernels_for_gpus(settings, tmp_path):
+    config = json.loads((tmp_path / "albert_config.json").read_text()) | {"hidden_size": 16}
+    (tmp_path / "albert_config.json").write_text(json.dumps(config))
+    for is_fused in (True, False):
+        folder = str(tmp_path / f"kit_{is_fused}")
+        own = {"precision": "bfloat16", "fused_attention": is_fused, "output_dir": f"{folder}_run"}
+        make_training_kit.write_kit(dataclasses.replace(settings, **own), folder, "GPU")
+        with gzip.open(f"{folder}/step.mlir.gz") as stream:
+            assert (b"xla.gpu.triton" in stream.read()) == is_fused
 
 
 def test_a_kit_needs_records_that_are_not_masked(settings):
