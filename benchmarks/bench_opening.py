@@ -7,7 +7,7 @@ has a process of its own, which imports its packages first, then opens tokenizer
 up all weights, because a file may be mapped and not yet read. The acts alternate. The table has the
 medians of the CPU seconds, of all threads in user and kernel mode, of the seconds, and of the
 megabytes by which the peak of the memory grows. Another checkout of this repository, given by
-`--before`, takes part as well. On Linux only.
+`--before`, opens the models as well. On Linux only.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ def make_acts(models: dict[str, str], before: str) -> dict[str, tuple[str, ...]]
         "transformers": (theirs, contenders.ROOT, "transformers", models[HUGGING_FACE])
     }
     checkouts = {"": contenders.ROOT} | ({"before: ": os.path.abspath(before)} if before else {})
-    for label, checkout in checkouts.items():
-        start = sys.executable, checkout
-        for source, other in (models, tuple(reversed(models))):
+    for source, folder in models.items():
+        for label, checkout in checkouts.items():
             for door in ("load_predictor", "from_pretrained"):
-                acts[f"{label}{door}, {source}"] = (*start, door, models[source])
-            conversion = "convert", models[source], other
-            acts[f"{label}convert {source} to {other}"] = (*start, *conversion)
+                acts[f"{label}{door}, {source}"] = (sys.executable, checkout, door, folder)
+        (other,) = models.keys() - {source}
+        conversion = sys.executable, contenders.ROOT, "convert", folder, other
+        acts[f"convert {source} to {other}"] = conversion
     return acts
 
 
