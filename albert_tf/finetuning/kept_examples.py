@@ -26,7 +26,10 @@ def choose_examples(task: AnyTask, data: object) -> list[files.JsonObject]:
     """
     if not isinstance(data, Examples):
         return []
-    rows = map(task.as_row, data.examples[:_LOOKED_AT])
+    try:
+        rows = list(map(task.as_row, data.examples[:_LOOKED_AT]))
+    except (AttributeError, TypeError):  # of a user's task, whose examples are of another class
+        return []
     short = (
         row for row in rows if row and len(json.dumps(row, ensure_ascii=False)) <= MAX_CHARACTERS
     )
