@@ -250,3 +250,17 @@ def test_a_result_has_its_axes_as_they_lie_in_memory():
 
 def test_options_are_escaped_as_strings_of_mlir():
     assert escaped('{"a": 1}\n\\') == r"{\22a\22: 1}\0A\5C"
+
+
+@pytest.mark.parametrize(("context", "count"), [(dispatch.for_gpu, 1), (dispatch.for_tpu, 0)])
+def test_gradients_of_biases_are_summed_after_a_barrier_but_for_tpus(context, count):
+    def gradients_of(x, bias):
+        with tf.GradientTape() as tape:
+            tape.watch((x, bias))
+            y = ops.add_bias(x, bias)
+        return tape.gradient(y, (x, bias), x)
+
+    function = tf.function(gradients_of, jit_compile=True, autograph=False)
+    with context():
+        program = function.experimental_get_compiler_ir(tf.zeros((B, S, D)), tf.zeros(D))
+    assert program(stage="hlo").count(" opt-barrier(") == count
