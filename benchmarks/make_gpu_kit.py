@@ -61,7 +61,7 @@ from albert_tf.model.dispatch import Op
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import fused_attention, precision
+from albert_tf.training import gpu_kernels, precision
 
 GOLDEN = "golden"
 # What matters most comes first: the time on a GPU may not suffice for all.
@@ -358,9 +358,9 @@ def make_check(name: Name) -> Program:
         is_padding = is_odd & (tf.range(name.length) >= name.length * 2 // 3)  # [B, S]
         others = tf.where(is_padding, 0, inputs["input_mask"]), name.dropout, inputs["seed"]
         with dispatch.plain():
-            expected = fused_attention.results([tf.cast(x, tf.float32) for x in tensors], *others)
+            expected = gpu_kernels.results([tf.cast(x, tf.float32) for x in tensors], *others)
         differences = []
-        for key, ours in fused_attention.results(tensors, *others).items():
+        for key, ours in gpu_kernels.results(tensors, *others).items():
             pairs = [(tf.cast(x, tf.float32), y) for x, y in zip(ours, expected[key], strict=True)]
             difference = tf.linalg.global_norm([x - y for x, y in pairs])
             differences.append(difference / tf.linalg.global_norm([y for _, y in pairs]))

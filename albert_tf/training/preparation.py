@@ -10,7 +10,7 @@ from albert_tf.model import initialization, optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import plan, replicas
-from albert_tf.training.fused_attention import can_be_fused
+from albert_tf.training.gpu_kernels import can_be_fused
 from albert_tf.training.loop import Trainer
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.precision import current_precision

@@ -1,7 +1,7 @@
 """The kernels in Triton's language compute the formula, and the shipped code is made of them.
 
 `make test-kernels` names a Python with Triton, whose interpreter runs kernels on a CPU. On a GPU,
-`tests/training/test_fused_attention.py` compares the shipped code with the formula.
+`tests/training/test_gpu_kernels.py` compares the shipped code with the formula.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 cuDNN computes it as FlashAttention does (arXiv 2205.14135): no scores are written to memory. XLA
 calls cuDNN by targets whose names start with `__cudnn$fmha`; `_options` writes the JSON that they
 expect. A wrong name or key is an error of XLA's compiler, also without a GPU; whether cuDNN takes a
-shape is only known on one, so `training/fused_attention.py` tries before it is used.
+shape is only known on one, so `training/gpu_kernels.py` tries before it is used.
 
 cuDNN's dropout is not used: its seed is a constant of the program, and its masks start again
 whenever a program is loaded, so that a resumed run would drop the same elements again.

@@ -10,7 +10,7 @@ import tf_keras
 
 from albert_tf.model import tensorflow_internals
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import fused_attention
+from albert_tf.training import gpu_kernels
 from tests.conftest import TINY_SHAPE
 
 HEADS = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 200}
@@ -28,7 +28,7 @@ def gpu(monkeypatch):
         tried.append(arguments)
         return 0.005
 
-    monkeypatch.setattr(fused_attention, "difference", difference)
+    monkeypatch.setattr(gpu_kernels, "difference", difference)
     policy = tf_keras.mixed_precision.global_policy()
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     yield tried
@@ -39,13 +39,13 @@ def gpu(monkeypatch):
 def said(monkeypatch):
     lines = []
     log = types.SimpleNamespace(info=lambda text, *values: lines.append(text % values))
-    monkeypatch.setattr(fused_attention, "logging", log)
+    monkeypatch.setattr(gpu_kernels, "logging", log)
     return lines
 
 
 def can_be_fused(**changes):
     model = types.SimpleNamespace(config=AlbertConfig(**TINY_SHAPE | HEADS | changes))
-    return fused_attention.can_be_fused(model)
+    return gpu_kernels.can_be_fused(model)
 
 
 def test_a_gpu_that_takes_it_is_tried_once_with_the_models_sizes(gpu, said):
@@ -70,7 +70,7 @@ def test_a_gpu_that_refuses_is_one_line(gpu, said, monkeypatch):
     def refuse(*_):
         raise tf.errors.InternalError(None, None, "CUDNN_STATUS_NOT_SUPPORTED\nin line 7")
 
-    monkeypatch.setattr(fused_attention, "difference", refuse)
+    monkeypatch.setattr(gpu_kernels, "difference", refuse)
     assert not can_be_fused()
     reason = "this GPU refuses it: CUDNN_STATUS_NOT_SUPPORTED in line 7"
     assert said == [f"attention as XLA compiles it, because {reason}"]
@@ -78,7 +78,7 @@ def test_a_gpu_that_refuses_is_one_line(gpu, said, monkeypatch):
 
 @pytest.mark.parametrize("wrong", [0.2, float("nan")])
 def test_wrong_results_are_not_used(gpu, said, monkeypatch, wrong):
-    monkeypatch.setattr(fused_attention, "difference", lambda *_: wrong)
+    monkeypatch.setattr(gpu_kernels, "difference", lambda *_: wrong)
     assert not can_be_fused()
     assert f"differ by {wrong:.1e}" in said[0]
 
@@ -99,4 +99,4 @@ def test_what_it_does_not_take_is_not_tried(gpu, said):
 @pytest.mark.parametrize("shape", [(2, 12, 512, 64), (5, 3, 64, 128), (1, 2, 128, 8)])
 def test_on_a_gpu_fused_attention_equals_the_formula(shape, dtype):
     for rate in (0.0, 0.1):
-        assert fused_attention.difference(shape, dtype, rate) < 0.02
+        assert gpu_kernels.difference(shape, dtype, rate) < 0.02

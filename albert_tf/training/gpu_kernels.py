@@ -1,8 +1,8 @@
-"""Whether attention is fused on the GPUs of this machine: tried once, before training.
+"""Whether the GPUs of this machine take the kernels for them: tried once, before training.
 
-So are the other operations that have kernels for NVIDIA GPUs. Only on the device is it known
-whether its driver and cuDNN take them. Where they do not, a line in the log has the reason, and
-all of them stay as XLA compiles them.
+Only on the device is it known whether its driver and cuDNN take fused attention, and XLA the other
+kernels. Where they do not, a line in the log has the reason, and all operations stay as XLA
+compiles them.
 """
 
 from __future__ import annotations
