@@ -39,7 +39,7 @@ from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import precision, replicas, strategies
-from albert_tf.training.fused_attention import LARGEST_DIFFERENCE, difference
+from albert_tf.training.gpu_kernels import LARGEST_DIFFERENCE, difference
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
 from albert_tf.version import __version__
