@@ -93,10 +93,15 @@ def compile_program(program: str, topology: str, job: dict[str, Any]) -> dict[st
         path = os.path.join(folder, "step.hlo")
         order = json.dumps(job | {"program": program, "platform": platform, "path": path})
         run(python, os.path.join(FOLDER, worker), order)
-        compiler = python_of("ALBERT_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
-        order = json.dumps({"program": path, "topology": topology}) + "\n"
-        answer: dict[str, Any] = json.loads(run(*compiler, order=order))
-        return answer
+        return compile_file(path, topology)
+
+
+def compile_file(path: str, topology: str) -> dict[str, Any]:
+    """Returns what the compiler says of the program in a file, for devices that are absent."""
+    compiler = python_of("ALBERT_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
+    order = json.dumps({"program": path, "topology": topology}) + "\n"
+    answer: dict[str, Any] = json.loads(run(*compiler, order=order))
+    return answer
 
 
 def main() -> None:

@@ -12,15 +12,13 @@ programs as in `make_gpu_kit.py`. Nothing is run here.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 from typing import Any
 
 import make_gpu_kit
 import reporting
-from bench_accelerators import GPUS, python_of, run
-from contenders import FOLDER
+from bench_accelerators import GPUS, compile_file, python_of
 from make_gpu_kit import Name
 
 CHANGES = {  # what is new → the options of a program that has it and what is above it
@@ -36,14 +34,11 @@ STEPS = ("pretrain albert_base 32x512", "pretrain albert_base 32x512 dropout:0")
 def compile_program(text: str, device: str) -> dict[str, Any]:
     """Returns what the compiler says of a program with a name of `make_gpu_kit.py`."""
     _, program = make_gpu_kit.lower_program(Name.parse(text), "GPU", "hlo_serialized")
-    compiler = python_of("ALBERT_COMPILER"), os.path.join(FOLDER, "worker_compile.py")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "step.hlo")
         with open(path, "wb") as stream:
             stream.write(program)
-        order = json.dumps({"program": path, "topology": device}) + "\n"
-        answer: dict[str, Any] = json.loads(run(*compiler, order=order))
-    return answer
+        return compile_file(path, device)
 
 
 def main() -> None:

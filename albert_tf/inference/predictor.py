@@ -54,6 +54,7 @@ class Predictor(abc.ABC):
     ) -> None:
         self.trained = trained
         self.task = task
+        self._arguments = inspect.signature(task.parse_call)
         self.options = options
         self.engine = engine
         self.tokenizer = trained.tokenizer
@@ -93,7 +94,7 @@ class Predictor(abc.ABC):
             if names == list(self.task.argument_names[: len(named_inputs)]):
                 inputs, named_inputs = tuple(named_inputs[name] for name in names), {}
         try:
-            inspect.signature(self.task.parse_call).bind(*inputs, **named_inputs)
+            self._arguments.bind(*inputs, **named_inputs)
         except TypeError:
             expected = ", ".join(self.task.argument_names)
             got = ", ".join([*map(repr, inputs), *named_inputs])

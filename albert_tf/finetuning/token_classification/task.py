@@ -59,6 +59,7 @@ class TokenClassifier(
 
     selection_metric = SELECTION_METRIC
     measured_with = ("tag_scheme",)
+
     # Data.
 
     def as_row(self, example: Sentence) -> files.JsonObject:
