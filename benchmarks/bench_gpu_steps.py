@@ -24,8 +24,8 @@ from make_gpu_kit import Name
 CHANGES = {  # what is new → the options of a program that has it and what is above it
     "without what is for GPUs": "unfused plain:add_bias",
     "gradients of biases from what is stored": "unfused",
-    "fused attention": "plain:add_and_norm plain:feed_forward",
-    "sum and LayerNorm in one pass": "plain:feed_forward",
+    "fused attention": "unfused:add_and_norm unfused:feed_forward",
+    "sum and LayerNorm in one pass": "unfused:feed_forward",
     "GELU in its matmul, its gradient with that of the bias": "",
 }
 STEPS = ("pretrain albert_base 32x512", "pretrain albert_base 32x512 dropout:0")

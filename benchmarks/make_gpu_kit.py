@@ -17,13 +17,15 @@ The name of a program is a task, a config, a shape (rows x tokens) and options:
     predict albert_base 1x32                probabilities of a classifier
     attention albert_base 32x512            forward and backward pass of the attention of a layer
     attention albert_base 32x512 unfused    the same as XLA compiles it
-    check albert_base 8x512                 what has kernels for GPUs, beside the formulas
     attention albert_base 32x512 plain      the same by the operation of `model/ops.py`
+    check albert_base 8x512                 what has kernels for GPUs, beside the formulas
+    check albert_base 8x512 only:attention  one part of it
 
 Where nothing else is said, the dropout rate is 0.1, also that of Hugging Face's model. "unfused"
-leaves out the kernels for NVIDIA GPUs, such as fused attention. "plain" means that no kernel of
-`model/kernels/` is used; "plain:gelu" leaves out those of an operation. "layers:3" takes a model of
-so many layers. All apply to every task.
+leaves out the kernels for NVIDIA GPUs, such as fused attention; "unfused:attention" leaves out
+those of a part of a layer. "plain" means that no kernel of `model/kernels/` is used; "plain:gelu"
+leaves out those of an operation. "layers:3" takes a model of so many layers. All but "only" apply
+to every task.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import gzip
 import json
 import os
@@ -67,24 +70,28 @@ GOLDEN = "golden"
 # What matters most comes first: the time on a GPU may not suffice for all.
 PROGRAMS = (
     GOLDEN,
-    "check albert_base 8x512",
+    "check albert_base 8x512 only:attention",
+    "check albert_base 8x512 only:feed_forward",
+    "check albert_base 8x512 only:add_and_norm",
     "check albert_base 8x512 dropout:0",
     "pretrain albert_base 32x512",
     "pretrain albert_base 32x512 dropout:0",
     "pretrain albert_large 16x512",
     "pretrain albert_base 128x128",
     "pretrain albert_base 32x512 unfused",
-    "pretrain albert_base 32x512 plain:add_and_norm",
-    "pretrain albert_base 32x512 plain:add_and_norm plain:feed_forward",
+    "pretrain albert_base 32x512 unfused:add_and_norm",
+    "pretrain albert_base 32x512 unfused:add_and_norm unfused:feed_forward",
+    "pretrain albert_base 32x512 unfused:attention",
     "pretrain albert_large 16x512 dropout:0",
     "pretrain albert_base 128x128 dropout:0",
     "pretrain albert_base 32x512 dropout:0 unfused",
-    "pretrain albert_base 32x512 dropout:0 plain:add_and_norm plain:feed_forward",
+    "pretrain albert_base 32x512 dropout:0 unfused:add_and_norm unfused:feed_forward",
     "attention albert_base 32x512",
     "attention albert_base 32x512 unfused",
     "attention albert_base 32x512 dropout:0",
     "attention albert_base 32x512 dropout:0 unfused",
     "pretrain albert_tiny_zh 128x128",
+    "pretrain albert_tiny_zh 128x128 unfused",
     "classify albert_base 64x128",
     "predict albert_base 64x128",
     "predict albert_base 1x32",
@@ -99,11 +106,15 @@ PREDICTIONS = 20  # masked positions per sequence, as in the commands of Google'
 LEARNING_RATE = 1.76e-3  # the paper's, for LAMB
 FINE_TUNING_RATE = 2e-5
 OPS = {name: value for name, value in vars(ops).items() if isinstance(value, Op)}
+PARTS = gpu_kernels.PARTS
 
 NAME = re.compile(
     r"(?P<task>\w+)(?P<rest> (?P<config>\w+) (?P<rows>\d+)x(?P<length>\d+)(?P<options>( \S+)*))?"
 )
-OPTION = re.compile(r"checkpointing|dropout:0(\.\d+)?|layers:\d+|unfused|plain(:\w+)?")
+OPTION = re.compile(
+    r"checkpointing|dropout:0(\.\d+)?|layers:\d+|"
+    rf"plain(:({'|'.join(OPS)}))?|unfused(:({'|'.join(PARTS)}))?|only:({'|'.join(PARTS)})"
+)
 TENSOR = re.compile(r"tensor<([^>]*)>")
 DTYPES = {
     "bf16": "bfloat16",
@@ -126,7 +137,7 @@ class Name:
         rows: sequences in a batch.
         length: tokens per sequence.
         options: "checkpointing", "dropout:" and a rate, "layers:" and their number, "unfused",
-            "plain", or "plain:" and an operation.
+            "plain", "unfused:" or "only:" and a part of a layer, or "plain:" and an operation.
     """
 
     task: str
@@ -158,8 +169,11 @@ class Name:
         )
         for option in name.options:
             if not OPTION.fullmatch(option):
-                expected = "checkpointing, dropout:0, layers:3, unfused, plain or plain:gelu"
-                raise ValueError(f"{text!r}: unknown option {option!r}: expected {expected}")
+                expected = "checkpointing, dropout:0, layers:3, unfused, plain, plain:gelu"
+                raise ValueError(
+                    f"{text!r}: unknown option {option!r}: expected {expected}, or unfused: or "
+                    f"only: with one of {', '.join(PARTS)}"
+                )
         name.read_config().check_length(name.length)
         return name
 
@@ -167,6 +181,12 @@ class Name:
     def dropout(self) -> float:
         """The dropout rate."""
         return float(self._value_of("dropout") or DROPOUT)
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of a layer that are checked."""
+        only = self._value_of("only")
+        return [part for part in PARTS if only in ("", part)]
 
     def _value_of(self, option: str) -> str:
         """Returns what stands behind the colon of an option; "" without it."""
@@ -345,9 +365,9 @@ def make_attention(name: Name) -> Program:
 
 
 def make_check(name: Name) -> Program:
-    """Returns the relative differences of the kernels for GPUs from the formulas in float32, [3].
+    """Returns the relative differences of the kernels for GPUs from the formulas in float32, [n].
 
-    The last third of every other row is padding.
+    There are n parts of a layer. The last third of every other row is padding.
     """
     arguments, fills = make_attention_inputs(name)
     arguments["gradient"] = arguments["query"]
@@ -357,18 +377,18 @@ def make_check(name: Name) -> Program:
         is_odd = tf.range(name.rows)[:, None] % 2 == 1  # [B, 1]
         is_padding = is_odd & (tf.range(name.length) >= name.length * 2 // 3)  # [B, S]
         others = tf.where(is_padding, 0, inputs["input_mask"]), name.dropout, inputs["seed"]
-        with dispatch.plain():
-            expected = gpu_kernels.results([tf.cast(x, tf.float32) for x in tensors], *others)
+        exact = [tf.cast(x, tf.float32) for x in tensors]
         differences = []
-        for key, ours in gpu_kernels.results(tensors, *others).items():
-            pairs = [(tf.cast(x, tf.float32), y) for x, y in zip(ours, expected[key], strict=True)]
+        for part in name.parts:
+            with dispatch.plain():
+                expected = gpu_kernels.results(part, exact, *others)
+            ours = gpu_kernels.results(part, tensors, *others)
+            pairs = [(tf.cast(x, tf.float32), y) for x, y in zip(ours, expected, strict=True)]
             difference = tf.linalg.global_norm([x - y for x, y in pairs])
-            differences.append(difference / tf.linalg.global_norm([y for _, y in pairs]))
-        facts["differences"] = list(expected)
+            differences.append(difference / tf.linalg.global_norm(expected))
         return [tf.stack(differences)]
 
-    facts: dict[str, Any] = {}
-    return Program(check, arguments, fills, facts=facts)
+    return Program(check, arguments, fills, facts={"differences": name.parts})
 
 
 def make_golden(name: Name) -> Program:
@@ -412,15 +432,14 @@ PEER_TASKS = ("pretrain", "classify", "predict")
 @contextlib.contextmanager
 def without_kernels(options: tuple[str, ...]) -> Iterator[None]:
     """Context manager in which operations run without kernels, as the options of a name ask for."""
-    names = [option.partition(":")[2] for option in options if option.startswith("plain")]
-    plain = set(OPS) if "" in names else set(names)
-    if unknown := plain - set(OPS):
-        raise ValueError(f"plain:{unknown.pop()}: expected one of {', '.join(OPS)}")
+    plain = {option.partition(":")[2] for option in options if option.startswith("plain")}
+    unfused = {option.partition(":")[2] for option in options if option.startswith("unfused")}
+    fused = () if "" in unfused else PARTS.keys() - unfused
+    for_gpu = functools.partial(dispatch.for_gpu, {name for part in fused for name in PARTS[part]})
     with contextlib.ExitStack() as stack:
-        for name in plain:
+        for name in OPS if "" in plain else plain:
             stack.enter_context(mock.patch.dict(OPS[name].kernels, clear=True))
-        if "unfused" in options:
-            stack.enter_context(mock.patch.object(dispatch, "for_gpu", contextlib.nullcontext))
+        stack.enter_context(mock.patch.object(dispatch, "for_gpu", for_gpu))
         yield
 
 

@@ -2,8 +2,8 @@
 
 Inside a `tf.function`, kernels replace the operations decorated with `op`: some on CPUs, others
 where XLA compiles the whole program, as it does on GPUs and TPUs; some of these call what only
-NVIDIA GPUs run, and are used within `for_gpu`. In eager execution and in
-exported models, operations run as they stand in `ops.py`. `plain` is the only switch for users.
+NVIDIA GPUs run, and are used within `for_gpu`. In eager execution and in exported models,
+operations run as they stand in `ops.py`. `plain` is the only switch for users.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import tensorflow as tf
@@ -32,10 +32,13 @@ Gradient = Callable[..., object]
 
 P = ParamSpec("P")  # parameters of an operation, which its kernels have as well
 R = TypeVar("R")  # its result
+T = TypeVar("T")  # the value of a context variable
 
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
-_is_for_gpu = contextvars.ContextVar("_is_for_gpu", default=False)
+# Names of the operations that run their kernels for GPUs; None outside of `for_gpu`.
+_for_gpu: contextvars.ContextVar[Collection[str] | None]
+_for_gpu = contextvars.ContextVar("_for_gpu", default=None)
 
 
 class Op(Generic[P, R]):
@@ -43,11 +46,13 @@ class Op(Generic[P, R]):
 
     Attributes:
         function: the operation.
+        name: its name.
         kernels: target, CPU, XLA, TPU or GPU, → the kernel that is registered for it.
     """
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
+        self.name = function.__name__
         self.kernels: dict[str, Kernel[P, R]] = {}
         functools.update_wrapper(self, function)
 
@@ -56,6 +61,8 @@ class Op(Generic[P, R]):
         """Returns the result of the kernel if one applies, else that of the operation."""
         for tried in _TRIED.get(target(), ()) if self.kernels else ():
             kernel = self.kernels.get(tried)
+            if tried == GPU and self.name not in (_for_gpu.get() or ()):
+                continue
             if kernel is not None and kernel.applies(*args, **kwargs):
                 return kernel.function(*args, **kwargs)
         return self.function(*args, **kwargs)
@@ -116,21 +123,35 @@ def register_kernel(
 
 
 @contextlib.contextmanager
-def _in_context(is_on: contextvars.ContextVar[bool]) -> Iterator[None]:
-    token = is_on.set(True)
+def _in_context(variable: contextvars.ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        is_on.reset(token)
+        variable.reset(token)
 
 
 # Context manager and decorator with which no kernel runs, as exported models need it.
-plain = functools.partial(_in_context, _is_plain)
+plain = functools.partial(_in_context, _is_plain, True)
 # Context manager that traces XLA programs for a TPU on a machine without one.
-for_tpu = functools.partial(_in_context, _is_for_tpu)
-# Context manager that traces XLA programs for an NVIDIA GPU, with kernels that run nowhere else.
-# XLA compiles functions for CPUs too, on machines with a GPU as well.
-for_gpu = functools.partial(_in_context, _is_for_gpu)
+for_tpu = functools.partial(_in_context, _is_for_tpu, True)
+
+
+def for_gpu(operations: Collection[str] | None = None) -> contextlib.AbstractContextManager[None]:
+    """Context manager that traces XLA programs for an NVIDIA GPU.
+
+    Some of its kernels run nowhere else, and XLA compiles functions for CPUs too, on machines with
+    a GPU as well.
+
+    Args:
+        operations: the names of the operations that run their kernels for GPUs; None for all.
+    """
+    return _in_context(_for_gpu, with_kernels_for(GPU) if operations is None else operations)
+
+
+def with_kernels_for(target: str) -> frozenset[str]:
+    """Returns the names of the operations that have a kernel for a target."""
+    return frozenset(kernel.op.name for kernel in KERNELS if kernel.target == target)
 
 
 def is_plain() -> bool:
@@ -151,6 +172,6 @@ def target() -> str:
     if is_inside_xla():
         if _is_for_tpu.get() or tf.config.list_physical_devices("TPU"):
             return TPU
-        return GPU if _is_for_gpu.get() else XLA
+        return XLA if _for_gpu.get() is None else GPU
     devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
     return "" if devices else CPU

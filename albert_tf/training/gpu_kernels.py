@@ -1,13 +1,12 @@
-"""Whether the GPUs of this machine take the kernels for them: tried once, before training.
+"""Which kernels for NVIDIA GPUs the GPUs of this machine take: each is tried once, before training.
 
 Only on the device is it known whether its driver and cuDNN take fused attention, and XLA the other
-kernels. Where they do not, a line in the log has the reason, and all operations stay as XLA
-compiles them.
+kernels. What they refuse stays as XLA compiles it, and a line in the log has the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,42 +19,69 @@ from albert_tf.model.kernels import gpu
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.training.precision import current_precision
 
+# What is tried → the operations that have kernels for it. Projections of their own gain nothing
+# without fused attention, which reads their results as they lie in memory.
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "attention": ("attention", "project_heads"),
+    "feed_forward": ("feed_forward",),
+    "add_and_norm": ("add_and_norm",),
+}
+LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
 _ROWS = 2
 _LENGTH = 512  # of the sequences that are tried, if the model has as many positions
 _SEED = (5, 7)
 _INTERMEDIATE = 1024  # units of the feed-forward network that is tried
 _WEIGHT = 1 / 32  # of that network, with random signs
-LARGEST_DIFFERENCE = 0.03  # of the norm: bfloat16 makes 0.005, a wrong mask or scale more than 0.1
 _REASON_LENGTH = 300
 
 
-def can_be_fused(model: AlbertModel) -> bool:
-    """Returns whether compiled steps of a model can compute fused attention; logs why not."""
+def usable_kernels(model: AlbertModel) -> frozenset[str]:
+    """Returns the operations of which compiled steps of a model can run the kernels for GPUs.
+
+    The log has a line with the parts of a layer that they compute, and a line with the reason for
+    each other part. It has none on a machine without a GPU.
+    """
     if not tf.config.list_physical_devices("GPU"):
-        return False
-    reason = _why_not(model.config)
-    if not reason:
-        logging.info("%-9s fused, by cuDNN or Triton", "attention")
-        return True
-    logging.info("%-9s as XLA compiles it, because %s", "attention", reason)
-    return False
+        return frozenset()
+    if reason := _why_none():
+        logging.info("%-9s none for NVIDIA GPUs, because %s", "kernels", reason)
+        return frozenset()
+    reasons = {part: _why_not(part, model.config) for part in PARTS}
+    taken = [part for part, reason in reasons.items() if not reason]
+    logging.info("%-9s for NVIDIA GPUs: %s", "kernels", ", ".join(taken) or "none")
+    for part, reason in reasons.items():
+        if reason:
+            logging.info("%-9s %s as XLA compiles it, because %s", "kernels", part, reason)
+    return frozenset(operation for part in taken for operation in PARTS[part])
 
 
-def _why_not(config: AlbertConfig) -> str:
-    """Returns why attention is not fused; "" if it is."""
+def _why_none() -> str:
+    """Returns why no kernel can be used in the current precision; "" if some can."""
+    if not tf.test.is_built_with_cuda() or not tensorflow_internals.embeds_modules():
+        return f"TensorFlow {tf.__version__} cannot call them"
+    dtype = tf.as_dtype(current_precision())
+    if dtype not in gpu.HALF:
+        return f"they take bfloat16 or float16, and not {dtype.name}"
+    return ""
+
+
+def _why_not(part: str, config: AlbertConfig) -> str:
+    """Returns why a part of a layer has no kernel on this machine; "" if it has."""
     dtype = tf.as_dtype(current_precision())
     length = min(_LENGTH, config.max_position_embeddings // gpu.LENGTHS * gpu.LENGTHS)
     size = config.hidden_size // config.num_attention_heads
-    if not tf.test.is_built_with_cuda() or not tensorflow_internals.embeds_modules():
-        return f"TensorFlow {tf.__version__} cannot call cuDNN"
-    if not gpu.takes(dtype, length, size):
-        return (
-            f"it takes bfloat16 or float16 and heads of a multiple of {gpu.HEAD_SIZES} units, at "
-            f"most {gpu.MAX_HEAD_SIZE}; this model has {dtype.name} and {size}"
-        )
-    shape = _ROWS, config.num_attention_heads, length, size
+    rate = config.hidden_dropout_prob
+    if part == "attention":
+        rate = config.attention_probs_dropout_prob
+        if not gpu.takes(dtype, length, size):
+            return (
+                f"it takes sequences of a multiple of {gpu.LENGTHS} tokens, and heads of a "
+                f"multiple of {gpu.HEAD_SIZES} units, at most {gpu.MAX_HEAD_SIZE}; this model has "
+                f"{config.max_position_embeddings} positions, and heads of {size} units"
+            )
+    shape = _ROWS, config.num_attention_heads, length or _LENGTH, size
     try:
-        found = difference(shape, dtype, config.attention_probs_dropout_prob)
+        found = difference(part, shape, dtype, rate)
     except Exception as error:  # of the compiler, cuDNN or the driver, whatever its class
         return f"this GPU refuses it: {' '.join(str(error).split())[:_REASON_LENGTH]}"
     if not found <= LARGEST_DIFFERENCE:  # also if it is not finite
@@ -63,10 +89,11 @@ def _why_not(config: AlbertConfig) -> str:
     return ""
 
 
-def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:
-    """Returns the largest of the relative differences of `results` from those of the formulas.
+def difference(part: str, shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:
+    """Returns the relative difference of `results` by kernels for GPUs from those of the formula.
 
     Args:
+        part: the part of a layer, a name in `PARTS`.
         shape: B, A, S and D; the last row is padded to half.
         dtype: bfloat16 or float16.
         rate: dropout rate.
@@ -76,28 +103,25 @@ def difference(shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -
     mask = np.ones((shape[0], shape[2]), np.int32)
     mask[-1, shape[2] // 2 :] = 0
 
-    def compute(*tensors: tf.Tensor) -> dict[str, list[tf.Tensor]]:
-        return results(tensors, tf.constant(mask), rate, tf.constant(_SEED))
+    def compute(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return results(part, tensors, tf.constant(mask), rate, tf.constant(_SEED))
 
     with dispatch.for_gpu():
         found = tf.function(compute, jit_compile=True, autograph=False)(*arrays)
     expected = compute(*(tf.cast(x, tf.float32) for x in arrays))  # eager: the formulas
-    differences = []
-    for name, tensors in found.items():
-        ours, formula = _joined(tensors), _joined(expected[name])
-        differences.append(np.linalg.norm(ours - formula) / np.linalg.norm(formula))
-    return float(np.max(differences))  # not a number if one is not
+    ours, formula = _joined(found), _joined(expected)
+    return float(np.linalg.norm(ours - formula) / np.linalg.norm(formula))
 
 
 def results(
-    tensors: Sequence[tf.Tensor], mask: tf.Tensor, rate: float, seed: tf.Tensor
-) -> dict[str, list[tf.Tensor]]:
-    """Returns the operations that have kernels for NVIDIA GPUs, by name.
-
-    Of each operation, the result and the gradients of its arguments.
+    part: str, tensors: Sequence[tf.Tensor], mask: tf.Tensor, rate: float, seed: tf.Tensor
+) -> list[tf.Tensor]:
+    """Returns the result of a part of a layer, and the gradients of its arguments.
 
     Args:
-        tensors: query, key, value and a gradient, float [B, A, S, D].
+        part: a name in `PARTS`.
+        tensors: query, key, value and a gradient, float [B, A, S, D]; the other parts take the
+            heads of query and key joined.
         mask: attention mask, int32 [B, S].
         rate: dropout rate.
         seed: int32 [2].
@@ -120,12 +144,12 @@ def results(
     def normalize(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor) -> tf.Tensor:
         return ops.add_and_norm(x, residual, gamma, gamma - 1.0, rate, seed)
 
-    weights = signs(width, _INTERMEDIATE), signs(_INTERMEDIATE), signs(_INTERMEDIATE, width)
-    return {
-        "attention": _with_gradients(attend, tensors[:3], dy),
-        "feed_forward": _with_gradients(feed_forward, [x, *weights], dy),
-        "add_and_norm": _with_gradients(normalize, [x, residual, 1.0 + signs(width)], dy),
-    }
+    if part == "attention":
+        return _with_gradients(attend, tensors[:3], dy)
+    if part == "feed_forward":
+        weights = signs(width, _INTERMEDIATE), signs(_INTERMEDIATE), signs(_INTERMEDIATE, width)
+        return _with_gradients(feed_forward, [x, *weights], dy)
+    return _with_gradients(normalize, [x, residual, 1.0 + signs(width)], dy)
 
 
 def _with_gradients(

@@ -10,7 +10,7 @@ from albert_tf.model import initialization, optimization
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.tensorflow_releases import set_random_seed
 from albert_tf.training import plan, replicas
-from albert_tf.training.gpu_kernels import can_be_fused
+from albert_tf.training.gpu_kernels import usable_kernels
 from albert_tf.training.loop import Trainer
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.precision import current_precision
@@ -84,7 +84,7 @@ def make_step(
         strategy: the distribution strategy.
         recompute: whether activations are computed again in the backward pass.
         jit_compile: whether the step is compiled with XLA.
-        fused_attention: whether attention in a compiled step is fused, if the GPU takes it.
+        fused_attention: whether a compiled step has the kernels for NVIDIA GPUs that they take.
     """
     set_random_seed(settings.seed)
     with strategy.scope():
@@ -95,13 +95,13 @@ def make_step(
             settings.optimizer, schedule, settings.weight_decay
         )
         loss_scale = LossScale() if current_precision() == "float16" else None
-    is_used = fused_attention and jit_compile and can_be_fused(model)
+    may_use_kernels = fused_attention and jit_compile
     options = StepOptions(
         seed=settings.seed,
         micro_batches=settings.gradient_accumulation_steps,
         clip_per_replica=settings.clip_per_replica,
         jit_compile=jit_compile,
-        fused_attention=is_used,
+        gpu_kernels=usable_kernels(model) if may_use_kernels else frozenset(),
     )
     signature = task.batch_signature()
     return TrainStep(model, task, optimizer, options, strategy, signature, loss_scale)

@@ -107,8 +107,8 @@ class DeviceSettings(SettingsGroup):
         "Compute attention on an NVIDIA GPU by cuDNN and Triton, which write no scores to memory: "
         "in steps compiled with XLA, in bfloat16 or float16, with batches of one "
         "length, a multiple of 64, and heads of at most 128 units; and the other parts of a layer "
-        "by kernels of one pass. All are tried at the start; where they are not taken, the step is "
-        "as XLA compiles it, and the log says why.",
+        "by kernels of one pass. Each is tried at the start; what the GPU does not take stays as "
+        "XLA compiles it, and the log says why.",
     )
     gradient_checkpointing: bool = setting(
         False,

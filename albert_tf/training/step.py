@@ -101,14 +101,14 @@ class StepOptions:
             Google's programs do on TPUs.
         jit_compile: whether to compile the step with XLA; with several replicas, the gradients of
             each.
-        fused_attention: whether kernels for NVIDIA GPUs run in the compiled step.
+        gpu_kernels: the operations that run their kernels for NVIDIA GPUs in the compiled step.
     """
 
     seed: int = 0
     micro_batches: int = 1
     clip_per_replica: bool = False
     jit_compile: bool = False
-    fused_attention: bool = False
+    gpu_kernels: frozenset[str] = frozenset()
 
 
 class TrainStep:
@@ -316,7 +316,8 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor) -> PartResult:
         """Returns the gradients of a micro-batch, and its sums."""
-        with dispatch.for_gpu() if self.options.fused_attention else contextlib.nullcontext():
+        kernels = self.options.gpu_kernels
+        with dispatch.for_gpu(kernels) if kernels else contextlib.nullcontext():
             with tf.GradientTape() as tape:
                 outputs = self.model(batch, training=True, dropout_seed=seed)
                 loss, sums = self.task.loss(outputs, batch, weights)

@@ -88,9 +88,10 @@ def test_a_kit_for_the_cpu_computes_the_golden_numbers_and_trains(tmp_path):
 def test_programs_of_a_kit_compile_for_an_absent_gpu(tmp_path):
     """With all kernels for GPUs: of heads of 64 units, and of both ways to compute attention."""
     names = [
-        "check albert_base 2x128",
+        "check albert_base 2x128 only:attention",
         "check albert_base 2x128 dropout:0",
         "pretrain albert_base 2x128 layers:2",
+        "pretrain albert_base 2x128 layers:2 unfused:attention",
         "predict albert_base 1x64 layers:2",
     ]
     entries = [make_gpu_kit.write_program(name, "GPU", str(tmp_path)) for name in names]
@@ -153,6 +154,7 @@ def run_kit(monkeypatch, capsys, *arguments):
         ("pretraining albert_base 8x512", "is no program: expected one like golden"),
         ("pretrain albert_base", "is no program"),
         ("pretrain albert_base 8x512 fast", "unknown option 'fast': expected checkpointing"),
+        ("check albert_base 8x512 only:norm", "only: with one of attention, feed_forward"),
         ("pretrain albert_base 8x513", "513"),
     ],
 )

@@ -48,6 +48,18 @@ needs_modules = pytest.mark.skipif(
 )
 
 
+def project(x, kernels, biases, gradient):
+    sources = [x, *kernels, *biases]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        heads = ops.project_heads(x, x, kernels, biases, A)
+    return [*heads, *tape.gradient(heads, sources, gradient)]
+
+
+def count_barriers(graph):
+    return sum(node.type == "XlaOptimizationBarrier" for node in graph.get_operations())
+
+
 @pytest.mark.ci
 def test_projections_with_matmuls_of_their_own_equal_a_common_one():
     """With their gradients; the projections call nothing of a GPU, so XLA compiles them here."""
@@ -60,24 +72,35 @@ def test_projections_with_matmuls_of_their_own_equal_a_common_one():
     kernels = [normal(12, A * D) for _ in range(3)]
     biases = [tf.cast(normal(A * D), tf.float32) for _ in range(3)]
 
-    def project(x, kernels, biases, gradient):
-        sources = [x, *kernels, *biases]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            heads = ops.project_heads(x, x, kernels, biases, A)
-        return [*heads, *tape.gradient(heads, sources, gradient)]
-
     with dispatch.for_gpu():
         compiled = tf.function(project, jit_compile=True, autograph=False)
         found = compiled(x, kernels, biases, gradient)
         graph = compiled.get_concrete_function(x, kernels, biases, gradient).graph
-    assert sum(node.type == "XlaOptimizationBarrier" for node in graph.get_operations()) == 6
+    assert count_barriers(graph) == 6
     exact = tf.nest.map_structure(
         lambda tensor: tf.cast(tensor, tf.float32), (x, kernels, biases, gradient)
     )
     for ours, expected in zip(found, project(*exact), strict=True):
         difference = np.linalg.norm(tf.cast(ours, tf.float32) - expected)
         assert difference < 0.01 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("operations", "count"), [(None, 6), ({"project_heads"}, 6), ({"attention"}, 1), ((), 1)]
+)
+def test_only_operations_that_are_named_run_their_kernels_for_gpus(operations, count):
+    """A common projection has one barrier, behind the gradient of its bias."""
+
+    def specs(*shape):
+        return [tf.TensorSpec(shape, tf.bfloat16)] * 3
+
+    biases = [tf.TensorSpec((A * D,), tf.float32)] * 3
+    compiled = tf.function(project, jit_compile=True, autograph=False)
+    with dispatch.for_gpu(operations):
+        traced = compiled.get_concrete_function(
+            specs(B, S, 12)[0], specs(12, A * D), biases, specs(B, A, S, D)
+        )
+    assert count_barriers(traced.graph) == count
 
 
 @needs_modules

@@ -1,4 +1,4 @@
-"""Whether a run fuses attention: what is tried on a GPU, and what is logged if it is refused."""
+"""Which kernels for GPUs a run uses: what is tried on a GPU, and logged if it is refused."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import tensorflow_internals
+from albert_tf.model import dispatch, tensorflow_internals
 from albert_tf.model.config import AlbertConfig
 from albert_tf.training import gpu_kernels
 from tests.conftest import TINY_SHAPE
 
 HEADS = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 200}
+ALL = dispatch.with_kernels_for(dispatch.GPU)
+NAMES = "attention, feed_forward, add_and_norm"
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A machine that seems to have a GPU, on which fused attention has a difference of 0.005."""
+    """A machine that seems to have a GPU, on which all kernels have a difference of 0.005."""
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU:0"])
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)
     monkeypatch.setattr(tensorflow_internals, "embeds_modules", lambda: True)
@@ -43,60 +45,92 @@ def said(monkeypatch):
     return lines
 
 
-def can_be_fused(**changes):
+def usable_kernels(**changes):
     model = types.SimpleNamespace(config=AlbertConfig(**TINY_SHAPE | HEADS | changes))
-    return gpu_kernels.can_be_fused(model)
+    return gpu_kernels.usable_kernels(model)
 
 
-def test_a_gpu_that_takes_it_is_tried_once_with_the_models_sizes(gpu, said):
-    assert can_be_fused(attention_probs_dropout_prob=0.1)
-    assert gpu == [((2, 2, 192, 64), tf.bfloat16, 0.1)]
-    assert said == ["attention fused, by cuDNN or Triton"]
+def refuse_attention(monkeypatch, result):
+    """Lets the trial of attention return a result, or raise it."""
+
+    def difference(part, *_):
+        if part != "attention":
+            return 0.005
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(gpu_kernels, "difference", difference)
 
 
-def test_a_release_of_tensorflow_that_cannot_call_it_is_one_line(gpu, said, monkeypatch):
+def test_each_part_is_tried_once_with_the_models_sizes_and_dropout_rate(gpu, said):
+    assert usable_kernels(attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.2) == ALL
+    arguments = (2, 2, 192, 64), tf.bfloat16
+    assert gpu == [
+        ("attention", *arguments, 0.1),
+        ("feed_forward", *arguments, 0.2),
+        ("add_and_norm", *arguments, 0.2),
+    ]
+    assert said == [f"kernels   for NVIDIA GPUs: {NAMES}"]
+
+
+def test_a_release_of_tensorflow_that_cannot_call_them_is_one_line(gpu, said, monkeypatch):
     monkeypatch.setattr(tensorflow_internals, "embeds_modules", lambda: False)
-    assert not can_be_fused()
+    assert not usable_kernels()
     assert not gpu
-    assert said[0].endswith("cannot call cuDNN")
+    (line,) = said
+    assert line.endswith("cannot call them")
 
 
 def test_nothing_is_tried_or_said_without_a_gpu(said):
-    assert not can_be_fused()
+    assert not usable_kernels()
     assert said == []
 
 
-def test_a_gpu_that_refuses_is_one_line(gpu, said, monkeypatch):
-    def refuse(*_):
-        raise tf.errors.InternalError(None, None, "CUDNN_STATUS_NOT_SUPPORTED\nin line 7")
-
-    monkeypatch.setattr(gpu_kernels, "difference", refuse)
-    assert not can_be_fused()
+def test_what_a_gpu_refuses_is_one_line_and_the_rest_is_used(gpu, said, monkeypatch):
+    text = "CUDNN_STATUS_NOT_SUPPORTED\nin line 7"
+    refuse_attention(monkeypatch, tf.errors.InternalError(None, None, text))
+    assert usable_kernels() == {"feed_forward", "add_and_norm"}
     reason = "this GPU refuses it: CUDNN_STATUS_NOT_SUPPORTED in line 7"
-    assert said == [f"attention as XLA compiles it, because {reason}"]
+    assert said == [
+        "kernels   for NVIDIA GPUs: feed_forward, add_and_norm",
+        f"kernels   attention as XLA compiles it, because {reason}",
+    ]
 
 
 @pytest.mark.parametrize("wrong", [0.2, float("nan")])
 def test_wrong_results_are_not_used(gpu, said, monkeypatch, wrong):
-    monkeypatch.setattr(gpu_kernels, "difference", lambda *_: wrong)
-    assert not can_be_fused()
-    assert f"differ by {wrong:.1e}" in said[0]
+    refuse_attention(monkeypatch, wrong)
+    assert usable_kernels() == {"feed_forward", "add_and_norm"}
+    assert f"differ by {wrong:.1e}" in said[1]
 
 
-def test_what_it_does_not_take_is_not_tried(gpu, said):
-    assert not can_be_fused(num_attention_heads=8, hidden_size=8 * 26)
-    assert not can_be_fused(max_position_embeddings=40)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"num_attention_heads": 8, "hidden_size": 8 * 26}, "200 positions, and heads of 26"),
+        ({"max_position_embeddings": 40}, "40 positions, and heads of 64"),
+    ],
+)
+def test_attention_of_a_shape_that_it_does_not_take_is_not_tried(gpu, said, changes, reason):
+    assert usable_kernels(**changes) == {"feed_forward", "add_and_norm"}
+    assert [part for part, *_ in gpu] == ["feed_forward", "add_and_norm"]
+    assert f"this model has {reason} units" in said[1]
+
+
+def test_nothing_is_tried_in_float32(gpu, said):
     tf_keras.mixed_precision.set_global_policy("float32")
-    assert not can_be_fused()
+    assert not usable_kernels()
     assert gpu == []
-    assert "this model has bfloat16 and 26" in said[0]
-    assert "this model has float32 and 64" in said[-1]
+    reason = "they take bfloat16 or float16, and not float32"
+    assert said == [f"kernels   none for NVIDIA GPUs, because {reason}"]
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not tf.config.list_physical_devices("GPU"), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
 @pytest.mark.parametrize("shape", [(2, 12, 512, 64), (5, 3, 64, 128), (1, 2, 128, 8)])
-def test_on_a_gpu_fused_attention_equals_the_formula(shape, dtype):
+@pytest.mark.parametrize("part", gpu_kernels.PARTS)
+def test_on_a_gpu_the_kernels_equal_the_formula(part, shape, dtype):
     for rate in (0.0, 0.1):
-        assert gpu_kernels.difference(shape, dtype, rate) < 0.02
+        assert gpu_kernels.difference(part, shape, dtype, rate) < 0.02

@@ -20,7 +20,7 @@ from albert_tf.model.kernels.triton import norm as triton_norm
 from albert_tf.model.kernels.xla import column_sums
 from albert_tf.model.tensorflow_internals import optimization_barrier
 
-_HALF = (tf.bfloat16, tf.float16)
+HALF = (tf.bfloat16, tf.float16)
 MAX_HEAD_SIZE = 128
 HEAD_SIZES = 8  # the head size is a multiple of it
 LENGTHS = 64  # so is the length: what is left over would need blocks of another size
@@ -28,7 +28,7 @@ LENGTHS = 64  # so is the length: what is left over would need blocks of another
 
 def takes(dtype: tf.DType, length: int | None, head_size: int | None) -> bool:
     """Returns whether fused attention takes sequences of a length, None if it is not static."""
-    if dtype not in _HALF or not length or not head_size:
+    if dtype not in HALF or not length or not head_size:
         return False
     fits = head_size <= MAX_HEAD_SIZE and head_size % HEAD_SIZES == 0
     return fits and length % LENGTHS == 0
@@ -122,7 +122,7 @@ def _attention(
 def _is_gelu_of_half(
     x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, activation: str, *_: object, **__: object
 ) -> bool:
-    if x.dtype not in _HALF or activation != "gelu" or not x.shape.is_fully_defined():
+    if x.dtype not in HALF or activation != "gelu" or not x.shape.is_fully_defined():
         return False
     rows = x.shape.num_elements() // x.shape[-1]
     return triton_gelu.takes(tf.TensorShape((rows, bias.shape[0])))
@@ -161,7 +161,7 @@ def _gelu_of_matmul(z: tf.Tensor) -> tf.Tensor:
 
 
 def _is_one_pass(x: tf.Tensor, *_: object, **__: object) -> bool:
-    return x.dtype in _HALF and triton_norm.takes(x.shape)
+    return x.dtype in HALF and triton_norm.takes(x.shape)
 
 
 @register_kernel(ops.add_and_norm, GPU, when=_is_one_pass)
