@@ -54,9 +54,13 @@ def error_of(process):
 
 
 def checkpoints(folder):
-    """The numbered checkpoints as step → prefix, all of them usable; nothing half-written."""
+    """The numbered checkpoints as step → prefix, all of them usable; nothing half-written.
+
+    A process that is running may delete one while it is read.
+    """
     found = RunFolder(str(folder)).checkpoints()
-    assert [prefix for prefix in found.values() if find_damage(prefix)] == []
+    damaged = {prefix for prefix in found.values() if find_damage(prefix)}
+    assert not damaged & set(RunFolder(str(folder)).checkpoints().values())
     return found
 
 

@@ -446,7 +446,7 @@ def test_lora_on_query_and_value_trains_and_saves(inputs, tmp_path):
     before = model(inputs).numpy()
     attention = wrap(model)
     np.testing.assert_allclose(model(inputs), before, atol=1e-5)
-    ours = modeling.Embeddings, layers.Linear, layers.LayerNorm
+    ours = modeling.Embeddings, layers.Linear, layers.Normalization
     for layer in model.encoder.submodules:
         if isinstance(layer, ours):
             layer.trainable = False

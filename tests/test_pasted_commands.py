@@ -35,6 +35,7 @@ from tests.cli.fine_tuning_programs import (
     write_squad,
 )
 from tests.conftest import ROOT, TINY_SHAPE
+from tests.data_guide_files import write_guide_data
 
 TEXT = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 GOOGLE, ALBERT_ZH = "compat/google", "compat/albert_zh"
@@ -246,10 +247,12 @@ def test_the_commands_run_as_they_are_pasted(where, block, run_in_home):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_the_blocks_of_a_guide_run(page, run_in_home):
+def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path):
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert blocks
     commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
     python = "".join(body for language, body in blocks if language == "python")
+    if page.stem == "data":
+        write_guide_data(tmp_path / "albert")
     run_in_home([*commands, f"python -c {shlex.quote(python)}"])

@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -202,9 +203,11 @@ def test_file_systems_without_locks_are_not_locked(tmp_path, make, monkeypatch, 
 def test_a_run_killed_ten_times_loses_and_encodes_nothing_again(
     tmp_path, make, corpus_file, toy_spm_model
 ):
-    make("expected/train@5", chunk_megabytes=200 / MEGABYTE)
+    texts = [shutil.copy(corpus_file, tmp_path / f"{number}.txt") for number in range(3)]
+    make("expected/train@5", inputs=texts, chunk_megabytes=200 / MEGABYTE)
     command = [
-        *(sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={corpus_file}"),
+        *(sys.executable, str(ROOT / "create_pretraining_data.py")),
+        f"--input_file={','.join(map(str, texts))}",
         *(f"--output_file={tmp_path}/out/train@5", f"--spm_model_file={toy_spm_model}"),
         *("--max_seq_length=37", "--dupe_factor=3", "--max_predictions_per_seq=7", "--resume"),
         *(f"--chunk_megabytes={200 / MEGABYTE}", "--num_workers=2", "--num_logged_instances=0"),
@@ -217,8 +220,8 @@ def test_a_run_killed_ten_times_loses_and_encodes_nothing_again(
         # Wait for new files, so that the kills are spread over a run of any speed.
         enough = progress[-1] + rng.randint(1, 9)
         while process.poll() is None and len(list(work.glob("*.json"))) < enough:
-            time.sleep(0.01)
-        time.sleep(rng.uniform(0, 0.03))
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.01))
         process.kill()
         process.wait()
         if (tmp_path / "out" / "train.records.json").exists():  # done, or removing these files
