@@ -5,20 +5,32 @@ r"""Compiles the programs of `make_gpu_kit.py` for a GPU that this machine lacks
 shows before a session on a GPU that JAX there will take the programs: they are loaded as
 `run_gpu_kit.py` loads them. For each it prints a JSON line: seconds to compile, memory, calls of
 cuBLAS, cuDNN and Triton; or the reason if it fails, and the exit status is then 1. What cuDNN and
-the driver take, only a GPU shows. `make test-gpu` makes the environment, for JAX 0.10; that of
-`worker_compile.py` for JAX 0.11 does as well.
+the driver take, only a GPU shows. `make test-gpu` makes the environment, for JAX 0.10; the packages
+of `worker_compile.py` in the release 0.11 do as well, and in 0.7.0, whose XLA has the defaults of
+TensorFlow 2.20. A kit of `make_training_kit.py` is compiled in the same way.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
+import os
 import sys
 import time
 from typing import Any
 
 import run_gpu_kit
 import worker_compile
+
+
+def read_programs(folder: str) -> list[dict[str, Any]]:
+    """Returns the entries of the programs of a kit of either kind."""
+    with open(os.path.join(folder, "kit.json"), encoding="utf-8") as stream:
+        kit = json.load(stream)
+    if "step" in kit:
+        return [kit["step"], kit["evaluation"]]
+    return run_gpu_kit.read_kit(folder)
 
 
 def compile_program(kit: str, entry: dict[str, Any], topology: str) -> dict[str, Any]:
@@ -38,10 +50,11 @@ def compile_program(kit: str, entry: dict[str, Any], topology: str) -> dict[str,
     ]
     jitted = jax.jit(function, donate_argnums=range(entry.get("updated", 0)))
     compiled = jitted.lower(*inputs).compile()
+    text = compiled.as_text() or ""  # JAX 0.7 does not show what it compiled
     return {
         "seconds": round(time.perf_counter() - begin, 1),
         "megabytes": run_gpu_kit.used_megabytes(compiled.memory_analysis()),
-        "calls": dict(collections.Counter(worker_compile.TARGET.findall(compiled.as_text()))),
+        "calls": dict(collections.Counter(worker_compile.TARGET.findall(text))),
     }
 
 
@@ -50,11 +63,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kit", help="folder that make_gpu_kit.py has written")
+    parser.add_argument("kit", help="folder of make_gpu_kit.py or make_training_kit.py")
     parser.add_argument("--programs", default="", help="parts of names, with semicolons")
     parser.add_argument("--device", default="h100", choices=tuple(worker_compile.GPUS))
     args = parser.parse_args()
-    chosen, unknown = run_gpu_kit.choose(run_gpu_kit.read_kit(args.kit), args.programs, False)
+    chosen, unknown = run_gpu_kit.choose(read_programs(args.kit), args.programs, False)
     is_whole = not unknown
     for entry in chosen:
         try:

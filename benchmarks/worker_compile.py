@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -88,18 +89,21 @@ LIMITS = {  # of all GPUs since Volta
     "threads_per_warp": 32,
     "threads_per_block_limit": 1024,
     "threads_per_core_limit": 2048,
-    "thread_dim_limit_x": 1024,
-    "thread_dim_limit_y": 1024,
-    "thread_dim_limit_z": 64,
     "block_dim_limit_x": 2**31 - 1,
     "block_dim_limit_y": 65_535,
     "block_dim_limit_z": 65_535,
     "registers_per_core_limit": 65_536,
     "registers_per_block_limit": 65_536,
     "shared_memory_per_block": 48 * 2**10,
+}
+NEWER_LIMITS = {  # JAX 0.7 does not ask about these
+    "thread_dim_limit_x": 1024,
+    "thread_dim_limit_y": 1024,
+    "thread_dim_limit_z": 64,
     "device_address_bits": 64,
 }
 CUDA_VERSION = "12.9.0"
+IS_OLD = jax.__version_info__ < (0, 8)
 # An instruction of a program for a TPU: its result, its operation and its arguments.
 INSTRUCTION = re.compile(
     r"^\s*(?:ROOT )?%?([\w.-]+) = (\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\S+) ([\w-]+)\(([^)]*)"
@@ -269,11 +273,15 @@ def describe_gpu(name: str) -> str:
     gpu = dict(GPUS[name])
     title = gpu.pop("name")
     capability = gpu.pop("compute_capability")
-    versions = ("driver_version", "runtime_version", "compile_time_toolkit_version")
-    lines = [f"{key}: {value}" for key, value in (gpu | LIMITS).items()]
-    lines += [f'{key}: "{CUDA_VERSION}"' for key in versions]
+    facts = gpu | LIMITS | ({} if IS_OLD else NEWER_LIMITS)
+    lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += [f"cuda_compute_capability {{ major: {capability} }}"]
-    runtime = "runtime_version {{ major: {} minor: {} patch: {} }}".format(*CUDA_VERSION.split("."))
+    runtime = ""
+    if not IS_OLD:
+        versions = ("driver_version", "runtime_version", "compile_time_toolkit_version")
+        lines += [f'{key}: "{CUDA_VERSION}"' for key in versions]
+        major, minor, patch = CUDA_VERSION.split(".")
+        runtime = f"runtime_version {{ major: {major} minor: {minor} patch: {patch} }}"
     return f"""
         gpu_device_info {{ {" ".join(lines)} }}
         platform_name: "CUDA"
@@ -283,18 +291,33 @@ def describe_gpu(name: str) -> str:
     """
 
 
+@functools.cache
+def load_gpu_compiler() -> Any:
+    """Returns the plugin of XLA for GPUs, which JAX 0.7 loads only where it finds a GPU."""
+    path = os.path.join(sysconfig.get_path("purelib"), "jax_plugins", "xla_cuda12")
+    plugin = xla_client.load_pjrt_plugin_dynamically(
+        "cuda", os.path.join(path, "xla_cuda_plugin.so")
+    )
+    xla_client.initialize_pjrt_plugin("cuda")
+    return plugin
+
+
+def find_gpus(name: str, count: int) -> list[Any]:
+    """Returns absent GPUs to compile for."""
+    options = {"target_config": describe_gpu(name), "topology": f"1x1x{count}"}
+    if IS_OLD:
+        described = xla_client.make_c_api_device_topology(load_gpu_compiler(), name, **options)
+        return list(described._make_compile_only_devices())
+    return list(topologies.get_topology_desc(name, "cuda", **options).devices)
+
+
 def find_devices(topology: str, count: int) -> list[Any]:
     """Returns absent devices to compile for."""
     if topology in GPUS:
-        described = topologies.get_topology_desc(
-            platform="cuda",
-            topology_name=topology,
-            target_config=describe_gpu(topology),
-            topology=f"1x1x{count}",
-        )
+        devices = find_gpus(topology, count)
     else:
-        described = topologies.get_topology_desc(platform="tpu", topology_name=topology)
-    return sorted(described.devices, key=lambda device: device.id)[:count]
+        devices = topologies.get_topology_desc(topology, "tpu").devices
+    return sorted(devices, key=lambda device: device.id)[:count]
 
 
 def costs_of(executable: Any, topology: str) -> dict[str, float]:
