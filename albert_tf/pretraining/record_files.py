@@ -47,12 +47,14 @@ class RecordFile:
         checksum: SHA-256 of what determines the records, in hexadecimal: the metadata and the first
             record, or all records of a file without metadata. It does not depend on the folder.
         metadata: what the metadata file beside it says, if one lists the file.
+        is_masked: whether its first record has masked tokens, if the model needs them.
     """
 
     path: str
     num_records: int
     checksum: str
     metadata: RecordFileInfo | None = None
+    is_masked: bool = True
 
 
 def check_files(
@@ -77,6 +79,8 @@ def check_files(
     """
     known = {path: info for path, info in found.items() if info and info.instances}
     opened = [path for path in found if found[path] is None]
+    if opened:
+        logging.info("%s: no metadata next to it, so all records are read once", name_paths(opened))
     opened += list(known)[:1] if only_first else known
     with ThreadPoolExecutor(CHECKED_AT_ONCE) as pool:
         files_read = pool.map(lambda path: _read_file(path, found[path], features), opened)
@@ -89,8 +93,14 @@ def check_files(
     if not with_records:
         raise ValueError(f"{empty[0]}: contains no record. Create the records again.")
     if empty:
-        more = f" and {len(empty) - 1} more" if empty[1:] else ""
-        logging.warning("%s%s: contains no record, and is left out", empty[0], more)
+        logging.warning("%s: contains no record, and is left out", name_paths(empty))
+    if unmasked := [file.path for file in with_records if not file.is_masked]:
+        logging.warning(
+            "%s: the first record has no masked tokens (created with --masked_lm_prob=0?): the "
+            "model learns only the sentence objective from such records. Set --dynamic_masking to "
+            "mask tokens during training.",
+            name_paths(unmasked),
+        )
     return with_records
 
 
@@ -102,9 +112,9 @@ def _read_file(path: str, info: RecordFileInfo | None, features: Features) -> Re
         first = records.read_first_record(path)
     if first is None:
         return None
-    _check_first_record(path, first, features)
+    is_masked = _check_first_record(path, first, features)
     checksum = hashlib.sha256(first + info.checksum.encode()).hexdigest()
-    return RecordFile(path, info.instances, checksum, info)
+    return RecordFile(path, info.instances, checksum, info, is_masked)
 
 
 def _read_whole_file(path: str, features: Features) -> RecordFile | None:
@@ -112,18 +122,17 @@ def _read_whole_file(path: str, features: Features) -> RecordFile | None:
         first = next(contents, None)
         if first is None:
             return None
-        _check_first_record(path, first, features)
-        logging.info("%s: no metadata next to it, so all records are read once", path)
+        is_masked = _check_first_record(path, first, features)
         checksum = hashlib.sha256(first)
         num_records = 1
         for content in contents:
             num_records += 1
             checksum.update(content)
-    return RecordFile(path, num_records, checksum.hexdigest())
+    return RecordFile(path, num_records, checksum.hexdigest(), is_masked=is_masked)
 
 
-def _check_first_record(path: str, record: bytes, features: Features) -> None:
-    """Checks that a record has the expected features.
+def _check_first_record(path: str, record: bytes, features: Features) -> bool:
+    """Checks that a record has the expected features; returns `RecordFile.is_masked`.
 
     Raises:
         ValueError: a feature is missing, or has a different length, or values of another vocabulary
@@ -151,19 +160,19 @@ def _check_first_record(path: str, record: bytes, features: Features) -> None:
         if wrong:
             limits = f"expected 0 to {feature.limit - 1} ({feature.limit_hint})"
             raise ValueError(f"{path}: {name} contains {wrong[0]}, {limits}")
-    if "masked_lm_weights" in features and not any(stored["masked_lm_weights"].float_list.value):
-        logging.warning(
-            "%s: the first record has no masked tokens (created with --masked_lm_prob=0?): the "
-            "model learns only the sentence objective from such records. Set --dynamic_masking to "
-            "mask tokens during training.",
-            path,
-        )
+    weights = "masked_lm_weights"
+    return weights not in features or any(stored[weights].float_list.value)
+
+
+def name_paths(paths: Sequence[str]) -> str:
+    """Returns the first path and the number of the others."""
+    others = len(paths) - 1
+    return paths[0] + (f" and {others} more" if others else "")
 
 
 def name_files(files: Sequence[RecordFile]) -> str:
     """Returns the path of the first file and the number of the others."""
-    others = len(files) - 1
-    return files[0].path + (f" and {others} more" if others else "")
+    return name_paths([file.path for file in files])
 
 
 def checksum_of(record_files: Sequence[RecordFile]) -> str:

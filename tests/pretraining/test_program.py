@@ -211,6 +211,21 @@ def test_records_have_to_fit_the_model(tmp_path, tiny_config, tiny_batch, caplog
     assert f"{path}: the first record has no masked tokens" in caplog.text
 
 
+def test_many_files_without_metadata_and_masks_are_two_lines(
+    tmp_path, tiny_config, tiny_batch, caplog
+):
+    unmasked = tiny_batch | {"masked_lm_weights": np.zeros((5, 7), np.float32)}
+    paths = [str(tmp_path / f"part-{number}") for number in range(20)]
+    for path in paths:
+        write_batch(path, unmasked)
+    with caplog.at_level("INFO"):
+        check_files(dict.fromkeys(paths), PretrainingTask(tiny_config, 11, 7).features)
+    assert [(line.levelname, line.message.partition(" (")[0]) for line in caplog.records] == [
+        ("INFO", f"{paths[0]} and 19 more: no metadata next to it, so all records are read once"),
+        ("WARNING", f"{paths[0]} and 19 more: the first record has no masked tokens"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("size", "objective", "said"),
     [
