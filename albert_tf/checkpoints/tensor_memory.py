@@ -9,7 +9,9 @@ safetensors, which are transposed.
 from __future__ import annotations
 
 import mmap
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
 _LINE = 16  # float32 numbers in a line of the processor's cache
-_ROWS = 4096
+_ROWS = 1024  # that a thread copies at once
 _SMALL = 1 << 16  # bytes: not worth it
-_AT_ONCE = getattr(mmap, "MAP_POPULATE", 0)  # of Linux alone
 
 
 def as_tensor(array: NDArray[Any]) -> tf.Tensor:
@@ -55,11 +56,16 @@ def copy_in_c_order(
     if array.ndim != 2 or array.flags.c_contiguous:
         np.copyto(result, array)
         return result
-    # The rows of the transposed array are read in order, and lines of the cache are written whole.
-    for column in range(0, array.shape[1], _LINE):
-        for row in range(0, array.shape[0], _ROWS):
-            part = slice(row, row + _ROWS), slice(column, column + _LINE)
+
+    def copy_rows(first_row: int) -> None:
+        rows = slice(first_row, first_row + _ROWS)
+        # The transposed array is read row by row, and lines of the cache are written whole.
+        for column in range(0, array.shape[1], _LINE):
+            part = rows, slice(column, column + _LINE)
             result[part] = array[part]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy copies without Python's lock
+        list(pool.map(copy_rows, range(0, array.shape[0], _ROWS)))
     return result
 
 
@@ -67,10 +73,9 @@ def _new_pages(size: int) -> NDArray[np.uint8]:
     """Returns new memory, uint8 [size], which begins at a page.
 
     NumPy would ask for huge pages, for which Linux may move other memory first: that can take twice
-    the time of reading a model. Linux maps all ordinary pages in one call here, which takes two
-    thirds of the time of mapping each when it is first written to.
+    the time of reading a model.
     """
     if sys.platform == "win32":
         return np.frombuffer(mmap.mmap(-1, size), np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked process has its own
-    return np.frombuffer(mmap.mmap(-1, size, flags | _AT_ONCE), np.uint8)
+    return np.frombuffer(mmap.mmap(-1, size, flags), np.uint8)
