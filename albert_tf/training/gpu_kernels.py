@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from albert_tf.model import dispatch, ops, tensorflow_internals
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.kernels import gpu
+from albert_tf.model.kernels.triton import attention as triton_attention
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.training.precision import current_precision
 
@@ -68,25 +69,42 @@ def _why_none() -> str:
 def _why_not(part: str, config: AlbertConfig) -> str:
     """Returns why a part of a layer has no kernel on this machine; "" if it has."""
     dtype = tf.as_dtype(current_precision())
-    length = min(_LENGTH, config.max_position_embeddings // gpu.LENGTHS * gpu.LENGTHS)
-    size = config.hidden_size // config.num_attention_heads
     rate = config.hidden_dropout_prob
     if part == "attention":
         rate = config.attention_probs_dropout_prob
-        if not gpu.takes(dtype, length, size):
-            return (
-                f"it takes sequences of a multiple of {gpu.LENGTHS} tokens, and heads of a "
-                f"multiple of {gpu.HEAD_SIZES} units, at most {gpu.MAX_HEAD_SIZE}; this model has "
-                f"{config.max_position_embeddings} positions, and heads of {size} units"
-            )
-    shape = _ROWS, config.num_attention_heads, length or _LENGTH, size
+        if not gpu.fuses(dtype, tf.TensorShape(_tried_shape(config, rate)), rate > 0.0):
+            return _unfit(config, rate)
     try:
-        found = difference(part, shape, dtype, rate)
+        found = difference(part, _tried_shape(config, rate), dtype, rate)
     except Exception as error:  # of the compiler, cuDNN or the driver, whatever its class
         return f"this GPU refuses it: {' '.join(str(error).split())[:_REASON_LENGTH]}"
     if not found <= LARGEST_DIFFERENCE:  # also if it is not finite
         return f"its results differ by {found:.1e} from those of the formula"
     return ""
+
+
+def _tried_shape(config: AlbertConfig, rate: float) -> tuple[int, int, int, int]:
+    """Returns B, A, S and D of the trial, with a length that attention takes if it can."""
+    multiple = triton_attention.LENGTHS if rate > 0.0 else gpu.LENGTHS
+    longest = min(_LENGTH, config.max_position_embeddings)
+    length = longest // multiple * multiple or longest
+    return _ROWS, config.num_attention_heads, length, _head_size(config)
+
+
+def _head_size(config: AlbertConfig) -> int:
+    return config.hidden_size // config.num_attention_heads
+
+
+def _unfit(config: AlbertConfig, rate: float) -> str:
+    """Returns why attention of a model is never fused."""
+    lengths, sizes = gpu.LENGTHS, f"a multiple of {gpu.HEAD_SIZES}, at most {gpu.MAX_HEAD_SIZE},"
+    if rate > 0.0:
+        lengths, sizes = triton_attention.LENGTHS, ", ".join(map(str, triton_attention.HEAD_SIZES))
+    return (
+        f"it takes sequences of a multiple of {lengths} tokens, and heads of {sizes} units; this "
+        f"model has {config.max_position_embeddings} positions, and heads of "
+        f"{_head_size(config)} units"
+    )
 
 
 def difference(part: str, shape: tuple[int, int, int, int], dtype: tf.DType, rate: float) -> float:

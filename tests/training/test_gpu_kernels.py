@@ -65,13 +65,18 @@ def refuse_attention(monkeypatch, result):
 
 def test_each_part_is_tried_once_with_the_models_sizes_and_dropout_rate(gpu, said):
     assert usable_kernels(attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.2) == ALL
-    arguments = (2, 2, 192, 64), tf.bfloat16
+    arguments = (2, 2, 128, 64), tf.bfloat16
     assert gpu == [
         ("attention", *arguments, 0.1),
         ("feed_forward", *arguments, 0.2),
         ("add_and_norm", *arguments, 0.2),
     ]
     assert said == [f"kernels   for NVIDIA GPUs: {NAMES}"]
+
+
+def test_without_dropout_attention_is_tried_with_the_longest_sequences_that_cudnn_takes(gpu):
+    usable_kernels()
+    assert {shape for _, shape, *_ in gpu} == {(2, 2, 192, 64)}
 
 
 def test_a_release_of_tensorflow_that_cannot_call_them_is_one_line(gpu, said, monkeypatch):
@@ -110,6 +115,15 @@ def test_wrong_results_are_not_used(gpu, said, monkeypatch, wrong):
     [
         ({"num_attention_heads": 8, "hidden_size": 8 * 26}, "200 positions, and heads of 26"),
         ({"max_position_embeddings": 40}, "40 positions, and heads of 64"),
+        # With dropout, Triton's kernels compute it, which take less than cuDNN.
+        (
+            {"attention_probs_dropout_prob": 0.1, "num_attention_heads": 8},
+            "200 positions, and heads of 16",
+        ),
+        (
+            {"attention_probs_dropout_prob": 0.1, "max_position_embeddings": 64},
+            "64 positions, and heads of 64",
+        ),
     ],
 )
 def test_attention_of_a_shape_that_it_does_not_take_is_not_tried(gpu, said, changes, reason):

@@ -34,6 +34,17 @@ def takes(dtype: tf.DType, length: int | None, head_size: int | None) -> bool:
     return fits and length % LENGTHS == 0
 
 
+def fuses(dtype: tf.DType, shape: tf.TensorShape, drops: bool) -> bool:
+    """Returns whether attention is fused for queries and keys of static shape [B, A, S, D].
+
+    Args:
+        dtype: their dtype.
+        shape: their shape.
+        drops: whether there is dropout, which cuDNN does not compute as `ops.dropout` does.
+    """
+    return takes(dtype, shape[2], shape[3]) and (not drops or triton_attention.takes(shape))
+
+
 def _projects_for_fused(
     queries: tf.Tensor,
     x: tf.Tensor,
@@ -93,12 +104,10 @@ def _is_fused(
 ) -> bool:
     if not query.shape.is_fully_defined() or query.shape != key.shape:
         return False
-    is_taken = takes(query.dtype, query.shape[2], query.shape[3])
-    return is_taken and (not _drops(rate, seed) or triton_attention.takes(query.shape))
+    return fuses(query.dtype, query.shape, _drops(rate, seed))
 
 
 def _drops(rate: float, seed: tf.Tensor | None) -> bool:
-    """Returns whether there is dropout, which cuDNN does not compute as `ops.dropout` does."""
     return seed is not None and rate > 0.0
 
 
