@@ -170,7 +170,7 @@ def check_gpu_kernels(device: str, tpu_name: str) -> Outcome:
     """Compares the parts of a layer of ALBERT base that have kernels with the formulas."""
     del tpu_name
     if device != "gpu":
-        return SKIPPED, "only NVIDIA GPUs have it"
+        return SKIPPED, "only NVIDIA GPUs run them"
     find_strategy(device)
     tf.config.experimental.enable_tensor_float_32_execution(False)
     shape = 2, 12, 512, 64
