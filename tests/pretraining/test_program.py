@@ -218,12 +218,17 @@ def test_many_files_without_metadata_and_masks_are_two_lines(
     paths = [str(tmp_path / f"part-{number}") for number in range(20)]
     for path in paths:
         write_batch(path, unmasked)
+    features = PretrainingTask(tiny_config, 11, 7).features
     with caplog.at_level("INFO"):
-        check_files(dict.fromkeys(paths), PretrainingTask(tiny_config, 11, 7).features)
+        check_files(dict.fromkeys(paths), features)
     assert [(line.levelname, line.message.partition(" (")[0]) for line in caplog.records] == [
         ("INFO", f"{paths[0]} and 19 more: no metadata next to it, so all records are read once"),
         ("WARNING", f"{paths[0]} and 19 more: the first record has no masked tokens"),
     ]
+    caplog.clear()
+    del features["masked_lm_weights"]  # as with masks that are drawn in training
+    check_files(dict.fromkeys(paths[:1]), features)
+    assert not [line for line in caplog.records if line.levelname == "WARNING"]
 
 
 @pytest.mark.parametrize(

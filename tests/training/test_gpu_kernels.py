@@ -129,6 +129,7 @@ def test_wrong_results_are_not_used(gpu, said, monkeypatch, wrong):
 def test_attention_of_a_shape_that_it_does_not_take_is_not_tried(gpu, said, changes, reason):
     assert usable_kernels(**changes) == {"feed_forward", "add_and_norm"}
     assert [part for part, *_ in gpu] == ["feed_forward", "add_and_norm"]
+    assert all(shape[2] > 0 for _, shape, *_ in gpu)
     assert f"this model has {reason} units" in said[1]
 
 

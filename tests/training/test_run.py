@@ -20,6 +20,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import LambAlbertZh
+from albert_tf.training import preparation
 from albert_tf.training.devices import Devices
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
@@ -413,6 +414,22 @@ def test_settings_reach_the_trainer(small):
     assert trainer.num_train_steps == 7
     assert trainer.model.encoder.recompute
     assert not start(small, OneWeightTask()).take_step.options.jit_compile
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({"jit_compile": "true"}, 1),
+        ({"jit_compile": "true", "fused_attention": False}, 0),
+        ({"jit_compile": "false"}, 0),
+    ],
+)
+def test_a_compiled_step_uses_the_kernels_for_gpus_that_are_tried(
+    small, monkeypatch, changes, count
+):
+    monkeypatch.setattr(preparation, "usable_kernels", lambda model: frozenset({"attention"}))
+    options = start(dataclasses.replace(small, **changes), OneWeightTask()).take_step.options
+    assert len(options.gpu_kernels) == count
 
 
 def test_a_warm_up_that_training_does_not_reach_is_refused(small):

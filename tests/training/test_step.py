@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.weight_names import variable_name
+from albert_tf.model import tensorflow_internals
 from albert_tf.model.optimization import Lamb
 from albert_tf.training import replicas
 from albert_tf.training.loss_scale import LossScale
@@ -242,3 +243,22 @@ def test_a_step_that_is_not_finite_changes_nothing_but_its_number():
 )
 def test_xla_and_clipping_per_replica_change_nothing_on_one_device(case, options):
     assert_same(distributed_steps.run_case(**case, **options), whole(case))
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(
+    not tensorflow_internals.embeds_modules(), reason="this TensorFlow calls no kernels for GPUs"
+)
+@pytest.mark.parametrize("kernels", [frozenset(), frozenset({"add_and_norm"})], ids=len)
+def test_a_compiled_step_has_the_kernels_for_gpus_of_its_options(kernels):
+    """Traced only: no GPU is needed."""
+    config = dataclasses.replace(distributed_steps.CONFIG, hidden_size=16, num_attention_heads=2)
+    task = distributed_steps.pretraining_task(config)
+    step = distributed_steps.make_step(
+        task, precision_name="bfloat16", jit_compile=True, gpu_kernels=kernels
+    )
+    batch = {name: tf.constant(value) for name, value in distributed_steps.batch_of(0).items()}
+    graph = step.function.get_concrete_function(batch, tf.constant(True), tf.constant(False)).graph
+    calls = sum(node.type == "XlaCallModule" for node in graph.get_operations())
+    norms = 2 * config.num_hidden_layers  # each with its gradient
+    assert calls == 2 * norms * len(kernels)
