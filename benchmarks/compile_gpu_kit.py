@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import json
-import os
 import sys
 import time
 from typing import Any
@@ -26,9 +24,8 @@ import worker_compile
 
 def read_programs(folder: str) -> list[dict[str, Any]]:
     """Returns the entries of the programs of a kit of either kind."""
-    with open(os.path.join(folder, "kit.json"), encoding="utf-8") as stream:
-        kit = json.load(stream)
-    if "step" in kit:
+    kit = run_gpu_kit.load_kit(folder, f"{run_gpu_kit.MAKER} or make_training_kit.py")
+    if isinstance(kit, dict) and "step" in kit:
         return [kit["step"], kit["evaluation"]]
     return run_gpu_kit.read_kit(folder)
 

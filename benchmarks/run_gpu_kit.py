@@ -72,6 +72,22 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:REASON_LENGTH]
 
 
+def load_kit(folder: str, maker: str = MAKER) -> Any:
+    """Returns the content of the `kit.json` of a kit, which a program has made.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is no JSON.
+    """
+    path = os.path.join(folder, "kit.json")
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: expected a folder of {maker}") from None
+    except ValueError as error:  # no JSON, or no text
+        raise ValueError(f"{path} is damaged, write it again by {maker}: {error}") from None
+
+
 def read_kit(folder: str) -> list[Entry]:
     """Returns the entries of the programs of a kit.
 
@@ -79,13 +95,7 @@ def read_kit(folder: str) -> list[Entry]:
         OSError, ValueError: `kit.json` cannot be read, or is not what `make_gpu_kit.py` writes.
     """
     path = os.path.join(folder, "kit.json")
-    try:
-        with open(path, encoding="utf-8") as stream:
-            kit = json.load(stream)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing: expected a folder of {MAKER}") from None
-    except ValueError as error:  # no JSON, or no text
-        raise ValueError(f"{path} is damaged, write it again by {MAKER}: {error}") from None
+    kit = load_kit(folder)
     entries: Any = kit.get("programs") if isinstance(kit, dict) else None
     for entry in entries if isinstance(entries, list) else [None]:
         missing = [key for key in KEYS if not isinstance(entry, dict) or key not in entry]

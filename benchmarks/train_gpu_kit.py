@@ -208,8 +208,7 @@ def main() -> None:
         import jax
 
         jax.config.update("jax_enable_x64", True)  # steps are counted in int64
-        with open(os.path.join(args.kit, "kit.json"), encoding="utf-8") as stream:
-            kit = json.load(stream)
+        kit = run_gpu_kit.load_kit(args.kit, "make_training_kit.py")
         training, rows = Training(args.kit, kit), Rows(args.kit, kit)
         run_gpu_kit.print_line(device=jax.devices()[0].device_kind, held_out=training.evaluate())
         losses = train(training, rows, args)
