@@ -36,9 +36,8 @@ T = TypeVar("T")  # the value of a context variable
 
 _is_plain = contextvars.ContextVar("_is_plain", default=False)
 _is_for_tpu = contextvars.ContextVar("_is_for_tpu", default=False)
-# Names of the operations that run their kernels for GPUs; None outside of `for_gpu`.
-_for_gpu: contextvars.ContextVar[Collection[str] | None]
-_for_gpu = contextvars.ContextVar("_for_gpu", default=None)
+# Names of the operations that run their kernels for GPUs.
+_on_gpu: contextvars.ContextVar[Collection[str]] = contextvars.ContextVar("_on_gpu", default=())
 
 
 class Op(Generic[P, R]):
@@ -61,7 +60,7 @@ class Op(Generic[P, R]):
         """Returns the result of the kernel if one applies, else that of the operation."""
         for tried in _TRIED.get(target(), ()) if self.kernels else ():
             kernel = self.kernels.get(tried)
-            if tried == GPU and self.name not in (_for_gpu.get() or ()):
+            if tried == GPU and self.name not in _on_gpu.get():
                 continue
             if kernel is not None and kernel.applies(*args, **kwargs):
                 return kernel.function(*args, **kwargs)
@@ -144,9 +143,10 @@ def for_gpu(operations: Collection[str] | None = None) -> contextlib.AbstractCon
     a GPU as well.
 
     Args:
-        operations: the names of the operations that run their kernels for GPUs; None for all.
+        operations: the names of the operations that run their kernels for GPUs; None for all. With
+            none of them, it is as without this context.
     """
-    return _in_context(_for_gpu, with_kernels_for(GPU) if operations is None else operations)
+    return _in_context(_on_gpu, with_kernels_for(GPU) if operations is None else operations)
 
 
 def with_kernels_for(target: str) -> frozenset[str]:
@@ -172,6 +172,6 @@ def target() -> str:
     if is_inside_xla():
         if _is_for_tpu.get() or tf.config.list_physical_devices("TPU"):
             return TPU
-        return XLA if _for_gpu.get() is None else GPU
+        return GPU if _on_gpu.get() else XLA
     devices = tf.config.list_physical_devices("GPU") + tf.config.list_physical_devices("TPU")
     return "" if devices else CPU

@@ -69,13 +69,13 @@ def _why_none() -> str:
 def _why_not(part: str, config: AlbertConfig) -> str:
     """Returns why a part of a layer has no kernel on this machine; "" if it has."""
     dtype = tf.as_dtype(current_precision())
-    rate = config.hidden_dropout_prob
-    if part == "attention":
-        rate = config.attention_probs_dropout_prob
-        if not gpu.fuses(dtype, tf.TensorShape(_tried_shape(config, rate)), rate > 0.0):
-            return _unfit(config, rate)
+    is_attention = part == "attention"
+    rate = config.attention_probs_dropout_prob if is_attention else config.hidden_dropout_prob
+    shape = _tried_shape(config, rate)
+    if is_attention and not gpu.fuses(dtype, tf.TensorShape(shape), rate > 0.0):
+        return _unfit(config, rate)
     try:
-        found = difference(part, _tried_shape(config, rate), dtype, rate)
+        found = difference(part, shape, dtype, rate)
     except Exception as error:  # of the compiler, cuDNN or the driver, whatever its class
         return f"this GPU refuses it: {' '.join(str(error).split())[:_REASON_LENGTH]}"
     if not found <= LARGEST_DIFFERENCE:  # also if it is not finite

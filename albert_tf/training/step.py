@@ -316,7 +316,7 @@ class TrainStep:
 
     def _gradients(self, batch: Batch, weights: tf.Tensor, seed: tf.Tensor) -> PartResult:
         """Returns the gradients of a micro-batch, and its sums."""
-        kernels = self.options.gpu_kernels
+        kernels = self.options.gpu_kernels  # none: as in the context in which the step is traced
         with dispatch.for_gpu(kernels) if kernels else contextlib.nullcontext():
             with tf.GradientTape() as tape:
                 outputs = self.model(batch, training=True, dropout_seed=seed)
