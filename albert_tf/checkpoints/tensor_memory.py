@@ -48,7 +48,8 @@ def copy_in_c_order(
 
     Args:
         array: the array.
-        memory: where the copy is; new memory by default.
+        memory: where the copy is, which all cores write; by default new memory, which this thread
+            writes, because the caches of its core then have what goes to a file.
     """
     result = np.empty(array.shape, np.float32)
     if memory is not None:
@@ -64,8 +65,13 @@ def copy_in_c_order(
             part = rows, slice(column, column + _LINE)
             result[part] = array[part]
 
+    starts = range(0, array.shape[0], _ROWS)
+    if memory is None:
+        for start in starts:
+            copy_rows(start)
+        return result
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy copies without Python's lock
-        list(pool.map(copy_rows, range(0, array.shape[0], _ROWS)))
+        list(pool.map(copy_rows, starts))
     return result
 
 
