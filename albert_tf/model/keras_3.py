@@ -10,6 +10,7 @@ it: what is not in `sys.modules` has made no object.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import types
 from typing import Any
@@ -22,9 +23,6 @@ _ADVICE = (
     "Import tf_keras in place of keras, or set the environment variable TF_USE_LEGACY_KERAS=1 "
     "before importing TensorFlow, and use tf.keras."
 )
-# Modules of Keras 3 that look at a tensor when a layer is called.
-_CALLS_LAYERS = ("keras.src.layers", "keras.src.dtype_policies")
-_ADDS_LAYERS = "keras.src.models"
 
 
 def _keras() -> types.ModuleType | None:
@@ -33,15 +31,21 @@ def _keras() -> types.ModuleType | None:
     return keras if keras is not None and hasattr(keras, "KerasTensor") else None
 
 
-def is_layer(value: object) -> bool:
-    """Returns whether a value is a layer or a model of Keras 3."""
-    keras = _keras()
-    return keras is not None and isinstance(value, keras.Layer)
+@functools.lru_cache(maxsize=1024)  # asked for each attribute that a layer sets
+def is_layer(kind: type) -> bool:
+    """Returns whether a type is a layer or a model of Keras 3."""
+    return any(base.__module__.startswith("keras.src.layers.") for base in kind.__mro__)
 
 
 def _is_object(value: object) -> bool:
     """Returns whether a value is a layer, an optimizer or another object of Keras 3."""
     return any(base.__module__.startswith("keras.src.") for base in type(value).__mro__)
+
+
+def _is_inside_a_layer() -> bool:
+    """Returns whether a layer of Keras 3 is being called."""
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    return state is not None and state.get_global_attribute("current_call_ctx") is not None
 
 
 def refuse(value: object, place: str) -> None:
@@ -68,12 +72,10 @@ def refuse_call(inputs: object) -> None:
         inputs: what a layer of ours is called with.
     """
     keras = _keras()
-    state = sys.modules.get("keras.src.backend.common.global_state")
-    if keras is None or state is None:
+    if keras is None:
         return
-    # Called inside a Keras 3 layer, or on a symbolic tensor of Keras 3.
-    is_inside = state.get_global_attribute("current_call_ctx") is not None
-    if is_inside or any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
+    is_symbolic = any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs))
+    if is_symbolic or _is_inside_a_layer():
         raise ValueError(
             "this is a tf_keras layer. A Keras 3 model (TensorFlow's built-in Keras) would neither "
             f"train nor save its weights. {_ADVICE}"
@@ -103,16 +105,15 @@ def check_policy(dtype: object) -> None:
 
 
 class _Guarded:
-    """A symbolic tensor of tf_keras that layers of Keras 3 refuse.
+    """A symbolic tensor of tf_keras that layers of Keras 3 with weights refuse.
 
-    Keras 3 takes it for one of TensorFlow, and would make constants of its own weights. Each of its
-    layers asks for the `dtype` of what it is called on.
+    Keras 3 takes it for one of TensorFlow, and would make constants of its own weights. Its
+    operations on tensors ask for their `dtype`.
     """
 
     @property
     def dtype(self) -> tf.DType:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        if caller.startswith(_CALLS_LAYERS):
+        if _is_inside_a_layer():
             raise ValueError(
                 "a layer of Keras 3 was called on the output of a tf_keras layer: its weights "
                 f"would neither be trained nor saved. {_ADVICE}"
@@ -146,10 +147,3 @@ def _guard_tensors() -> None:
 
 
 _guard_tensors()
-
-
-def refuse_to_be_added() -> None:
-    """Raises ValueError if `keras.Sequential` of Keras 3 looks at an attribute of a layer."""
-    caller = sys._getframe(2).f_globals.get("__name__", "")
-    if caller.startswith(_ADDS_LAYERS):
-        raise ValueError(f"a layer of tf_keras was added to a model of Keras 3. {_ADVICE}")

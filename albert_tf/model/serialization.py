@@ -33,15 +33,9 @@ class Configured(tf_keras.layers.Layer):
 
     def __setattr__(self, name: str, value: object) -> None:
         """Sets an attribute, such as a layer in place of another one."""
-        if keras_3.is_layer(value):
+        if keras_3.is_layer(type(value)):
             keras_3.refuse(value, f"{type(self).__name__}.{name}")
         super().__setattr__(name, value)
-
-    @property
-    def _keras_history(self) -> None:
-        """What only tensors have, and a Sequential model asks for when a layer is added."""
-        keras_3.refuse_to_be_added()
-        raise AttributeError("_keras_history")
 
     def get_config(self) -> JsonObject:
         """Returns the constructor's arguments in JSON-serializable form."""
