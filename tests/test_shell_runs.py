@@ -42,7 +42,7 @@ def start_workers(start_one, count=2):
 
 
 @pytest.mark.slow
-def test_workers_that_disagree_all_stop_with_a_table(pretraining, tmp_path):
+def test_workers_that_disagree_all_stop_and_say_where(pretraining, tmp_path):
     rates = iter((0.001, 0.002))
 
     def begin(**environment):
@@ -50,7 +50,9 @@ def test_workers_that_disagree_all_stop_with_a_table(pretraining, tmp_path):
 
     for process in start_workers(begin):
         message = finish(process, 1)
-        assert re.search(r"run the same training:\n.*\n *learning_rate +0.001 +0.002$", message)
+        assert re.search(
+            r"run the same training; by replica:\n  learning_rate: 0.001 \| 0.002$", message
+        )
     assert not list(tmp_path.glob("model.ckpt-*"))
 
 

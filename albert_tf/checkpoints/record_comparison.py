@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from absl import logging
@@ -31,9 +31,7 @@ _AFFECTS_ROUNDING = frozenset(
     {"fused_attention", "gradient_accumulation_steps", "gradient_checkpointing", "jit_compile"}
 )
 
-_HEADINGS = ("before", "now")  # of a table of changes
-_MAX_SHOWN = 200  # letters of a text in a table
-_TABLE_WIDTH = 100  # in a wider table, each text is on a separate line
+_MAX_SHOWN = 500  # letters of a text in a message
 
 Changes = dict[str, tuple[str, str]]  # name → (before, now)
 
@@ -62,7 +60,7 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
         The changes.
 
     Raises:
-        ValueError: something has changed. The message has a table of the changes.
+        ValueError: something has changed. The message names each with both values.
     """
     before = folder.record
     if before == RunRecord():
@@ -75,7 +73,7 @@ def check_training(folder: RunFolder, now: RunRecord, settings: ComparingSetting
         accepted = {name: changes.pop(name) for name in sorted(changes.keys() - _AFFECTS_STEP_0)}
         if accepted:
             text = "%s: nothing has been trained yet, so these changes are accepted:\n%s"
-            logging.info(text, folder.path, table(_HEADINGS, accepted))
+            logging.info(text, folder.path, lines_of(accepted))
     return _decide(
         f"{folder.path} contains a run with other settings",
         changes,
@@ -106,7 +104,7 @@ def report_surroundings(folder: RunFolder, now: RunRecord) -> None:
             "last bits of numbers (another number of devices or micro-batches also the dropout "
             "masks):\n%s"
         )
-        logging.warning(text, folder.path, table(_HEADINGS, changes))
+        logging.warning(text, folder.path, lines_of(changes))
 
 
 def _surroundings(record: RunRecord) -> dict[str, str]:
@@ -141,7 +139,7 @@ def check_model(
         The changes.
 
     Raises:
-        ValueError: something has changed. The message has a table of the changes.
+        ValueError: something has changed. The message names each with both values.
     """
     _warn_of_missing(folder, now, names)
     changes = _changes(folder.record, now, names)
@@ -175,27 +173,10 @@ def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Chang
     """Returns the differences between two records in the names that both have."""
     ours, theirs = now.texts(names), before.texts(names)
     return {
-        name: _around_difference(
-            str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name]))
-        )
+        name: (str(before.files.get(name, theirs[name])), str(now.files.get(name, ours[name])))
         for name in sorted(ours.keys() & theirs.keys())
         if ours[name] != theirs[name]
     }
-
-
-def _around_difference(before: str, now: str) -> tuple[str, str]:
-    """Returns two texts, of long ones, such as a thousand labels, what is around the difference."""
-    if max(len(before), len(now)) <= _MAX_SHOWN:
-        return before, now
-    letters = enumerate(zip(before, now, strict=False))
-    first = next((place for place, (a, b) in letters if a != b), min(len(before), len(now)))
-    begin = max(0, first - _MAX_SHOWN // 4)
-    end = begin + _MAX_SHOWN
-    shown = [
-        ("…" if begin else "") + text[begin:end] + ("…" if text[end:] else "")
-        for text in (before, now)
-    ]
-    return shown[0], shown[1]
 
 
 def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) -> None:
@@ -217,30 +198,22 @@ def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) 
 def _decide(what: str, changes: Changes, advice: str, settings: ComparingSettings) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
     if changes:
-        shown = f"{what}:\n{table(_HEADINGS, changes)}"
+        shown = f"{what}:\n{lines_of(changes)}"
         if not settings.allow_changed_settings:
             raise ValueError(f"{shown}\n{advice}")
         logging.warning("%s\nAccepted by --allow_changed_settings.", shown)
     return changes
 
 
-def table(headings: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """Returns a table with a row of texts for each name.
+def lines_of(texts: Mapping[str, Sequence[str]], between: str = " → ") -> str:
+    """Returns a line for each name, with its texts unless one is too long.
 
     Args:
-        headings: headings of the texts, such as "before" and "now".
-        rows: name → its text in each column.
+        texts: name → its texts, such as those before and now.
+        between: what separates them.
     """
-    lines = _columns([["", *headings], *([name, *texts] for name, texts in rows.items())])
-    if max(map(len, lines)) > _TABLE_WIDTH:
-        lines = []
-        for name, texts in rows.items():
-            lines += [f"  {name}:", *_columns(zip(headings, texts, strict=True), indent=4)]
+    lines = []
+    for name, each in texts.items():
+        shown = between.join(each) if max(map(len, each)) <= _MAX_SHOWN else "too long to show"
+        lines.append(f"  {name}: {shown}")
     return "\n".join(lines)
-
-
-def _columns(rows: Iterable[Sequence[str]], indent: int = 2) -> list[str]:
-    """Formats rows of cells as lines with aligned columns."""
-    rows = list(rows)
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return [" " * indent + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

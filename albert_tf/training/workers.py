@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
-from albert_tf.checkpoints.record_comparison import table
+from albert_tf.checkpoints.record_comparison import lines_of
 from albert_tf.training.interruption import InterruptedRunError
 
 _NODE = re.compile(r"^\{\{function_node .*?\}\} ")  # prefix of TensorFlow's error messages
@@ -33,7 +33,7 @@ def check_same(strategy: tf.distribute.Strategy, texts: Mapping[str, str]) -> No
         texts: name → text that must be the same on all workers.
 
     Raises:
-        ValueError: the workers differ. The message has a table of the differences.
+        ValueError: the workers differ. The message has a line for each difference.
     """
     line = tf.constant(list(json.dumps(dict(texts)).encode("utf-8") + b"\n"), tf.int32)
     gathered = strategy.run(lambda: tf.distribute.get_replica_context().all_gather(line, axis=0))
@@ -43,9 +43,8 @@ def check_same(strategy: tf.distribute.Strategy, texts: Mapping[str, str]) -> No
     rows = {name: [each.get(name, "-") for each in everyone] for name in names}
     differing = {name: row for name, row in rows.items() if len(set(row)) > 1}
     if differing:
-        headings = [f"replica {number}" for number, _ in enumerate(everyone, 1)]
-        shown = table(headings, differing)
-        raise ValueError(f"the workers would not run the same training:\n{shown}")
+        shown = lines_of(differing, between=" | ")
+        raise ValueError(f"the workers would not run the same training; by replica:\n{shown}")
 
 
 @contextlib.contextmanager

@@ -143,47 +143,37 @@ OTHER = FileRecord("other", "/here/other")
 
 
 @pytest.mark.parametrize(
-    ("name", "settings_now", "record_now", "row"),
+    ("name", "settings_now", "record_now", "line"),
     [
-        ("learning_rate", {"learning_rate": 0.5}, {}, r"learning_rate +0\.00176 +0\.5\n"),
-        ("num_train_steps", {"num_train_steps": 40}, {}, r"num_train_steps +125000 +40\n"),
-        ("init_checkpoint", {"init_checkpoint": None}, {}, r"(?s)digest \w+ \(/.*/init\).*none"),
-        ("vocabulary", {}, {"vocabulary": OTHER}, r"(?s)sha256 0a \(/there/voc.*other \(/here/oth"),
-        ("training data", {}, {"training_data": OTHER}, r"(?s)0b \(/there/train.*other \(/here/ot"),
-        ("task", {}, {"name": "regression"}, r"task +spans +regression\n"),
-        ("label list", {}, {"labels": ("yes", "no")}, r'list +\["no", "yes"\] +\["yes", "no"\]\n'),
+        ("learning_rate", {"learning_rate": 0.5}, {}, r"learning_rate: 0\.00176 → 0\.5\n"),
+        ("num_train_steps", {"num_train_steps": 40}, {}, r"num_train_steps: 125000 → 40\n"),
+        ("init_checkpoint", {"init_checkpoint": None}, {}, r"digest \w+ \(/.*/init\) → none\n"),
+        ("vocabulary", {}, {"vocabulary": OTHER}, r"sha256 0a \(/there/voc.* → other \(/here/oth"),
+        ("training data", {}, {"training_data": OTHER}, r"0b \(/there/train.* → other \(/here/ot"),
+        ("task", {}, {"name": "regression"}, r"task: spans → regression\n"),
+        ("label list", {}, {"labels": ("yes", "no")}, r'list: \["no", "yes"\] → \["yes", "no"\]\n'),
+        ("label list", {}, {"labels": ["a" * 500]}, "label list: too long to show\n"),
     ],
 )
 def test_a_change_is_refused_with_both_values_or_allowed(
-    settings, name, settings_now, record_now, row
+    settings, name, settings_now, record_now, line
 ):
     record(settings)
     changed = dataclasses.replace(settings, **settings_now)
     with pytest.raises(ValueError, match="out contains a run with other settings:\n") as error:
         admit(changed, known(**record_now))
-    error.match(row)
+    error.match(line)
     error.match("--output_dir, or pass --allow_changed_settings to resume")
     allowed = dataclasses.replace(changed, allow_changed_settings=True)
     assert list(admit(allowed, known(**record_now)).record.start["changed_settings"]) == [name]
 
 
-def test_of_long_lists_the_part_that_differs_is_shown(settings):
-    names = [f"label {number}" for number in range(1000)]
-    record(settings, known(labels=names))
-    swapped = [*names[:700], names[701], names[700], *names[702:]]
-    with pytest.raises(ValueError, match="other settings") as error:
-        admit(settings, known(labels=swapped))
-    assert len(str(error.value)) < 800
-    assert re.search(r'before +….*"label 700", "label 701".*…\n', str(error.value))
-    assert re.search(r'now +….*"label 701", "label 700".*…\n', str(error.value))
-
-
 def test_another_precision_and_weights_trained_since_are_changes(settings, tmp_path):
     record(settings)
-    with pytest.raises(ValueError, match=r"precision +float32 +bfloat16\n"):
+    with pytest.raises(ValueError, match=r"precision: float32 → bfloat16\n"):
         admit(settings, precision="bfloat16")
     (tmp_path / "init.index").write_text("trained on since")
-    with pytest.raises(ValueError, match=r"(?s)init_checkpoint.*digest \w+ .* digest"):
+    with pytest.raises(ValueError, match=r"init_checkpoint: digest \w+ .* → digest"):
         admit(settings)
 
 
@@ -222,12 +212,12 @@ def test_what_changes_the_rounding_of_a_resumed_training_is_said(settings, caplo
     folder.write_record(dataclasses.replace(folder.record, start=start))
     admit(dataclasses.replace(settings, gradient_accumulation_steps=2))
     said = caplog.text
-    for before, now in (
-        ("devices", r"2 x CPU +one CPU with oneDNN"),
-        ("threads", r"96 +\d+"),
-        ("gradient_accumulation_steps", "1 +2"),
+    for name, before, now in (
+        ("devices", "2 x CPU", "one CPU with oneDNN"),
+        ("threads", "96", r"\d+"),
+        ("gradient_accumulation_steps", "1", "2"),
     ):
-        assert re.search(rf"{before} +{now}", said), said
+        assert re.search(rf"{name}: {before} → {now}", said), said
     assert "processor" not in said
     assert "precision" not in said
 
@@ -238,11 +228,11 @@ def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path
     other_size = dataclasses.replace(settings, train_batch_size=8)
     rename_checkpoint(tmp_path / "out", "model.ckpt-0")
     admit(other_size)
-    with pytest.raises(ValueError, match=r"seed +12345 +1"):
+    with pytest.raises(ValueError, match="seed: 12345 → 1"):
         admit(other_seed)
     for name in ("model.ckpt-best", "model.ckpt-interrupted_3"):
         rename_checkpoint(tmp_path / "out", name)
-        with pytest.raises(ValueError, match=r"train_batch_size +4096 +8"):
+        with pytest.raises(ValueError, match="train_batch_size: 4096 → 8"):
             admit(other_size)
     (tmp_path / "out" / "model.ckpt-interrupted_3.index").unlink()
     admit(other_seed)  # a new run
@@ -251,9 +241,9 @@ def test_before_the_first_step_only_the_initialization_counts(settings, tmp_path
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (known(vocabulary=OTHER), r"vocabulary +97 ent.* other \(/here/ot"),
-        (known("regression"), r"task +spans +regression"),
-        (known(labels=("yes", "no")), r'label list +\["no", "yes"\] +\["yes", "no"\]'),
+        (known(vocabulary=OTHER), r"vocabulary: 97 ent.* → other \(/here/ot"),
+        (known("regression"), "task: spans → regression"),
+        (known(labels=("yes", "no")), r'label list: \["no", "yes"\] → \["yes", "no"\]'),
     ],
 )
 def test_a_model_is_used_with_its_vocabulary_task_and_labels(settings, other, said):
