@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 from numpy.typing import ArrayLike
 
 from albert_tf import files
@@ -213,70 +212,38 @@ def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
 
-def newest_usable(folder: RunFolder) -> str | None:
-    """Returns the newest checkpoint to resume from that can be read completely.
-
-    Newer checkpoints that are damaged are set aside with a warning.
-
-    Returns:
-        Its prefix; None if there is no checkpoint.
+def newest(folder: RunFolder) -> str | None:
+    """Returns the prefix of the newest checkpoint to resume from; None if there is none.
 
     Raises:
-        ValueError: there are checkpoints, but all of them are damaged.
+        ValueError: it is damaged; see `check_readable`.
         OSError: a checkpoint cannot be opened.
     """
-    newest_first = reversed(folder.resumable().values())
-    return next(iter(set_aside_damaged(newest_first, has_others=False, needs_all=False)), None)
+    prefixes = list(folder.resumable().values())
+    if not prefixes:
+        return None
+    check_readable(prefixes[-1], prefixes)
+    return prefixes[-1]
 
 
-def set_aside_damaged(
-    prefixes: Iterable[str], has_others: bool, needs_all: bool = True
-) -> list[str]:
-    """Reads checkpoints completely, and sets damaged ones aside with a warning.
+def check_readable(prefix: str, others: Iterable[str]) -> None:
+    """Reads a checkpoint completely.
 
     Args:
-        prefixes: checkpoints in one directory.
-        has_others: whether the directory has other, readable checkpoints.
-        needs_all: whether to read all of them, and not only up to the first one without damage.
-
-    Returns:
-        The prefixes of checkpoints that are not damaged.
+        prefix: the checkpoint.
+        others: those of its folder, ordered by step.
 
     Raises:
-        ValueError: all of them are damaged, and there are no others. Nothing has been renamed.
+        ValueError: it is damaged. The message names the newest of the others that is not.
         OSError: a checkpoint cannot be opened.
     """
-    damages: dict[str, str] = {}
-    for prefix in prefixes:
-        damages[prefix] = find_damage(prefix)
-        if not (damages[prefix] or needs_all):
-            break
-    usable = [prefix for prefix, damage in damages.items() if not damage]
-    if damages and not usable and not has_others:
-        listed = "\n".join(f"  {damage}" for damage in damages.values())
+    if damage := find_damage(prefix):
+        older = (other for other in reversed([*others]) if other != prefix)
+        good = next((other for other in older if not find_damage(other)), "(none)")
         raise ValueError(
-            f"{os.path.dirname(next(iter(damages)))}: no checkpoint can be read:\n{listed}\n"
-            "Restore one from a backup, or move these files away to start from the beginning."
+            f"{damage}. The last good checkpoint is {good}. Restore {prefix} from a backup, or "
+            "move its files away to continue without it."
         )
-    for prefix, damage in damages.items():
-        if damage:
-            logging.warning("%s. This checkpoint is set aside", damage)
-            set_aside(prefix)
-    return usable
-
-
-def set_aside(prefix: str) -> None:
-    """Renames the existing files of a checkpoint to `<prefix>.damaged.*`.
-
-    It is then ignored by evaluation and by the deletion of old checkpoints.
-    """
-    for suffix in (".index", DATA_SUFFIX):  # without its index it is no longer a checkpoint
-        try:
-            files.rename(prefix + suffix, f"{prefix}.damaged{suffix}")
-        except FileNotFoundError:  # missing, or renamed by another worker
-            continue
-        except OSError as error:
-            logging.warning("%s%s cannot be renamed (%s)", prefix, suffix, error.strerror)
 
 
 def check_name(prefix: str, step: int) -> None:

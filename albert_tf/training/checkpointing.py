@@ -57,10 +57,11 @@ class Checkpoints:
         """Restores the newest checkpoint; returns its step, or None if there is none.
 
         Raises:
-            ValueError: the checkpoint belongs to another model or optimizer (the message lists the
-                differences), is named after another step, or was put in the place of the run's own.
+            ValueError: the checkpoint is damaged, belongs to another model or optimizer (the
+                message lists the differences), is named after another step, or was put in the place
+                of the run's own.
         """
-        prefix = store.newest_usable(self._folder)
+        prefix = store.newest(self._folder)
         if prefix is None:
             return None
         reader = containers.open_checkpoint(prefix)

@@ -54,8 +54,7 @@ class CheckpointEvaluator:
     """Evaluates the checkpoints of a run once each; copies the best to `model.ckpt-best`.
 
     Larger values of the selection metric are better. Checkpoints that have been deleted since they
-    were evaluated still count, except for the best one: the results must be those of
-    `model.ckpt-best`.
+    were evaluated still count, but for the best one, which has to exist as `model.ckpt-best`.
 
     Args:
         folder: the folder of the run.
@@ -77,18 +76,16 @@ class CheckpointEvaluator:
         self._tracker = tracker
         self._measured_on = task.measured_on()
         self._precision = precision.current_precision()
-        self._lost: set[str] = set()  # digests of best checkpoints that no longer exist
         self._all = folder.evaluations(self._checkpoints())
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Evaluations on these data ordered by step, without lost best checkpoints."""
+        """Evaluations on these data, ordered by step."""
         measured = [
             evaluation
             for evaluation in self._all
             if evaluation.measured_on == self._measured_on
             and evaluation.precision in (None, self._precision)
-            and evaluation.checkpoint not in self._lost
         ]
         return sorted(measured, key=lambda e: e.step)
 
@@ -105,8 +102,11 @@ class CheckpointEvaluator:
 
         Args:
             step: the step that training is resumed from.
+
+        Raises:
+            ValueError: as in `evaluate_all`.
         """
-        present = self._usable_checkpoints()
+        present = self._checked_checkpoints()
         self._all = [e for e in self._all if e.step < step or e.checkpoint in present]
         self._evaluate_each(present.values())
 
@@ -142,9 +142,10 @@ class CheckpointEvaluator:
             All evaluations on these data, ordered by step.
 
         Raises:
-            ValueError: there is no checkpoint, or one does not match the model.
+            ValueError: there is no checkpoint, the best one is missing, or one is damaged, was
+                written by another run, or does not match the model.
         """
-        present = self._usable_checkpoints()
+        present = self._checked_checkpoints()
         if present:
             self._evaluate_each(present.values())
             self._warn_of_step_0()
@@ -166,23 +167,19 @@ class CheckpointEvaluator:
             prefixes.append(self.folder.best)
         return {containers.digest(prefix): prefix for prefix in prefixes}
 
-    def _usable_checkpoints(self) -> dict[str, str]:
-        """Returns `_checkpoints` after setting aside damaged ones.
-
-        Only the best checkpoint and those not evaluated yet are checked.
+    def _checked_checkpoints(self) -> dict[str, str]:
+        """Returns `_checkpoints` after reading the best one and those not evaluated yet.
 
         Raises:
-            ValueError: another run wrote one of them in place of ours, or all are damaged.
+            ValueError: one of them is damaged, or another run wrote it in place of ours.
         """
         present = self._checkpoints()
         evaluated = {e.checkpoint for e in self.evaluations}
-        to_read = [
-            p for name, p in present.items() if name not in evaluated or p == self.folder.best
-        ]
-        usable = store.set_aside_damaged(to_read, has_others=len(to_read) < len(present))
-        for prefix in usable:
-            check_not_replaced(self.folder, self._all, prefix)
-        return {name: p for name, p in present.items() if p not in to_read or p in usable}
+        for name, prefix in present.items():
+            if name not in evaluated or prefix == self.folder.best:
+                store.check_readable(prefix, present.values())
+                check_not_replaced(self.folder, self._all, prefix)
+        return present
 
     def _evaluate_each(self, prefixes: Iterable[str]) -> None:
         # Start with `model.ckpt-best` of an earlier run, so that no worse one can replace it.
@@ -202,32 +199,27 @@ class CheckpointEvaluator:
         return Evaluation(step, metrics, name, self._measured_on, self._precision)
 
     def _keep_best(self, present: Mapping[str, str]) -> None:
-        """Copies the best of `_checkpoints` to `model.ckpt-best` unless it is already there."""
-        first = best = self.best
-        while best is not None and not self._is_usable(present.get(best.checkpoint)):
-            self._lost.add(best.checkpoint)
-            best = self.best
-        if first is not None and first is not best:
-            metric = self.task.selection_metric
-            logging.warning(
-                "%s: the best checkpoint, step %d with %s %g, is missing or damaged. It is ignored "
-                "from now on; the best remaining checkpoint is %s.",
-                self.folder.path,
-                first.step,
-                metric,
-                first.metrics[metric],
-                "none" if best is None else f"that of step {best.step}",
-            )
-            if not self.folder.has_best:
-                store.set_aside(self.folder.best)  # there may be data files without an index
-        if best is not None and present[best.checkpoint] != self.folder.best:
-            store.copy_checkpoint(present[best.checkpoint], self.folder.best)
+        """Copies the best of `_checkpoints` to `model.ckpt-best` unless it is already there.
 
-    def _is_usable(self, prefix: str | None) -> bool:
-        """Returns whether a checkpoint exists and is not damaged."""
-        if prefix is None:
-            return False
-        return prefix == self.folder.best or not store.find_damage(prefix)
+        A kill while it is copied leaves no `model.ckpt-best`, and the checkpoint that is better.
+
+        Raises:
+            ValueError: it does not exist.
+        """
+        best = self.best
+        if best is None:
+            return
+        if best.checkpoint not in present:
+            metric = self.task.selection_metric
+            raise ValueError(
+                f"{self.folder.path}: the best checkpoint, step {best.step} with {metric} "
+                f"{best.metrics[metric]:g} (digest {best.checkpoint}), is missing; the last good "
+                f"checkpoint is {next(reversed(present.values()), '(none)')}. Restore "
+                f"{self.folder.best}, or move {EVALUATIONS_FILE} away to choose among those that "
+                "are there."
+            )
+        if present[best.checkpoint] != self.folder.best:
+            store.copy_checkpoint(present[best.checkpoint], self.folder.best)
 
     def _warn_of_step_0(self) -> None:
         best = self.best

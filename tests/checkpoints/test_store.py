@@ -1,4 +1,4 @@
-"""Numbered checkpoints are written atomically, and damaged ones are skipped."""
+"""Numbered checkpoints are written atomically, and damaged ones are named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.checkpoints import run_folder, store
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
-from albert_tf.checkpoints.store import find_damage, newest_usable, save_checkpoint
+from albert_tf.checkpoints.store import find_damage, newest, save_checkpoint
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays, read_all
 
 SHAPES = {"a": (5, 3), "b": (7,), "c": (0, 2)}
@@ -143,7 +143,7 @@ def test_checkpoints_are_saved_copied_listed_and_removed(tmp_path, scheme, name)
     place = tmp_path / name
     place.mkdir()
     folder = f"{scheme}{place}"
-    assert newest_usable(RunFolder(folder)) is None
+    assert newest(RunFolder(folder)) is None
     for step in (0, 1, 20, 3):
         save_checkpoint(f"{folder}/model.ckpt-{step}", tensors_of(step))
     store.copy_checkpoint(f"{folder}/model.ckpt-20", f"{folder}/{run_folder.BEST}")
@@ -151,11 +151,9 @@ def test_checkpoints_are_saved_copied_listed_and_removed(tmp_path, scheme, name)
     assert checkpoints_in(folder) == [0, 1, 3, 20]
     store.remove_old_checkpoints(RunFolder(folder), 2)
     assert checkpoints_in(folder) == [3, 20]
-    assert newest_usable(RunFolder(folder)) == f"{folder}/model.ckpt-20"
-    change(place / f"model.ckpt-20{DATA_SUFFIX}", flip)
-    assert newest_usable(RunFolder(folder)) == f"{folder}/model.ckpt-3"
+    assert newest(RunFolder(folder)) == f"{folder}/model.ckpt-20"
     assert_same(read_all(f"{folder}/{run_folder.BEST}"), tensors_of(20))
-    assert names_in(place) == files_of("model.ckpt-20.damaged", "model.ckpt-3", run_folder.BEST)
+    assert names_in(place) == files_of("model.ckpt-20", "model.ckpt-3", run_folder.BEST)
 
 
 def test_a_checkpoint_has_the_name_of_its_step():
@@ -168,40 +166,22 @@ def test_a_checkpoint_has_the_name_of_its_step():
 
 @pytest.mark.parametrize("edit", [cut, flip, empty, None])
 @pytest.mark.parametrize("suffix", [DATA_SUFFIX, ".index"])
-def test_a_damaged_newest_checkpoint_is_set_aside(tmp_path, caplog, edit, suffix):
-    for step in (3, 20, 100):
-        prefix = write(tmp_path, step)
-    if edit:
-        change(prefix + suffix, edit)
-    else:
-        os.remove(prefix + suffix)
-    is_gone = edit is None and suffix == ".index"  # it is none any more, so there is no warning
-    with caplog.at_level("WARNING", logger="absl"):
-        assert newest_usable(RunFolder(str(tmp_path))) == str(tmp_path / "model.ckpt-20")
-    assert ("This checkpoint is set aside" in caplog.text) != is_gone
-    # Later ones are kept in its place, and nothing of the user is gone.
-    assert checkpoints_in(tmp_path) == [3, 20]
-    write(tmp_path, 60)
-    store.remove_old_checkpoints(RunFolder(str(tmp_path)), 1)
-    assert checkpoints_in(tmp_path) == [60]
-    damaged = [name for name in names_in(tmp_path) if name.startswith("model.ckpt-100.")]
-    assert len(damaged) == (2 if edit else 1)
-
-
-def test_nothing_is_set_aside_where_all_checkpoints_are_damaged(tmp_path, caplog):
-    prefixes = [write(tmp_path, step) for step in (3, 20, 100)]
-    change(prefixes[0] + DATA_SUFFIX, flip)
-    assert store.set_aside_damaged(prefixes, has_others=False) == prefixes[1:]
-    assert f"{prefixes[0]}: cannot read 'a', the data is damaged (" in caplog.text
-    for prefix in prefixes[1:]:
-        change(prefix + ".index", cut)
+def test_a_damaged_newest_checkpoint_is_named_with_the_last_good_one(tmp_path, edit, suffix):
+    prefixes = [write(tmp_path, step) for step in (3, 20, 100, 101)]
+    for prefix in prefixes[2:]:
+        if edit:
+            change(prefix + suffix, edit)
+        else:
+            os.remove(prefix + suffix)
     before = names_in(tmp_path)
-    for read_all_of_them in (
-        lambda: store.set_aside_damaged(prefixes[1:], has_others=False),
-        lambda: newest_usable(RunFolder(str(tmp_path))),
-    ):
-        with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*ckpt-20: .*backup"):
-            read_all_of_them()
-        assert names_in(tmp_path) == before
-    assert store.set_aside_damaged(prefixes[1:2], has_others=True) == []
-    assert checkpoints_in(tmp_path) == [100]
+    if (edit, suffix) == (None, ".index"):  # it is none any more
+        assert newest(RunFolder(str(tmp_path))) == prefixes[1]
+        return
+    said = rf"ckpt-101.*The last good checkpoint is {prefixes[1]}\. Restore {prefixes[3]} "
+    with pytest.raises(ValueError, match=said):
+        newest(RunFolder(str(tmp_path)))
+    for prefix in prefixes[:2]:
+        change(prefix + DATA_SUFFIX, flip)
+    with pytest.raises(ValueError, match=r"ckpt-101.* checkpoint is \(none\)\. Restore"):
+        newest(RunFolder(str(tmp_path)))
+    assert names_in(tmp_path) == before

@@ -11,7 +11,7 @@ import pytest
 from albert_tf.checkpoints import containers, evaluations, loading, run_folder, store
 from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.evaluations import Evaluation
-from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.training import precision
 from albert_tf.training.early_stopping import TrainingEvaluation, is_patience_exhausted
@@ -146,19 +146,29 @@ def test_a_checkpoint_that_another_run_wrote_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("copied", "is_recorded"),
-    [((), False), (("data",), False), (("data", "index"), False), ((), True)],
+    ("data", "index", "is_recorded"),
+    [
+        ("old", "old", False),
+        ("old", "none", False),
+        ("new", "none", False),
+        ("new", "new", False),
+        ("old", "old", True),
+    ],
 )
-def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, copied, is_recorded):
-    lines = tmp_path / "evaluations.jsonl"
+def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, data, index, is_recorded):
+    lines, best = tmp_path / "evaluations.jsonl", tmp_path / "model.ckpt-best"
+    of_data, of_index = (best.with_name(best.name + end) for end in (DATA_SUFFIX, ".index"))
     evaluator = make_evaluator(tmp_path)
     keep_last(tmp_path, evaluator, (0, 0.25))
-    before = {path: path.read_bytes() for path in (*tmp_path.glob("model.ckpt-best.*"), lines)}
+    before = {path: path.read_bytes() for path in (of_data, of_index, lines)}
     keep_last(tmp_path, evaluator, (10, 0.75))
-    for path, content in before.items():
-        is_kept = is_recorded if path == lines else any(part in path.name for part in copied)
-        if not is_kept:
-            path.write_bytes(content)
+    for path, has_old in ((of_data, data == "old"), (of_index, index == "old")):
+        if has_old:
+            path.write_bytes(before[path])
+    if index == "none":
+        of_index.unlink()
+    if not is_recorded:
+        lines.write_bytes(before[lines])
     again = make_evaluator(tmp_path)
     again.catch_up(10)
     assert best_step(tmp_path) == 10
@@ -166,48 +176,42 @@ def test_a_kill_while_the_best_is_copied_loses_nothing(tmp_path, copied, is_reco
     assert best_step(tmp_path) == again.best.step == 10
 
 
-@pytest.mark.parametrize("lost", ["index", "*"])
-def test_a_missing_best_checkpoint_is_ignored(tmp_path, caplog, lost):
+def test_a_missing_best_checkpoint_is_an_error_that_names_those_that_are_there(tmp_path):
     values = ((0, 0.25), (10, 0.75), (20, 0.5), (30, 0.375))
-    keep_last(tmp_path, make_evaluator(tmp_path), *values)
-    content = (tmp_path / f"model.ckpt-best{run_folder.DATA_SUFFIX}").read_bytes()
-    for path in tmp_path.glob(f"model.ckpt-best.{lost}"):
+    evaluator = make_evaluator(tmp_path)
+    keep_last(tmp_path, evaluator, *values)
+    for path in tmp_path.glob("model.ckpt-best.index"):
         path.unlink()
+    said = (
+        rf"step 10 with eval_accuracy 0\.75 \(digest .* good checkpoint is {tmp_path}/.*ckpt-30\."
+    )
     again = make_evaluator(tmp_path)
-    assert steps_of(again.evaluate_all()) == [0, 30]  # nor is there that of step 20
-    assert best_step(tmp_path) == again.best.step == 30
-    assert (tmp_path / "eval_results.txt").read_text() == "0 0.25\n30 0.375\n"
-    assert caplog.text.count("best checkpoint, step 10 with eval_accuracy 0.75, is missing") == 1
+    for evaluate in (again.evaluate_all, lambda: again.catch_up(30)):
+        with pytest.raises(ValueError, match=said):
+            evaluate()
     assert steps_of(RunFolder(str(tmp_path)).evaluations()) == [0, 10, 20, 30]
-    if lost == "index":
-        damaged = tmp_path / f"model.ckpt-best.damaged{run_folder.DATA_SUFFIX}"
-        assert damaged.read_bytes() == content
 
 
 def damage(folder, name):
-    path = folder / f"{name}{run_folder.DATA_SUFFIX}"
+    path = folder / f"{name}{DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
     content[0] ^= 1
     path.write_bytes(content)
 
 
-def test_damaged_checkpoints_are_set_aside_unless_there_are_no_others(tmp_path):
-    for step, value in ((0, 0.25), (10, 0.75), (20, 0.5)):
-        save(tmp_path, step, value)
-    damage(tmp_path, "model.ckpt-10")
-    assert steps_of(make_evaluator(tmp_path).evaluate_all()) == [0, 20]
-    assert (tmp_path / "model.ckpt-10.damaged.index").exists()
-    damage(tmp_path, "model.ckpt-best")
-    damage(tmp_path, "model.ckpt-20")
-    assert steps_of(make_evaluator(tmp_path).evaluate_all()) == [0]
-    assert best_step(tmp_path) == 0
-    (tmp_path / "out").mkdir()
-    save(tmp_path / "out", 10, 0.75)
-    damage(tmp_path / "out", "model.ckpt-10")
-    evaluator = make_evaluator(tmp_path / "out")
-    for _ in range(2):  # not replaced by the other one
-        with pytest.raises(ValueError, match=r"(?s)no checkpoint can be read:.*model\.ckpt-10"):
-            evaluator.evaluate_all(save(tmp_path, 4, 0.5))
+@pytest.mark.parametrize("name", ["model.ckpt-10", run_folder.BEST])
+def test_a_damaged_checkpoint_ends_the_evaluation_with_the_last_good_one(tmp_path, name):
+    save(tmp_path, 0, 0.25)
+    if name == run_folder.BEST:
+        make_evaluator(tmp_path).evaluate_all()
+    save(tmp_path, 10, 0.75)
+    damage(tmp_path, name)
+    good = 0 if name == "model.ckpt-10" else 10
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    evaluator = make_evaluator(tmp_path)
+    with pytest.raises(ValueError, match=rf"{name}.*The last good checkpoint is .*-{good}\. Rest"):
+        evaluator.evaluate_all()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def evaluations_of(*values, losses=None):
