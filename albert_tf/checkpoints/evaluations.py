@@ -25,17 +25,17 @@ class Evaluation:
         metrics: name → value.
         checkpoint: digest of the checkpoint; "" for one outside the output directory.
         measured_on: digest of the data and settings that the metrics depend on.
-        precision: compute dtype, such as "float32"; None if it was not recorded.
+        precision: compute dtype, such as "float32".
     """
 
     step: int
     metrics: dict[str, float]
     checkpoint: str
     measured_on: str
-    precision: str | None = None
+    precision: str = "float32"
 
     @property
-    def key(self) -> tuple[int, str, str | None]:
+    def key(self) -> tuple[int, str, str]:
         """What two evaluations of the same checkpoint, trained again, have in common."""
         return self.step, self.measured_on, self.precision
 
@@ -70,7 +70,7 @@ def heading(evaluations: Sequence[Evaluation]) -> str:
     It is "" for float32, so that the file equals Google's. It does not have the form `key = value`,
     because scripts expect numbers as values.
     """
-    name = evaluations[-1].precision if evaluations else None
-    if name in (None, "float32"):
+    name = evaluations[-1].precision if evaluations else "float32"
+    if name == "float32":
         return ""
     return f"# Computed in {name}; --precision=float32 gives Google's numbers.\n"

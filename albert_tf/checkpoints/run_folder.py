@@ -279,7 +279,7 @@ class RunFolder:
         """
         fields = typing.get_type_hints(Evaluation)
         rows = files.read_own_json_lines(self.file(EVALUATIONS_FILE), fields)
-        found = [Evaluation(**{name: row[name] for name in fields if name in row}) for row in rows]
+        found = [Evaluation(**{name: row[name] for name in fields}) for row in rows]
         kept = []
         later: dict[object, set[str]] = {}  # key → checkpoints of the evaluations that follow
         for entry in reversed(found):

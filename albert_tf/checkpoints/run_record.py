@@ -112,8 +112,6 @@ class RunRecord:
     def from_json(cls, text: str, place: str) -> RunRecord:
         """Parses the text of `run.json`.
 
-        Files of before the first format number are read as well.
-
         Raises:
             ValueError: it is damaged, or was written by another program or by a newer version of
                 this package, which is named. The message names `place`.
@@ -199,7 +197,7 @@ class RunRecord:
 
 def _check_format(values: Mapping[str, object], place: str) -> None:
     """Raises ValueError if the format of a record is unknown."""
-    number = values.get("format", FORMAT)
+    number = values.get("format")
     if type(number) is int and number == FORMAT:
         return
     if type(number) is not int or number < FORMAT:

@@ -126,7 +126,8 @@ def _list_suffixes(prefix: str, pattern: str) -> list[str]:
     """Returns the rest of the name after `prefix` of the files where it matches a pattern."""
     directory, base = os.path.split(prefix)
     named = re.compile(f"{re.escape(base)}({pattern})")
-    matches = map(named.fullmatch, files.list_directory(directory or "."))
+    is_there = files.is_directory(directory or ".")
+    matches = map(named.fullmatch, files.list_directory(directory) if is_there else ())
     return sorted(match[1] for match in matches if match)
 
 

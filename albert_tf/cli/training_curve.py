@@ -37,7 +37,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
         entry.metrics | {"step": entry.step}
         for entry in measured
         if entry.measured_on == measured[-1].measured_on
-        and entry.precision in (None, measured[-1].precision)
+        and entry.precision == measured[-1].precision
     ]
     if not training and not evaluations:
         return None

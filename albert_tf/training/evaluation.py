@@ -85,7 +85,7 @@ class CheckpointEvaluator:
             evaluation
             for evaluation in self._all
             if evaluation.measured_on == self._measured_on
-            and evaluation.precision in (None, self._precision)
+            and evaluation.precision == self._precision
         ]
         return sorted(measured, key=lambda e: e.step)
 

@@ -40,7 +40,7 @@ def test_the_training_curve_has_losses_metrics_and_the_best_step(figures, tmp_pa
         ("this data", 3, "", {"mrr": 0.5, "f1": 1, "eval_loss": 1, "loss": 9}),
     ]
     names = ("measured_on", "step", "checkpoint", "metrics")
-    evaluations = [dict(zip(names, row, strict=True)) for row in rows]
+    evaluations = [{**dict(zip(names, row, strict=True)), "precision": "float32"} for row in rows]
     write_json_lines(tmp_path / "evaluations.jsonl", evaluations)
     assert plot_results.plot_run(str(tmp_path)) == [str(tmp_path / "training_curve.png")]
     losses, metrics = figures[0].axes
