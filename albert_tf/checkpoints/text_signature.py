@@ -9,7 +9,7 @@ Letters: N rows, S sequence length.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import tensorflow as tf
 from absl import logging
@@ -18,7 +18,6 @@ from albert_tf import tensorflow_packages
 from albert_tf.checkpoints.signatures import TEXTS, Signature, Tensors
 from albert_tf.model.tokenization import Tokenizer
 
-LoopVariables: TypeAlias = tuple[tf.Tensor, list[tf.TensorArray]]
 Outputs = TypeVar("Outputs")  # any structure of tensors
 
 BATCH_SIZE = 32  # in a batch, as in `load_predictor`

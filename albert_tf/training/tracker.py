@@ -24,7 +24,7 @@ class WandbRun(Protocol):
     """A run of Weights & Biases."""
 
     def finish(self) -> None:
-        """WandbRun what is left."""
+        """Uploads what is left."""
 
 
 class Tracker:
