@@ -16,8 +16,9 @@ import math
 from absl import logging
 
 from albert_tf.data.encoding import load_tokenizer
+from albert_tf.data.inspect_records import LEGEND, render
 from albert_tf.data.outputs import Outputs
-from albert_tf.data.records import FEATURES, read_records
+from albert_tf.data.records import read_records
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.tf_example import decode_example
 from albert_tf.files import JsonObject
@@ -30,18 +31,15 @@ MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 
 def log_instances(settings: Settings) -> None:
-    """Logs the first instances, cycling through the outputs, as Google's program does."""
+    """Logs the first instances, cycling through the outputs."""
     paths = Outputs.parse(settings.output_file).paths
     tokenizer = load_tokenizer(settings)
     interleaved = itertools.zip_longest(*map(read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))
-    for record in itertools.islice(present, settings.num_logged_instances):
+    for number, record in enumerate(itertools.islice(present, settings.num_logged_instances)):
         features = decode_example(record)
-        ids = features["input_ids"][features["input_mask"] > 0].tolist()
-        logging.info("*** Example ***")
-        logging.info("tokens: %s", " ".join(tokenizer.convert_ids_to_tokens(ids)))
-        for name in FEATURES:
-            logging.info("%s: %s", name, " ".join(map(str, features[name].tolist())))
+        shown = render(features, tokenizer, settings.objective, tokenizer.mask_id)
+        logging.info("%s%s", "" if number else f"{LEGEND}\n", shown)
 
 
 def log_counts(metadata: JsonObject, settings: EncodingSettings) -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from albert_tf import files
-from albert_tf.data.table_lines import lines_of
 from albert_tf.tables import arrow, compression
 from albert_tf.tables.compression import MAGIC_BYTES, open_content
+
+if TYPE_CHECKING:
+    import pyarrow
 
 OPENED_AT_ONCE = 16  # because remote files answer slowly
 COMPRESSION_RATIO = 4  # assumed for small compressed files
@@ -94,4 +97,38 @@ def open_source(path: str) -> Iterator[tuple[ByteStream, IO[bytes]]]:
             yield raw, raw
             return
         with arrow.open_arrow_table(path, raw) as table:
-            yield lines_of(path, table), raw
+            yield _RowLines(table.batches(_text_columns(path, table.schema))), raw
+
+
+def _text_columns(path: str, schema: pyarrow.Schema) -> list[str]:
+    """Returns the names of the columns that contain text."""
+    kinds = ("string", "large_string", "string_view")
+    names = [field.name for field in schema if str(field.type) in kinds]
+    if not names:
+        listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise ValueError(f"{path}: no column contains text; its columns: {listed}")
+    return names
+
+
+class _RowLines:
+    """The rows of record batches as a stream of JSON lines.
+
+    The number of a line in a message is that of the row, and the place of a document in these lines
+    its random seed, as in a file of JSON lines.
+    """
+
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+        self._batches = batches
+        self._left = bytearray()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Returns the next bytes; see `ByteStream`."""
+        while size < 0 or len(self._left) < size:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            for row in batch.to_pylist():
+                self._left += json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        found = bytes(self._left if size < 0 else self._left[:size])
+        del self._left[: len(found)]
+        return found

@@ -80,7 +80,7 @@ def test_so_many_instances_are_logged_as_are_wanted(tmp_path, make, caplog, num_
     with caplog.at_level("INFO", logger="absl"):
         metadata = make(create=data.run, num_logged_instances=num_logged).metadata
     assert metadata["counts"]["instances"] > 5
-    assert caplog.text.count("*** Example ***") == num_logged
+    assert caplog.text.count(" to predict, label ") == num_logged
 
 
 LINES = ["a b c 天 d e", "fa 地 人 g", "h 和 b a", "", "c d ca", "e 天地", "f x g h", "", "人 b"]
