@@ -13,6 +13,7 @@ import contextlib
 import functools
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -31,10 +32,13 @@ def _keras() -> types.ModuleType | None:
     return keras if keras is not None and hasattr(keras, "KerasTensor") else None
 
 
-@functools.lru_cache(maxsize=1024)  # asked for each attribute that a layer sets
-def is_layer(kind: type) -> bool:
+def _is_layer(kind: type) -> bool:
     """Returns whether a type is a layer or a model of Keras 3."""
     return any(base.__module__.startswith("keras.src.layers.") for base in kind.__mro__)
+
+
+# Asked for each attribute that a layer sets.
+is_layer: Callable[[type], bool] = functools.lru_cache(maxsize=1024)(_is_layer)
 
 
 def _is_object(value: object) -> bool:
