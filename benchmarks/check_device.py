@@ -38,7 +38,7 @@ from albert_tf.model.included_configs import config_file
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
-from albert_tf.training import precision, replicas, strategies
+from albert_tf.training import devices, replicas, strategies
 from albert_tf.training.gpu_kernels import LARGEST_DIFFERENCE, PARTS, difference
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
@@ -88,7 +88,7 @@ class Training:
         precision_name: str = "float32",
         jit_compile: bool = False,
     ) -> None:
-        precision.apply_precision(precision_name)
+        devices.apply_precision(precision_name)
         batch = random_batch(shape.rows, shape.length, shape.predictions, config.vocab_size)
         self._step, self._inputs = make_step(strategy, config, batch, jit_compile=jit_compile)
         self.model = self._step.model
@@ -223,7 +223,7 @@ def check_speed(shape: StepShape, device: str, tpu_name: str) -> Outcome:
     """Measures time, memory and FLOP/s of a training step of ALBERT base without dropout."""
     strategy = find_strategy(device, tpu_name)
     config = read_config("albert_base")
-    name, _ = precision.resolve_precision("auto")
+    name, _ = devices.resolve_precision("auto")
     training = Training(strategy, config, shape, name, jit_compile=device == "gpu")
     times = []
     for _ in range(WARM_UP_STEPS + TIMED_STEPS):

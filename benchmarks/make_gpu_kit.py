@@ -64,7 +64,7 @@ from albert_tf.model.dispatch import Op
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import gpu_kernels, precision
+from albert_tf.training import devices, gpu_kernels
 
 GOLDEN = "golden"
 # What matters most comes first: the time on a GPU may not suffice for all.
@@ -271,7 +271,7 @@ def make_step_program(step: Any, batch: dict[str, NDArray[Any]], flops: float) -
 
 def make_pretraining(name: Name) -> Program:
     """Returns a pre-training step."""
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     shape = StepShape(name.rows, name.length, PREDICTIONS)
     batch = check_device.random_batch(name.rows, name.length, PREDICTIONS, config.vocab_size)
@@ -300,7 +300,7 @@ def classification_batch(name: Name) -> dict[str, NDArray[Any]]:
 
 def make_classification(name: Name) -> Program:
     """Returns a step of fine-tuning."""
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     strategy = tf.distribute.get_strategy()
     task = PreparedTask(make_classifier(config), {}, strategy)
@@ -311,7 +311,7 @@ def make_classification(name: Name) -> Program:
 
 def make_prediction(name: Name) -> Program:
     """Returns the predictions of a classifier."""
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     config = name.read_config()
     task = make_classifier(config)
     model = task.build_model()
@@ -394,7 +394,7 @@ def make_check(name: Name) -> Program:
 def make_golden(name: Name) -> Program:
     """Returns loss and gradients of a small model in float32, beside those of Google's code."""
     del name
-    precision.apply_precision("float32")
+    devices.apply_precision("float32")
     config = AlbertConfig.from_json_file(os.path.join(GOLDEN_FOLDER, "encoder_shared.json"))
     model = AlbertForPretraining(config)
     with np.load(os.path.join(GOLDEN_FOLDER, "encoder_shared.npz")) as golden:

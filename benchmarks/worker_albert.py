@@ -21,7 +21,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import create_optimizer
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training import precision
+from albert_tf.training import devices
 from albert_tf.training.step import StepOptions, TrainStep
 
 MATRIX = 2048
@@ -85,7 +85,7 @@ def main() -> None:
     if job["engine"] == "openvino":
         serve_openvino(job)
         return
-    precision.apply_precision(job["precision"])
+    devices.apply_precision(job["precision"])
     arrays = contenders.load_batches(job["batches"])
     task = make_task(job, arrays[0])
     model = task.build_model()

@@ -21,7 +21,7 @@ import worker_keras
 from lowering import each_once, lower, lower_step
 
 from albert_tf.model.config import AlbertConfig
-from albert_tf.training import precision
+from albert_tf.training import devices
 from albert_tf.training.step import TrainStep
 
 Job = dict[str, Any]
@@ -91,7 +91,7 @@ def lower_model_garden(job: Job) -> bytes:
 def main() -> None:
     """Writes the program that the command line describes."""
     job = contenders.read_job()
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     makers = {"ours": lower_ours, "update": lower_update, "model_garden": lower_model_garden}
     with open(job["path"], "wb") as stream:
         stream.write(makers[job["program"]](job))

@@ -172,7 +172,7 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     from albert_tf.checkpoints import finding, loading
     from albert_tf.data.record_metadata import find_records
     from albert_tf.pretraining import input_pipeline, record_files
-    from albert_tf.training.evaluator import Evaluator
+    from albert_tf.training.evaluation import Evaluator
 
     model = judge.build_model()
     loading.load_weights(model, finding.find_checkpoint(checkpoint))

@@ -133,9 +133,9 @@ def _process():
     # loses; pytest has enabled it for the terminal.
     faulthandler.enable = lambda *_, **__: None
     if os.environ.get(WITHOUT_BFLOAT16):
-        from albert_tf.training import precision
+        from albert_tf.training import devices
 
-        precision._read_cpu_info = lambda: ""
+        devices._read_cpu_info = lambda: ""
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from albert_tf.model.kernels import cudnn_attention
 from albert_tf.model.kernels.triton import attention as triton_attention
 from albert_tf.model.kernels.triton import kernel as triton_kernel
 from albert_tf.model.kernels.triton import norm as triton_norm
-from albert_tf.training import precision
+from albert_tf.training import devices
 from albert_tf.training.step import StepOptions, TrainStep
 from tests.conftest import ROOT
 from tests.test_accelerators import CONFIG, FINE_TUNING, PRETRAINING
@@ -177,7 +177,7 @@ def test_a_full_size_step_accesses_few_bytes(compiler, dropout):
         pytest.skip("no kernel for this device is for it alone")
     made_of = check_device.read_config("albert_base", dropout)
     made_of = dataclasses.replace(made_of, num_hidden_layers=3)
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     batch = check_device.random_batch(8, 512, 20, made_of.vocab_size)
     step, batch = check_device.make_step(
         tf.distribute.get_strategy(), made_of, batch, optimizer="lamb"

@@ -13,7 +13,7 @@ import pytest
 
 import albert_tf
 from albert_tf import tensorflow_packages, tensorflow_releases
-from albert_tf.training import gpu_driver
+from albert_tf.training import settings as training_settings
 from albert_tf.training.settings import DeviceSettings
 from tests.conftest import ROOT
 
@@ -122,8 +122,8 @@ def test_several_machines_require_the_model_garden_of_any_release(install):
 @pytest.mark.skipif(sys.platform != "linux", reason="drivers are not looked for elsewhere")
 def test_a_gpu_that_cannot_be_there_is_refused_at_once(install, monkeypatch, tmp_path):
     install(TF_218)
-    monkeypatch.setattr(gpu_driver, "_OTHER_FILES", (f"{tmp_path}/*",))
-    monkeypatch.setattr(gpu_driver, "NVIDIA_FILES", ())
+    monkeypatch.setattr(training_settings, "_OTHER_FILES", (f"{tmp_path}/*",))
+    monkeypatch.setattr(training_settings, "NVIDIA_FILES", ())
     with pytest.raises(ValueError, match=r"^--distribution=mirrored: no driver of a GPU runs"):
         DeviceSettings(distribution="mirrored").check_paths()
     DeviceSettings(distribution="mirrored", num_devices=2).check_paths()

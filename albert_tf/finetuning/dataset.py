@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.finetuning.batching import Batch, Features, Padding, TrainingOrder, training_batches
-from albert_tf.training.prefetching import prefetch
+from albert_tf.training.task import prefetch
 
 
 def batch_signature(features: Features) -> dict[str, tf.TensorSpec]:

@@ -28,8 +28,7 @@ from albert_tf.pretraining.dynamic_masking import DynamicMasking
 from albert_tf.pretraining.features import Features
 from albert_tf.pretraining.record_files import RecordFile, damage_named, parse
 from albert_tf.pretraining.record_streams import SHUFFLE_BLOCK, StreamPlan, streams_of_rows
-from albert_tf.training.prefetching import prefetch
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, prefetch
 
 FILES_AT_ONCE = 4
 STREAMS_AT_ONCE = 4  # read by threads; more cost a tenth of the CPU time of an epoch

@@ -20,7 +20,7 @@ from albert_tf.pretraining.record_streams import ONE_ORDER, StreamPlan, streams_
 from albert_tf.pretraining.records import Records
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
-from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.task import Batch, Task
 
 

@@ -7,6 +7,7 @@ else that a step depends on (its records and dropout masks) is a function of the
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -17,8 +18,11 @@ from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name
 from albert_tf.model import optimization
 from albert_tf.model.initialization import set_value
-from albert_tf.training import non_finite
 from albert_tf.training.step import TrainStep
+
+
+class NonFiniteLossError(ArithmeticError):
+    """The loss, a gradient or an updated weight is NaN or infinite."""
 
 
 class Checkpoints:
@@ -114,7 +118,7 @@ class Checkpoints:
         flags = tf.stack([tf.reduce_all(tf.math.is_finite(state[name])) for name in names])
         bad = [name for name, is_good in zip(names, flags.numpy(), strict=True) if not is_good]
         if bad:
-            raise non_finite.state_error(bad, step, self.latest)
+            raise _state_error(bad, step, self.latest)
 
     def save(self, step: int, only_to_resume: bool = False) -> str:
         """Writes a checkpoint and the list of checkpoints, and removes old ones.
@@ -139,3 +143,21 @@ class Checkpoints:
             stream.write(f'model_checkpoint_path: "{names[-1]}"\n')
             stream.writelines(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
         return prefix
+
+
+def _state_error(names: Sequence[str], step: int, last_checkpoint: str) -> NonFiniteLossError:
+    """Returns the error of a state that is not saved.
+
+    Args:
+        names: names of the weights and moments that are not finite.
+        step: number of updates; 0 for the initial weights.
+        last_checkpoint: prefix of the newest checkpoint.
+    """
+    origin = f"update {step}" if step else "initialization"
+    advice = (
+        "Lower --learning_rate or lengthen the warm-up." if step else "Check --init_checkpoint."
+    )
+    return NonFiniteLossError(
+        f"{len(names)} weights and moments are not finite after {origin}; the first is {names[0]}. "
+        f"They are not saved; the last good checkpoint is {last_checkpoint}. {advice}"
+    )

@@ -1,4 +1,6 @@
-"""Evaluation of checkpoints: each is evaluated once, and the best one is kept.
+"""Evaluation: the metrics of a model, of each checkpoint once, and what they say of training.
+
+The best checkpoint is kept, and training ends early when a metric stops improving.
 
 Checkpoints are usually evaluated right after the training loop has saved them. The loop may then
 delete old ones, because the best one is kept as `model.ckpt-best`. The results are stored in
@@ -7,17 +9,20 @@ delete old ones, because the best one is kept as `model.ckpt-best`. The results 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
+import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints import containers, finding, loading, store
 from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
 from albert_tf.model.modeling import AlbertModel
-from albert_tf.training import precision
-from albert_tf.training.figures import format_figures
-from albert_tf.training.task import MeasuredTask
+from albert_tf.training.devices import current_precision
+from albert_tf.training.progress import with_progress
+from albert_tf.training.report import format_figures
+from albert_tf.training.task import Batch, LossTask, MeasuredTask, Sums, add_derived
 from albert_tf.training.tracker import Tracker
 
 
@@ -75,7 +80,7 @@ class CheckpointEvaluator:
         self.model = model
         self._tracker = tracker
         self._measured_on = task.measured_on()
-        self._precision = precision.current_precision()
+        self._precision = current_precision()
         self._all = folder.evaluations(self._checkpoints())
 
     @property
@@ -214,7 +219,7 @@ class CheckpointEvaluator:
             raise ValueError(
                 f"{self.folder.path}: the best checkpoint, step {best.step} with {metric} "
                 f"{best.metrics[metric]:g} (digest {best.checkpoint}), is missing; the last good "
-                f"checkpoint is {next(reversed(present.values()), '(none)')}. Restore "
+                f"checkpoint is {['(none)', *present.values()][-1]}. Restore "
                 f"{self.folder.best}, or move {EVALUATIONS_FILE} away to choose among those that "
                 "are there."
             )
@@ -233,3 +238,105 @@ class CheckpointEvaluator:
                 metric,
                 best.metrics[metric],
             )
+
+
+def is_patience_exhausted(evaluations: Iterable[Evaluation], metric: str, patience: int) -> bool:
+    """Returns whether a metric did not improve in `patience` checkpoints in a row.
+
+    Args:
+        evaluations: evaluations ordered by step; those of step 0 are ignored.
+        metric: name of the metric.
+        patience: the number of checkpoints; 0 for no limit.
+    """
+    best = -math.inf
+    waited = 0
+    for evaluation in evaluations:
+        if not patience or not evaluation.step:
+            continue
+        value = evaluation.metrics[metric]
+        best, waited = (value, 0) if value > best else (best, waited + 1)
+        if waited >= patience:
+            return True
+    return False
+
+
+class TrainingEvaluation:
+    """Evaluates the checkpoints of a training run, and says when the run ends early.
+
+    Args:
+        evaluator: evaluates checkpoints.
+        patience: number of checkpoints in a row without improvement after which training ends; 0
+            disables early stopping.
+    """
+
+    def __init__(self, evaluator: CheckpointEvaluator, patience: int = 0) -> None:
+        self._evaluator = evaluator
+        self._patience = patience
+
+    def begin(self, step: int) -> bool:
+        """Evaluates the remaining checkpoints of an interrupted run; returns whether it ends."""
+        self._evaluator.catch_up(step)
+        return self._is_over(step)
+
+    def evaluate(self, prefix: str, step: int) -> bool:
+        """Evaluates a checkpoint that was just saved; returns whether training ends.
+
+        The initial weights are only evaluated for tasks in the official order.
+        """
+        if not step and not self._evaluator.task.official_order:
+            return False
+        self._evaluator.evaluate(prefix)
+        return self._is_over(step)
+
+    def _is_over(self, step: int) -> bool:
+        metric = self._evaluator.task.selection_metric
+        is_over = is_patience_exhausted(self._evaluator.evaluations, metric, self._patience)
+        if is_over:
+            logging.info("Early stopping ends training at step %d", step)
+        return is_over
+
+
+class Evaluator:
+    """Computes the metrics of a task over a dataset; the weights may change between calls.
+
+    Args:
+        model: called as `model(batch, training=False)`.
+        task: computes loss and metrics from the model's outputs.
+        dataset: batches, which may differ in size.
+        max_steps: the maximum number of batches; None for all.
+    """
+
+    def __init__(
+        self,
+        model: AlbertModel,
+        task: LossTask,
+        dataset: tf.data.Dataset,
+        max_steps: int | None = None,
+    ) -> None:
+        self.model = model
+        self.task = task
+        self.dataset = dataset.take(-1 if max_steps is None else max_steps)
+        features = {
+            name: tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
+            for name, spec in dataset.element_spec.items()
+        }
+        self._step = tf.function(self._one_batch, input_signature=[features])
+
+    def _one_batch(self, batch: Batch) -> Sums:
+        loss, sums = self.task.loss(self.model(batch, training=False), batch)
+        return sums | {"loss": (loss, tf.ones_like(loss))}
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns metric → weighted mean over the dataset.
+
+        `loss` is the unweighted mean of the batches' losses, as in Google's programs
+        (`tf.metrics.mean` of an Estimator).
+        """
+        totals: dict[str, list[float]] = {}
+        for batch in with_progress(self.dataset, "evaluating"):
+            for name, (total, weight) in self._step(batch).items():
+                entry = totals.setdefault(name, [0.0, 0.0])
+                entry[0] += float(total)
+                entry[1] += float(weight)
+        means = {name: total / max(weight, 1e-9) for name, (total, weight) in totals.items()}
+        return add_derived(self.task, means)

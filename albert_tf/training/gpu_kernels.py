@@ -18,7 +18,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.kernels import gpu
 from albert_tf.model.kernels.triton import attention as triton_attention
 from albert_tf.model.modeling import AlbertModel
-from albert_tf.training.precision import current_precision
+from albert_tf.training.devices import current_precision
 
 # What is tried → the operations that have kernels for it. Projections of their own gain nothing
 # without fused attention, which reads their results as they lie in memory.

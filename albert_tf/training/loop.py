@@ -14,22 +14,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.training import non_finite, replicas
-from albert_tf.training.checkpointing import Checkpoints
-from albert_tf.training.hooks import Hook
+from albert_tf.training import replicas
+from albert_tf.training.checkpointing import Checkpoints, NonFiniteLossError
+from albert_tf.training.evaluation import TrainingEvaluation
 from albert_tf.training.interruption import InterruptedRunError, StopRequest
-from albert_tf.training.metric_names import check_names
 from albert_tf.training.report import Report, report_interval
+from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import StepResult, TrainStep
 from albert_tf.training.step_results import StepResults
-from albert_tf.training.stopwatch import Stopwatch
-from albert_tf.training.task import Batch
+from albert_tf.training.task import Batch, check_names
 
 # The most steps after a bad one until it is noticed, even if reports are further apart.
 CHECK_STEPS = 100
@@ -37,42 +35,46 @@ CHECK_STEPS = 100
 Batches = Callable[[int], Iterable[Batch]]  # step → the batches from that step on
 
 
-class LoopSettings(Protocol):
-    """What the loop reads of the settings of a run; see `TrainingSettings`."""
+class Hook:
+    """What is done during training; by default, nothing."""
 
-    @property
-    def train_batch_size(self) -> int:
-        """Number of examples of a step, for the speed."""
+    def on_start(self, trainer: Trainer) -> None:
+        """Is called before the first step."""
 
-    @property
-    def save_checkpoints_steps(self) -> int:
-        """Number of steps between checkpoints."""
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Is called after each step.
 
-    @property
-    def keep_checkpoint_max(self) -> int:
-        """Number of most recent checkpoints to keep; 0 keeps all."""
-
-    @property
-    def nan_policy(self) -> str:
-        """What a loss that is not finite does: "stop" or "skip"."""
-
-    @property
-    def log_steps(self) -> int | None:
-        """Number of steps between reports; None for the default."""
-
-
-class CheckpointEvaluation(Protocol):
-    """The evaluation of checkpoints during training; see `TrainingEvaluation`."""
-
-    def begin(self, step: int) -> bool:
-        """Evaluates what an earlier run has left before training continues from a step.
-
-        Returns:
-            Whether training ends.
+        Args:
+            trainer: the trainer, whose attributes are those after the step.
+            result: the result of the step. Reading its values waits for the device.
         """
 
-    def evaluate(self, prefix: str, step: int) -> bool:
-        """Evaluates a checkpoint that was just saved; returns whether training ends."""
+    def on_save(self, trainer: Trainer, prefix: str) -> None:
+        """Is called after a checkpoint was written, in the process that writes files.
+
+        Args:
+            trainer: the trainer.
+            prefix: prefix of the checkpoint.
+        """
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Is called when training ends, also by an error."""
+
+
+def every(steps: int, call: Callable[[Trainer, StepResult], object]) -> Hook:
+    """Returns a hook that calls a function after each step whose number is a multiple of `steps`.
+
+    Args:
+        steps: number of steps between two calls.
+        call: the function, as `Hook.on_step`.
+    """
+
+    class Every(Hook):
+        def on_step(self, trainer: Trainer, result: StepResult) -> None:
+            if trainer.step % steps == 0:
+                call(trainer, result)
+
+    return Every()
 
 
 class Trainer:
@@ -103,7 +105,7 @@ class Trainer:
     def __init__(
         self,
         take_step: TrainStep,
-        settings: LoopSettings,
+        settings: RunSettings,
         num_train_steps: int,
         folder: RunFolder,
     ) -> None:
@@ -132,7 +134,7 @@ class Trainer:
         batches_from: Batches,
         hooks: Sequence[Hook] = (),
         log: Callable[[Report], None] | None = None,
-        evaluation: CheckpointEvaluation | None = None,
+        evaluation: TrainingEvaluation | None = None,
     ) -> None:
         """Trains from the current step to `num_train_steps`.
 
@@ -239,7 +241,12 @@ class Trainer:
         elif self.step % CHECK_STEPS == 0:
             failed = self._results.blocked_at
         if failed is not None:
-            raise non_finite.loss_error(failed, self.checkpoints.latest)
+            raise NonFiniteLossError(
+                f"the loss or its gradient is not finite at step {failed}; the last good "
+                f"checkpoint is {self.checkpoints.latest}. Lower --learning_rate, lengthen the "
+                "warm-up, or skip such steps with --nan_policy=skip. "
+                "tf.debugging.enable_check_numerics() finds the tensor."
+            )
 
     def _report(self, log: Callable[[Report], None] | None) -> None:
         """Reports the steps since the last report."""
@@ -265,7 +272,7 @@ class Trainer:
                 hook.on_save(self, prefix)
             return prefix
 
-    def _evaluate(self, prefix: str | None, evaluation: CheckpointEvaluation | None) -> None:
+    def _evaluate(self, prefix: str | None, evaluation: TrainingEvaluation | None) -> None:
         """Evaluates a checkpoint that was saved, and ends training if the evaluation says so."""
         if prefix is None or evaluation is None:
             return
@@ -329,3 +336,41 @@ class Trainer:
             return None
         is_regular = self.step == 0 or self.is_checkpoint_due
         return self.checkpoints.save(self.step, only_to_resume=not is_regular)
+
+
+class Stopwatch:
+    """Measures steps per second, without compilation, saving and evaluation.
+
+    It does so in laps, each from `start` or the end of the lap before.
+    """
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begins a lap."""
+        self._began = time.monotonic()
+        self._left_out = 0.0  # seconds
+        self._steps = 0
+
+    def count_step(self) -> None:
+        """Counts a step, whose time is part of the lap."""
+        self._steps += 1
+
+    def leave_out(self, seconds: float) -> None:
+        """Leaves seconds out of the lap."""
+        self._left_out += seconds
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Context manager whose time is left out of the lap."""
+        began = time.monotonic()
+        yield
+        self.leave_out(time.monotonic() - began)
+
+    def lap(self) -> float:
+        """Ends the lap and begins another; returns its steps per second, 0 without any step."""
+        seconds = time.monotonic() - self._began - self._left_out
+        speed = self._steps / max(seconds, 1e-9)
+        self.start()
+        return speed

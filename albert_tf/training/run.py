@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Generic
 
 from absl import logging
+from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.checkpoints import (
@@ -35,13 +36,15 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.training import admission, devices, replicas, workers
 from albert_tf.training.devices import Devices
-from albert_tf.training.early_stopping import TrainingEvaluation
-from albert_tf.training.evaluation import CheckpointEvaluator, check_not_replaced
-from albert_tf.training.hooks import Hook
-from albert_tf.training.plan import log_plan
-from albert_tf.training.preparation import make_trainer
-from albert_tf.training.progress_bar import ProgressBar
+from albert_tf.training.evaluation import (
+    CheckpointEvaluator,
+    TrainingEvaluation,
+    check_not_replaced,
+)
+from albert_tf.training.loop import Hook, Trainer
+from albert_tf.training.preparation import log_plan, make_trainer
 from albert_tf.training.report import ReportLog
+from albert_tf.training.step import StepResult
 from albert_tf.training.task import MeasuredTask, SettingsT, Task
 from albert_tf.training.tracker import Tracker, make_tracker
 
@@ -261,3 +264,25 @@ class Run(Generic[SettingsT]):
         elif loading.read_step(checkpoint) == 0:
             logging.warning("%s is the checkpoint of step 0: its head is untrained", checkpoint)
         return checkpoint
+
+
+class ProgressBar(Hook):
+    """Shows a bar on terminals; elsewhere it is silent, as the log says the same."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Opens the bar."""
+        self._bar = tqdm(
+            desc="training",
+            total=trainer.num_train_steps,
+            initial=trainer.step,
+            unit="step",
+            disable=None if trainer.is_chief else True,
+        )
+
+    def on_step(self, trainer: Trainer, result: StepResult) -> None:
+        """Moves the bar."""
+        self._bar.update()
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Closes the bar."""
+        self._bar.close()

@@ -6,7 +6,9 @@ TensorFlow is not imported here.
 from __future__ import annotations
 
 import dataclasses
+import glob
 import importlib.util
+import sys
 from typing import TYPE_CHECKING
 
 from albert_tf import files, tensorflow_packages
@@ -16,10 +18,13 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
-from albert_tf.training.gpu_driver import cannot_have_gpu
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+# What a driver adds on Linux: NVIDIA's, also in Windows Subsystem for Linux, and others.
+NVIDIA_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
+_OTHER_FILES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/kfd", "/dev/dri/renderD*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,6 +150,16 @@ class DeviceSettings(SettingsGroup):
                 "shows NVIDIA's). To use logical devices of the CPU instead, set their number, for "
                 "example --num_devices=2."
             )
+
+
+def has_nvidia_gpu() -> bool:
+    """Returns whether NVIDIA's driver has found a GPU."""
+    return any(map(glob.glob, NVIDIA_FILES))
+
+
+def cannot_have_gpu() -> bool:
+    """Returns whether no driver of a GPU runs on this machine; False where this is unknown."""
+    return sys.platform == "linux" and not any(map(glob.glob, NVIDIA_FILES + _OTHER_FILES))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import tensorflow_packages
-from albert_tf.training import gpu_driver, interruption
+from albert_tf.training import interruption
 from albert_tf.training.replicas import is_tpu
-from albert_tf.training.settings import DeviceSettings
+from albert_tf.training.settings import DeviceSettings, has_nvidia_gpu
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -103,7 +103,7 @@ def _mirrored_strategy(num_devices: int | None) -> tf.distribute.Strategy:
 
 def _warn_of_unused_gpus() -> None:
     """Warns if this machine has an NVIDIA GPU that TensorFlow does not find."""
-    if gpu_driver.has_nvidia_gpu() and not tf.config.list_physical_devices("GPU"):
+    if has_nvidia_gpu() and not tf.config.list_physical_devices("GPU"):
         text = "This machine has an NVIDIA GPU, but TensorFlow finds none: %s"
         logging.warning(text, why_no_gpu())
 

@@ -121,6 +121,6 @@ def test_a_training_dataset_starts_at_any_step_and_has_the_rows_of_its_process(f
     order = TrainingOrder(5, seed=3, batches_to_sort=3)
     through = [batch["label_ids"] for batch in training_batches(features, order, 9)]
     dataset = training_dataset(features, order, PADDING, 4, slice(2, 5))
-    assert dataset.options().autotune.enabled is False  # see `training.prefetching`
+    assert dataset.options().autotune.enabled is False  # see `training.task.prefetch`
     for batch, whole in zip(dataset, through[4:], strict=False):
         np.testing.assert_array_equal(batch["label_ids"], whole[2:5])

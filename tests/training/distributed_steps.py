@@ -25,7 +25,7 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tensorflow_internals import is_inside_xla
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed
-from albert_tf.training import precision, replicas, strategies
+from albert_tf.training import devices, replicas, strategies
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.step import StepOptions, TrainStep
@@ -67,7 +67,7 @@ def make_step(
 ):
     """Returns a training step of a tiny model, for pre-training unless a task is given."""
     strategy = strategy or tf.distribute.get_strategy()
-    precision.apply_precision(precision_name)
+    devices.apply_precision(precision_name)
     set_random_seed(3)
     task = task or pretraining_task()
     with strategy.scope():

@@ -11,7 +11,8 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.training import devices, gpu_driver, precision, replicas, strategies
+from albert_tf.training import devices, replicas, strategies
+from albert_tf.training import settings as training_settings
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.settings import DeviceSettings
 from albert_tf.training.workers import losses_interrupt
@@ -30,7 +31,7 @@ def make_machine(monkeypatch):
     def make(gpus=0, tf_config=""):
         names = [f"GPU:{number}" for number in range(gpus)]
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: names)
-        monkeypatch.setattr(gpu_driver, "NVIDIA_FILES", ())
+        monkeypatch.setattr(training_settings, "NVIDIA_FILES", ())
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setenv("TF_CONFIG", tf_config)
         monkeypatch.setattr(logging, "warning", lambda text, *args: warnings.append(text % args))
@@ -95,7 +96,7 @@ def test_several_logical_cpu_devices_and_an_unused_gpu_cause_warnings(
     machine, monkeypatch, tmp_path
 ):
     warnings = machine()
-    monkeypatch.setattr(gpu_driver, "NVIDIA_FILES", (f"{tmp_path}/nvidia[0-9]*",))
+    monkeypatch.setattr(training_settings, "NVIDIA_FILES", (f"{tmp_path}/nvidia[0-9]*",))
     (tmp_path / "nvidia-modeset").touch()
     strategies.make_strategy(DeviceSettings(distribution="one_device"))
     assert not warnings
@@ -154,8 +155,8 @@ def test_micro_batches_must_divide_the_rows_of_each_device():
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_the_precision_is_that_of_the_block_also_if_it_fails(name):
     with contextlib.suppress(KeyError), devices.open_devices(DeviceSettings(precision=name)) as it:
-        assert (it.precision, it.is_chief, precision.current_precision()) == (name, True, name)
-        difference = precision.precision_difference(name)
+        assert (it.precision, it.is_chief, devices.current_precision()) == (name, True, name)
+        difference = devices.precision_difference(name)
         assert ("--precision=float32 gives Google's numbers" in difference) == (name != "float32")
         layer = tf_keras.layers.Dense(3)
         assert layer(tf.ones((2, 5))).dtype == tf.as_dtype(name)

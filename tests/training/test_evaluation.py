@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.checkpoints import containers, evaluations, loading, run_folder, store
 from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
-from albert_tf.training import precision
-from albert_tf.training.early_stopping import TrainingEvaluation, is_patience_exhausted
+from albert_tf.training import devices
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
+    Evaluator,
+    TrainingEvaluation,
     check_not_replaced,
+    is_patience_exhausted,
 )
 from tests.training.one_weight import METRIC, OneWeight, OneWeightTask
 
@@ -82,9 +85,9 @@ def test_other_data_or_another_precision_repeat_the_evaluation(tmp_path):
     save(tmp_path, 0, 0.25)
     (first,) = make_evaluator(tmp_path).evaluate_all()
     (other,) = make_evaluator(tmp_path, "middle only").evaluate_all()
-    precision.apply_precision("bfloat16")
+    devices.apply_precision("bfloat16")
     (half,) = make_evaluator(tmp_path).evaluate_all()
-    precision.apply_precision("float32")
+    devices.apply_precision("float32")
     assert evaluations.heading([first]) == ""
     assert evaluations.heading([half]) == (
         "# Computed in bfloat16; --precision=float32 gives Google's numbers.\n"
@@ -298,3 +301,16 @@ def test_training_ends_when_the_evaluation_says_so_also_in_a_resumed_run(tmp_pat
     assert ends == [30]
     assert TrainingEvaluation(make_evaluator(tmp_path), patience=2).begin(30)
     assert not TrainingEvaluation(make_evaluator(tmp_path), patience=3).begin(30)
+
+
+def test_metrics_are_weighted_means_over_the_whole_set_and_the_loss_a_mean_of_batches():
+    """As in Google's programs. The error of a row is |x / 4 − 1|, and its loss the square."""
+    task = OneWeightTask()
+    dataset = tf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]}).batch(2)
+
+    def evaluate(max_steps=None):
+        return Evaluator(task.build_model(), task, dataset, max_steps).evaluate()
+
+    losses = (0.75**2 + 0.5**2) / 2, 0.25**2
+    assert evaluate() == pytest.approx({"error": 1.5 / 3, "loss": sum(losses) / 2})
+    assert evaluate(1) == pytest.approx({"error": 1.25 / 2, "loss": losses[0]})

@@ -18,11 +18,11 @@ from absl import logging
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
-from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.checkpointing import NonFiniteLossError
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.hooks import Hook, every
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.loop import CHECK_STEPS, Trainer
-from albert_tf.training.non_finite import NonFiniteLossError
 from albert_tf.training.report import report_interval
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from albert_tf.training import precision
+from albert_tf.training import devices
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_auto_is_what_the_hardware_supports(monkeypatch, tpus, capabilities, fla
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: tpus)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
     monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
-    monkeypatch.setattr(precision, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
-    assert precision.resolve_precision("auto")[0] == expected
+    monkeypatch.setattr(devices, "_read_cpu_info", lambda: f"flags\t\t: {flags}\nbugs\t:\n")
+    assert devices.resolve_precision("auto")[0] == expected

@@ -1,4 +1,4 @@
-"""The plan of a training run: what is refused or warned of, and the lines before the first step."""
+"""Before the first step of training: what is refused or warned of, and the lines of the plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from albert_tf.model.schedules import WarmUpPolynomialDecay
-from albert_tf.training.plan import check_warm_up, log_plan
+from albert_tf.training.preparation import check_warm_up, log_plan
 from tests.training.one_weight import OneWeightTask, make_trainer
 
 

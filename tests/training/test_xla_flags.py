@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from albert_tf.training import xla_flags
+from albert_tf.training import devices
 
 CUBLASLT = "--xla_gpu_enable_cublaslt"
 
@@ -17,8 +17,8 @@ def flags_of(monkeypatch, given, gpus=("GPU:0",), release="2.20.0"):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     if given is not None:
         monkeypatch.setenv("XLA_FLAGS", given)
-    xla_flags.set_defaults()
-    return xla_flags.os.environ.get("XLA_FLAGS")
+    devices.set_xla_flags()
+    return devices.os.environ.get("XLA_FLAGS")
 
 
 @pytest.mark.parametrize(
