@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.data.record_metadata import FoundRecords, find_records
-from albert_tf.data.record_sample import RecordSample
+from albert_tf.data.records import FEATURES, read_records
 from albert_tf.data.settings import InputSettings, VocabularyFileSettings
-from albert_tf.data.tf_example import Features
+from albert_tf.data.tf_example import Features, decode_example
 from albert_tf.model.objectives import NONE, OBJECTIVES, SOP, SentenceObjective
 from albert_tf.model.tokenization import MASK_TOKEN, SPIECE_UNDERLINE, Tokenizer
 from albert_tf.model.tokenization import load_tokenizer as load
 from albert_tf.settings import redefined, setting
 
+MAX_FILES = 100  # of a sample
 LEGEND = "[word] masked, [word=] to predict but unchanged, [word>other] replaced by another word"
 
 
@@ -122,6 +125,71 @@ def render(
         f"{end_b} tokens, {len(predicted)} to predict, label {meaning}\n"
         f"  A {join(pieces[:end_a])}\n  B {join(pieces[end_a:])}"
     )
+
+
+class RecordSample:
+    """Some of the records of files, or all of them.
+
+    These are the first ones of files that are evenly spaced. The data programs shuffle the records
+    of all files, so that they are as good as any others, and nothing else of a file is read.
+
+    Args:
+        found: the files, with their metadata.
+        max_records: how many records to read; 0 reads all.
+    """
+
+    def __init__(self, found: FoundRecords, max_records: int) -> None:
+        paths = list(found)
+        every = math.ceil(len(paths) / min(MAX_FILES, max_records)) if max_records else 1
+        self._found = found
+        self._paths = paths[::every]
+        self._max_records = max_records
+        self._is_whole = every == 1
+        self._num_read = 0
+
+    def read(self) -> Iterator[Features]:
+        """Yields the features of the records.
+
+        Raises:
+            ValueError: a file is not a TFRecord file, or a record is not a pre-training record; the
+                message names the file.
+        """
+        for number, path in enumerate(self._paths):
+            left = self._max_records - self._num_read
+            share = math.ceil(left / (len(self._paths) - number)) if self._max_records else None
+            examples = _read_examples(path)
+            for features in itertools.islice(examples, share):
+                self._num_read += 1
+                yield features
+            self._is_whole &= next(examples, None) is None
+            examples.close()
+
+    def describe(self) -> str:
+        """Returns what was read, after reading; "" if these are all records."""
+        if self._is_whole:
+            return ""
+        counts = [info.instances for info in self._found.values() if info]
+        known = f" of {sum(counts):,}" if len(counts) == len(self._found) else ""
+        read, every = len(self._paths), len(self._found)
+        return (
+            f"A sample of {self._num_read:,}{known} records, the first ones of {read:,} of "
+            f"{every:,} files; --max_records=0 reads all."
+        )
+
+
+def _read_examples(path: str) -> Generator[Features, None, None]:
+    needed = set(FEATURES) - {"token_boundary"}  # albert_zh's records lack this feature
+    for number, record in enumerate(read_records(path), 1):
+        try:
+            features = decode_example(record)
+        except ValueError as error:
+            raise ValueError(f"{path}, record {number}: {error}") from None
+        if missing := sorted(needed - set(features)):
+            names = ", ".join(missing)
+            raise ValueError(
+                f"{path}, record {number} is not a pre-training record: missing {names}"
+            )
+        yield features
 
 
 class Statistics:
