@@ -34,6 +34,7 @@ LOWER_CASE = "do_lower_case"
 OBJECTIVE = "sentence_objective"
 PRECISION = "precision"
 RECORD_STREAMS = "record_streams"
+STREAM_ORDER = "stream_order"
 # Files of a record.
 VOCABULARY = "vocabulary"
 CONFIG = "config"

@@ -1,8 +1,9 @@
 """Input pipeline: reads, shuffles and batches pre-training records.
 
 The order of training records is a pure function of the files, the seed and the position, so that a
-run that was stopped at record n resumes at record n. Many files are read in streams, of which each
-worker reads its own (`record_streams`). The order for few files:
+run that was stopped at record n resumes at record n. Epoch e is the N records of the order from
+e * N on, which are all records, each once. Many files are read in streams, of which each worker
+reads its own (`record_streams`). The order for few files:
 
 * Each epoch shuffles the files and interleaves `FILES_AT_ONCE` of them, one record each, to mix
   files of different origin.
@@ -131,18 +132,26 @@ def _streamed_rows(plan: StreamPlan, batch_size: int, seed: int, rows: slice) ->
     at_once = REMOTE_STREAMS_AT_ONCE if plan.is_remote else STREAMS_AT_ONCE
 
     def read_stream(stream: tf.Tensor) -> tf.data.Dataset:
-        def read_file(number: tf.Tensor) -> tf.data.Dataset:
-            arguments = [stream, number]
-            path, skipped = tf.numpy_function(plan.open_file, arguments, [tf.string, tf.int64])
-            # TensorFlow 2.20 crashes if the number to skip comes from the function directly.
-            skipped = tf.maximum(tf.ensure_shape(skipped, []), 0)
-            return tf.data.TFRecordDataset(tf.ensure_shape(path, [])).skip(skipped)
-
-        records = tf.data.Dataset.range(tf.int64.max).flat_map(read_file)
         stream_seed = tf.stack([tf.constant(seed, tf.int64), stream])
-        blocks = records.batch(plan.block)
-        shuffled = _shuffled_blocks(blocks, stream_seed, tf.constant(plan.first_block, tf.int64))
-        return shuffled.skip(plan.dropped).batch(each, drop_remainder=True)
+        first_blocks, dropped = (tf.constant(a)[stream] for a in (plan.first_blocks, plan.dropped))
+
+        def read_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+            columns = tf.numpy_function(plan.parts, [stream, epoch], [tf.int64] * 4)
+            parts = tf.data.Dataset.from_tensor_slices(
+                tuple(tf.ensure_shape(column, [None]) for column in columns)
+            )
+            blocks = parts.flat_map(read_part).batch(plan.block)
+            first_block = tf.where(epoch == plan.first_epoch, first_blocks, 0)
+            return _shuffled_blocks(blocks, tf.random.fold_in(stream_seed, epoch), first_block)
+
+        epochs = tf.data.Dataset.range(plan.first_epoch, tf.int64.max).flat_map(read_epoch)
+        return epochs.skip(dropped).batch(each, drop_remainder=True)
+
+    def read_part(
+        _: tf.Tensor, file: tf.Tensor, skipped: tf.Tensor, count: tf.Tensor
+    ) -> tf.data.Dataset:
+        path = tf.numpy_function(plan.open_file, [file], tf.string)
+        return tf.data.TFRecordDataset(tf.ensure_shape(path, [])).skip(skipped).take(count)
 
     parts = tf.data.Dataset.range(streams.start, streams.stop).interleave(
         read_stream,

@@ -23,7 +23,12 @@ from albert_tf.model.objectives import SOP, find
 from albert_tf.pretraining import record_files, vocabulary
 from albert_tf.pretraining.features import pretraining_features
 from albert_tf.pretraining.record_contents import describe_contents
-from albert_tf.pretraining.record_streams import ONE_ORDER, choose_streams, possible_streams
+from albert_tf.pretraining.record_streams import (
+    ONE_ORDER,
+    STREAM_ORDER,
+    choose_streams,
+    possible_streams,
+)
 from albert_tf.pretraining.record_task import RecordTask, format_results
 from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
 from albert_tf.pretraining.settings import Settings
@@ -155,8 +160,7 @@ def make_task(
 def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     """Returns the number of streams in which a run reads its records.
 
-    A run that is resumed keeps its number, unless the settings name another one. Runs of earlier
-    versions, which had no streams, keep the order for few files.
+    A run that is resumed keeps its number, unless the settings name another one.
 
     Args:
         settings: settings of the run.
@@ -164,28 +168,35 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
         num_files: number of files to train on.
 
     Raises:
-        ValueError: see `choose_streams`; or an earlier version has begun the run, and the settings
-            ask for streams.
+        ValueError: see `choose_streams`; or the run has read its records in streams of another
+            order, and `allow_changed_settings` is not set.
     """
     batch_size = settings.train_batch_size
     chosen = choose_streams(settings.record_streams, num_files, batch_size)
     recorded = folder.record.settings
     if not (folder.is_trained and recorded):
         return chosen
-    is_older = run_record.RECORD_STREAMS not in recorded
-    if settings.record_streams is None:
-        if is_older:
-            logging.info("The run keeps the order of records of the version that started it")
-            return ONE_ORDER
-        before = recorded[run_record.RECORD_STREAMS]
-        return next((n for n in possible_streams(num_files, batch_size) if n == before), chosen)
-    if is_older and chosen != ONE_ORDER and not settings.allow_changed_settings:
+    before = recorded.get(run_record.RECORD_STREAMS, ONE_ORDER)
+    if before != ONE_ORDER and recorded.get(run_record.STREAM_ORDER) != STREAM_ORDER:
+        _refuse_order(folder.path, before, settings.allow_changed_settings)
+    if settings.record_streams is not None:
+        return chosen
+    return next((n for n in possible_streams(num_files, batch_size) if n == before), chosen)
+
+
+def _refuse_order(path: str, num_streams: object, is_allowed: bool) -> None:
+    """Raises ValueError for a run in another order of records; logs a warning if it is allowed."""
+    text = (
+        f"{path} contains a run that read its records in {num_streams} streams of whole files, "
+        "which read some records of an epoch several times and others not at all. This version "
+        "reads each record once an epoch, and cannot continue in that order."
+    )
+    if not is_allowed:
         raise ValueError(
-            f"--record_streams={chosen}: {folder.path} contains a run of an earlier version, which "
-            "had no streams. Omit the flag to resume it in the same order of records, choose "
-            "another --output_dir, or pass --allow_changed_settings."
+            f"{text} Choose another --output_dir (with --init_checkpoint to start with the weights "
+            "of that run), or pass --allow_changed_settings to resume it in the new order."
         )
-    return chosen
+    logging.warning("%s Accepted by --allow_changed_settings.", text)
 
 
 def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:
@@ -210,9 +221,12 @@ def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:
         checksum = record_files.checksum_of(train_files)
         data[run_record.TRAINING_DATA] = FileRecord.of(checksum, path)
         data |= describe_contents([file.path for file in train_files])
+    order = {run_record.RECORD_STREAMS: task.num_streams}
+    if task.num_streams != ONE_ORDER:
+        order[run_record.STREAM_ORDER] = STREAM_ORDER
     return dataclasses.replace(
         known,
-        settings={**known.settings, run_record.RECORD_STREAMS: task.num_streams},
+        settings={**known.settings, **order},
         files={**known.files, **data},
         task={run_record.SELECTION_METRIC: task.selection_metric},
     )

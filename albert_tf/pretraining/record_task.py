@@ -89,9 +89,9 @@ class RecordTask(PretrainingTask, Task[Settings]):
         start = step * settings.train_batch_size
         plan = None
         if self.num_streams != ONE_ORDER:
-            count = self.num_streams
-            plan = StreamPlan(records.files, count, settings.seed, start // count)
-            own = len(streams_of_rows(rows, settings.train_batch_size, count))
+            count, size = self.num_streams, settings.train_batch_size
+            plan = StreamPlan(records.files, count, size, settings.seed, start)
+            own = len(streams_of_rows(rows, size, count))
             text = "Records: %d files in %d streams, of which this process reads %d"
             logging.info(text, len(records.files), count, own)
         dataset = input_pipeline.training_dataset(

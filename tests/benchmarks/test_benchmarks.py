@@ -173,16 +173,17 @@ def test_the_rate_of_dropout_in_a_name_is_that_of_both_models():
 
 def test_workers_of_a_simulated_epoch_read_all_records_together(capsys, monkeypatch):
     for workers in (1, 8, 64):
-        costs = simulate_epoch.costs(192, 50, workers)  # three files a stream
-        assert (
-            costs
-            == [simulate_epoch.Cost(9600 // workers, 192 // workers, 1600 // workers)] * workers
-        )
-    costs = simulate_epoch.costs(200, 64, 64)  # 3.125 files a stream, of which the last are begun
-    assert {cost.opened for cost in costs} == {4}
+        costs = simulate_epoch.costs([50] * 192, workers, 64)  # three files a stream
+        # To resume, half of the first file, of the second, or of the third one.
+        expected = simulate_epoch.Cost(9600 // workers, 192 // workers, 1600 // workers)
+        assert costs == [expected] * workers
+    # A stream and a half a file: two streams read one file and a half of another one each, of which
+    # the second stream drops the first half.
+    costs = simulate_epoch.costs([64] * 96, 64, 64)
+    assert sorted(cost.epoch for cost in costs) == [96] * 32 + [128] * 32
     monkeypatch.setattr(
         sys, "argv", ["", "--files=100000", "--records=1000", "--record_bytes=10000"]
     )
     simulate_epoch.main()
-    row = "| 8 | 125 GB | 12,504 | 0.17 | 1,000 GB, 1.39 | 0.04 GB | 500 GB |\n"
+    row = "| 8 | 125 GB | 12,508 | 0.17 | 1,000 GB, 1.39 | 0.04 GB | 500 GB |\n"
     assert row in capsys.readouterr().out

@@ -17,6 +17,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.record_metadata import find_records
 from albert_tf.model.config import AlbertConfig
+from albert_tf.pretraining import input_pipeline
 from albert_tf.pretraining.program import (
     check_learning_rate,
     describe_data,
@@ -134,37 +135,85 @@ def test_a_batch_larger_than_the_data_repeats_records_as_googles_program_does(se
     assert sum("is larger than the data: " in text for text in caplog.messages) == 1
 
 
-RECORDED = {"seed": 12345}  # of a run of a version that had no streams
+def recorded_with(streams, **others):
+    return {"seed": 12345, "record_streams": streams, **others}
+
+
+STREAMED = recorded_with(16, stream_order=2)
 
 
 @pytest.mark.parametrize(
     ("recorded", "steps", "changes", "streams"),
     [
-        (RECORDED, 9, {}, 1),
-        (RECORDED, 9, {"record_streams": 1}, 1),
-        (RECORDED, 9, {"record_streams": 16}, "contains a run of an earlier version"),
-        (RECORDED, 9, {"record_streams": 16, "allow_changed_settings": True}, 16),
-        (RECORDED, 0, {}, 32),
         ({}, 9, {}, 32),
-        (RECORDED, 9, {"allow_changed_settings": True}, 1),
-        (RECORDED | {"record_streams": 1}, 9, {}, 1),  # resumed before
-        (RECORDED | {"record_streams": 1}, 9, {"record_streams": 16}, 16),  # which is compared
-        (RECORDED | {"record_streams": 16}, 9, {}, 16),
-        (RECORDED | {"record_streams": 7}, 9, {}, 32),  # with a batch that 7 does not divide
+        (STREAMED, 0, {}, 32),
+        (STREAMED, 9, {}, 16),
+        (STREAMED, 9, {"record_streams": 8}, 8),  # which is compared
+        (recorded_with(1), 9, {}, 1),
+        (recorded_with(1), 9, {"record_streams": 16}, 16),
+        (recorded_with(7, stream_order=2), 9, {}, 32),  # with a batch that 7 does not divide
+        (recorded_with(16), 0, {}, 32),  # the first order of streams, before the first step
+        (recorded_with(16), 9, {"allow_changed_settings": True}, 16),
     ],
 )
-def test_a_resumed_run_keeps_its_order_of_records_also_one_of_an_earlier_version(
-    settings, recorded, steps, changes, streams
-):
+def test_a_resumed_run_keeps_its_streams(settings, recorded, steps, changes, streams):
     settings = dataclasses.replace(settings, train_batch_size=32, **changes)
     folder = types.SimpleNamespace(
         path="run", is_trained=steps > 0, record=RunRecord(settings=recorded)
     )
-    if isinstance(streams, int):
-        assert streams_of(settings, folder, 99) == streams
-    else:
-        with pytest.raises(ValueError, match=f"--record_streams=16: run {streams}"):
-            streams_of(settings, folder, 99)
+    assert streams_of(settings, folder, 99) == streams
+
+
+@pytest.mark.ci
+def test_a_run_reads_each_record_once_an_epoch_also_if_it_is_killed(
+    training, tmp_path, monkeypatch, caplog
+):
+    files, total = 64, 5 * 64
+    rows = read_golden("input/")
+    for file in range(files):
+        batch = {name: values[[0] * 5] for name, values in rows.items()}
+        batch["input_ids"] = batch["input_ids"].copy()
+        batch["input_ids"][:, 1] = 5 + file  # a record is known by its second and third token
+        batch["input_ids"][:, 2] = np.arange(5, 10)
+        write_batch(tmp_path / f"numbered-{file:02d}", batch)
+    trained = []
+    step_of = input_pipeline.batches
+
+    def counted(dataset, files):
+        for batch in step_of(dataset, files):
+            trained.append(batch["input_ids"][:, 1:3].numpy())
+            yield batch
+
+    monkeypatch.setattr(input_pipeline, "batches", counted)
+    steps = 3 * total // 48
+    settings = dataclasses.replace(
+        training,
+        input_file=f"{tmp_path}/numbered-*",
+        train_batch_size=48,
+        num_train_steps=steps,
+        save_checkpoints_steps=4,
+        keep_checkpoint_max=0,
+        do_eval=False,
+    )
+    pretraining.run(settings)
+    through = np.stack(trained[:steps])
+    epochs = through.reshape(3, total, 2)
+    assert all(len(set(map(tuple, epoch.tolist()))) == total for epoch in epochs)
+    folder = RunFolder(settings.output_dir)
+    assert folder.record.settings["record_streams"] == 16
+    for path in tmp_path.glob("out/model.ckpt-*"):  # as if the run had been killed after step 16
+        if int(re.search(r"ckpt-(\d+)", path.name)[1]) > 16:
+            path.unlink()
+    trained.clear()
+    pretraining.run(settings)
+    np.testing.assert_array_equal(trained[: steps - 16], through[16:])
+    first_order = {n: v for n, v in folder.record.settings.items() if n != "stream_order"}
+    folder.write_record(dataclasses.replace(folder.record, settings=first_order))
+    with pytest.raises(ValueError, match=r"out contains a run that .* in 16 streams of whole"):
+        pretraining.run(settings)
+    pretraining.run(dataclasses.replace(settings, allow_changed_settings=True))
+    assert "Accepted by --allow_changed_settings" in caplog.text
+    assert RunFolder(settings.output_dir).record.settings["stream_order"] == 2
 
 
 def test_workers_that_open_one_file_compare_the_metadata_of_all(settings, tmp_path):

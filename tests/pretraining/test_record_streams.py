@@ -1,9 +1,8 @@
-"""The order of records in many files: its law, workers that share it, and resumed runs."""
+"""The order of records: its law, streams of records that workers share, and resumed runs."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ import tensorflow as tf
 from albert_tf.data.record_metadata import find_records
 from albert_tf.pretraining import input_pipeline, record_files, record_streams
 from albert_tf.pretraining.features import Feature
-from albert_tf.pretraining.record_streams import StreamPlan, choose_streams, take_turns
+from albert_tf.pretraining.record_files import RecordFile
+from albert_tf.pretraining.record_streams import StreamPlan, choose_streams, divide_epoch
 from albert_tf.training.interruption import InterruptedRunError
 from tests.pretraining.conftest import write_numbers
 
@@ -21,51 +21,111 @@ LENGTHS = (5, 19, 1, 11, 3, 8, 13, 2, 7)  # 69 records
 STREAMS, BATCH, BLOCK, SEED = 4, 12, 6, 3
 
 
+def write_files(folder, lengths):
+    """Returns files of these lengths, with consecutively numbered records."""
+    numbers = itertools.count()
+    return [
+        RecordFile(write_numbers(folder / f"{i}", itertools.islice(numbers, n)), n, f"{i}")
+        for i, n in enumerate(lengths)
+    ]
+
+
 @pytest.fixture(name="numbered")
 def make_numbered(tmp_path, monkeypatch):
     """Files of different lengths, with consecutively numbered records."""
     monkeypatch.setattr(record_streams, "SHUFFLE_BLOCK", BLOCK * STREAMS + 1)
-    numbers = iter(range(sum(LENGTHS)))
-    for i, length in enumerate(LENGTHS):
-        write_numbers(tmp_path / f"{i}", itertools.islice(numbers, length))
-    return record_files.check_files(find_records(f"{tmp_path}/*", ""), FEATURES)
+    return write_files(tmp_path, LENGTHS)
 
 
-def take(numbered, count, step=0, rows=None):
+def take(numbered, count, step=0, rows=None, streams=STREAMS, batch_size=BATCH):
     """Returns some batches, int32 [count, rows], and the paths of the files that were opened."""
-    plan = StreamPlan(numbered, STREAMS, SEED, step * BATCH // STREAMS)
+    start, plan = step * batch_size, None
+    if streams > 1:
+        plan = StreamPlan(numbered, streams, batch_size, SEED, start)
     dataset = input_pipeline.training_dataset(
-        numbered, FEATURES, BATCH, SEED, step * BATCH, rows, plan=plan
+        numbered, FEATURES, batch_size, SEED, start, rows, plan=plan
     )
-    assert dataset.element_spec["number"].shape == (rows.stop - rows.start if rows else BATCH, 1)
+    width = rows.stop - rows.start if rows else batch_size
+    assert dataset.element_spec["number"].shape == (width, 1)
     batches = [batch["number"][:, 0].numpy() for batch in itertools.islice(dataset, count)]
-    return np.stack(batches), plan.opened
+    return np.stack(batches), plan.opened if plan else numbered
+
+
+def assert_each_once(batches, total):
+    """The law: records e * N to (e + 1) * N of the order are all N records, for any epoch e."""
+    order = batches.ravel()
+    whole = len(order) // total * total
+    assert whole >= 3 * total
+    epochs = order[:whole].reshape(-1, total)
+    np.testing.assert_array_equal(np.sort(epochs, axis=1), [np.arange(total)] * len(epochs))
+    assert len(set(order[whole:].tolist())) == len(order) - whole
+    # So among the whole batches of an epoch no record comes twice, and after any number of batches
+    # each was read equally often or, if it is of the epoch that has begun, once more.
+    assert len(set(map(bytes, epochs))) == len(epochs)  # in other orders
+
+
+def lengths_of(kind, num_files):
+    rng = np.random.default_rng(num_files)
+    drawn = {
+        "equal": np.full(num_files, 6),
+        "uneven": rng.integers(1, 12, num_files),
+        "lognormal": np.maximum(rng.lognormal(1.2, 1.2, num_files), 1),
+    }
+    lengths = drawn[kind].astype(int).tolist()
+    return [300] if num_files == 1 else [40 * n for n in lengths] if num_files == 5 else lengths
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("num_files", "streams"),
+    [*((n, None) for n in (1, 5, 63, 64, 80, 96, 100, 128, 1000)), (5, 4), (63, 8)],
+)
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "workers"),
+    [("equal", 64, 2), ("uneven", 40, 4), ("lognormal", 48, 1)],
+)
+def test_an_epoch_has_every_record_once(
+    tmp_path, monkeypatch, num_files, streams, kind, batch_size, workers
+):
+    for module in (record_streams, input_pipeline):
+        monkeypatch.setattr(module, "SHUFFLE_BLOCK", 130)
+    lengths = lengths_of(kind, num_files)
+    files, total = write_files(tmp_path, lengths), sum(lengths)
+    sizes = {"streams": choose_streams(streams, num_files, batch_size), "batch_size": batch_size}
+    count = -(-3 * total // batch_size)
+    through, _ = take(files, count, **sizes)
+    assert_each_once(through, total)
+    for step in (total // batch_size // 2, count - total // batch_size // 3 - 1):
+        size = batch_size // workers  # resumed in the first and in the third epoch
+        parts = [
+            take(files, count - step, step, slice(size * i, size * (i + 1)), **sizes)[0]
+            for i in range(workers)
+        ]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), through[step:])
 
 
 def batches_by_hand(count):
-    """The law, record by record: streams that take files when they have none, then blocks."""
-    first = np.cumsum([0, *LENGTHS])
-    queue = itertools.chain.from_iterable(
-        np.random.default_rng([SEED, 1, epoch]).permutation(len(LENGTHS)) for epoch in range(99)
-    )
-    unread = [[] for _ in range(STREAMS)]
+    """The order by its description, record by record."""
+    total, each = sum(LENGTHS), BATCH // STREAMS
     streams = [[] for _ in range(STREAMS)]
-    for _ in range(BLOCK * 20):
-        for stream in range(STREAMS):
-            if not unread[stream]:
-                file = next(queue)
-                unread[stream] = list(range(first[file], first[file + 1]))
-            streams[stream].append(unread[stream].pop(0))
-    for number, stream in enumerate(streams):
-        for block in range(20):
-            begin = block * BLOCK
-            seed = tf.random.fold_in(
-                tf.constant([SEED, number], tf.int64), tf.constant(block, tf.int64)
-            )
-            some = tf.constant(stream[begin : begin + BLOCK])
-            shuffled = tf.random.experimental.stateless_shuffle(some, seed)
-            stream[begin : begin + BLOCK] = shuffled.numpy().tolist()
-    each = BATCH // STREAMS
+    for epoch in range(count * BATCH // total + 1):
+        rows = [i % BATCH // each for i in range(epoch * total, (epoch + 1) * total)]
+        shares = [stream for stream in range(STREAMS) for _ in range(rows.count(stream))]
+        read = [[] for _ in range(STREAMS)]
+        for file in np.random.default_rng([SEED, 1, epoch]).permutation(len(LENGTHS)):
+            mine, shares = shares[: LENGTHS[file]], shares[LENGTHS[file] :]
+            numbers = iter(range(sum(LENGTHS[:file]), sum(LENGTHS[: file + 1])))
+            for stream in sorted(dict.fromkeys(mine), key=mine.count):
+                read[stream] += itertools.islice(numbers, mine.count(stream))
+        for stream, records in enumerate(read):
+            seed = tf.constant([SEED, stream], tf.int64)
+            seed = tf.random.fold_in(seed, tf.constant(epoch, tf.int64))
+            for block in range(-(-len(records) // BLOCK)):
+                some = tf.constant(records[block * BLOCK : (block + 1) * BLOCK])
+                at = tf.random.fold_in(seed, tf.constant(block, tf.int64))
+                streams[stream] += (
+                    tf.random.experimental.stateless_shuffle(some, at).numpy().tolist()
+                )
     return np.array(
         [
             [record for stream in streams for record in stream[step * each : (step + 1) * each]]
@@ -74,10 +134,10 @@ def batches_by_hand(count):
     )
 
 
-def test_batches_follow_the_law(numbered):
+def test_batches_have_the_order_that_is_described(numbered):
     batches, _ = take(numbered, 40)
     np.testing.assert_array_equal(batches, batches_by_hand(40))
-    assert set(Counter(batches.ravel().tolist()).values()) <= {5, 6, 7, 8, 9}  # 480 / 69 = 7
+    assert_each_once(batches, sum(LENGTHS))
 
 
 @pytest.mark.parametrize(
@@ -107,23 +167,31 @@ def test_a_worker_opens_only_the_files_of_its_streams_and_of_its_place(tmp_path,
     for number, path in enumerate(paths):
         write_numbers(path, range(number * 1000, number * 1000 + 1000))
     numbered = record_files.check_files(find_records(f"{tmp_path}/*", ""), FEATURES)
-    # Each stream has 4 files an epoch; step 833 is before the middle of the third ones.
+    # Each stream has 4 files an epoch, but for 2 records; step 833 is in the third ones.
     opened = [take(numbered, 1, 833, slice(3 * i, 3 * i + 3))[1] for i in (1, 3)]
     assert [len(files) for files in opened] == [1, 1]
     order = np.random.default_rng([SEED, 1, 0]).permutation(16)
-    assert [files[0].path for files in opened] == [sorted(paths)[order[i]] for i in (9, 11)]
+    assert [files[0].path for files in opened] == [sorted(paths)[order[i]] for i in (6, 14)]
 
 
-@pytest.mark.parametrize("streams", [1, 5, 9])
-def test_every_file_is_taken_once_before_any_is_taken_again(streams):
-    turns = list(itertools.islice(take_turns(LENGTHS, streams, SEED), 9 * 7))
-    for epoch in range(7):
-        assert sorted(turn.file for turn in turns[9 * epoch : 9 * epoch + 9]) == list(range(9))
-    for stream in range(streams):  # without a gap
-        mine = [turn for turn in turns if turn.stream == stream]
-        ends = itertools.accumulate(LENGTHS[turn.file] for turn in mine)
-        assert [turn.begin for turn in mine] == [0, *ends][: len(mine)]
-    assert len({tuple(turn.file for turn in turns[9 * epoch :][:9]) for epoch in range(7)}) == 7
+def test_the_streams_of_an_epoch_divide_its_records():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        lengths = rng.integers(1, rng.integers(2, 50), rng.integers(1, 40)).tolist()
+        streams, epoch = int(rng.integers(1, 20)), int(rng.integers(0, 1000))
+        batch_size = streams * int(rng.integers(1, 30))
+        parts = divide_epoch(lengths, batch_size, streams, SEED, epoch)
+        first = np.cumsum(lengths) - lengths
+        read = [
+            first[file] + skipped + record
+            for _, file, skipped, count in zip(*parts, strict=True)
+            for record in range(count)
+        ]
+        assert sorted(read) == list(range(sum(lengths)))
+        assert len(parts.files) < len(lengths) + streams  # each stream begins one more
+        assert (np.diff(parts.streams) >= 0).all()
+        each = [parts.of_stream(stream).counts.sum() for stream in range(streams)]
+        assert max(each) - min(each) <= batch_size // streams
 
 
 @pytest.mark.parametrize(
@@ -153,7 +221,7 @@ def test_the_number_of_streams_divides_the_batch_and_needs_as_many_files(
 
 
 def test_a_file_that_disappears_meanwhile_is_named(numbered, tmp_path):
-    plan = StreamPlan(numbered, STREAMS, SEED)
+    plan = StreamPlan(numbered, STREAMS, BATCH, SEED)
     dataset = input_pipeline.training_dataset(numbered, FEATURES, BATCH, SEED, plan=plan)
     (tmp_path / "6").unlink()
     with pytest.raises(FileNotFoundError, match=f"{tmp_path}/6: .*removed.* Put it back"):
