@@ -96,6 +96,15 @@ def test_sorting_batches_saves_padding_and_keeps_the_examples(features):
     assert counts.tolist() == [5] * 23
 
 
+def test_the_seed_orders_sorted_batches_of_examples_in_the_order_of_the_file(features):
+    def labels(seed):
+        order = TrainingOrder(5, seed, shuffle_buffer=1, batches_to_sort=23)
+        return [tuple(batch["label_ids"]) for batch in training_batches(features, order, 23)]
+
+    assert labels(3) == labels(3) != labels(4)
+    assert sorted(labels(3)) == sorted(labels(4))
+
+
 def test_evaluation_sees_every_example_once_longest_first(features):
     batches = list(batching.evaluation_batches(features, 5, PADDING))
     rows = np.concatenate([rows for rows, _ in batches])

@@ -59,6 +59,25 @@ def test_the_modules_are_applied_one_after_the_other(folder, caplog):
 
 
 @pytest.mark.parametrize(
+    ("config", "poolings"),
+    [
+        ({"pooling_mode": ["mean", "cls"]}, ["mean", "cls"]),
+        ({"pooling_mode": ["cls", "max", "mean"]}, ["cls", "max", "mean"]),
+        # In files of version 2 the order is that of sentence-transformers, not of the file.
+        (
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            ["cls", "mean"],
+        ),
+    ],
+)
+def test_several_poolings_are_concatenated_in_order(folder, config, poolings):
+    parts = [albert_tf.load_predictor(str(folder), pooling=each)(TEXTS) for each in poolings]
+    write_modules(folder, ("Transformer", {}), ("Pooling", config))
+    found = albert_tf.load_predictor(str(folder))(TEXTS)
+    np.testing.assert_allclose(found, np.concatenate(parts, axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("modules", "said"),
     [
         ([("Transformer", {}), ("WordWeights", {})], "are Transformer, WordWeights; expected a Tr"),

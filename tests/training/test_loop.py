@@ -303,22 +303,29 @@ def test_what_a_hook_logs_is_in_the_line_of_the_same_step_or_in_the_next(tmp_pat
     assert 0.25 < lines[3]["weight"] < 1
 
 
-class Perplexity(OneWeightTask):
+class Weighted(OneWeightTask):
+    """Has a metric whose weight, the sum of the inputs, differs between steps."""
+
     derived: ClassVar = {"perplexity": lambda means: math.exp(means["loss"])}
+
+    def loss(self, outputs, batch, weights=None):
+        loss, sums = super().loss(outputs, batch, weights)
+        return loss, sums | {"gain": (tf.reduce_sum(outputs), tf.reduce_sum(batch["x"]))}
 
 
 def test_metrics_are_means_since_the_last_line_and_derived_from_means(tmp_path):
-    task = OneWeightTask(num_warmup_steps=2)
+    task = Weighted(num_warmup_steps=2)
     single = train(make_trainer(tmp_path, task, log_steps=1))
     assert single[1]["gradient_norm"] == pytest.approx(0.875)  # 2 · (0.25 · 0.5 − 1) · 0.5
     for step, row in single.items():
         assert row["learning_rate"] == pytest.approx(float(task.learning_rates(step - 1)))
     (tmp_path / "other").mkdir()
-    task = Perplexity(num_warmup_steps=2)
     lines = train(make_trainer(tmp_path / "other", task, log_steps=3))
     for step, steps in ((3, (1, 2, 3)), (6, (4, 5, 6)), (7, (7,))):
-        for name in ("loss", "error", "gradient_norm"):
-            mean = sum(single[n][name] for n in steps) / len(steps)
+        inputs = [(n - 1) % 3 + 0.5 for n in steps]
+        for name in ("loss", "error", "gradient_norm", "gain"):
+            weights = inputs if name == "gain" else None
+            mean = np.average([single[n][name] for n in steps], weights=weights)
             assert lines[step][name] == pytest.approx(mean, rel=1e-6)
         assert lines[step]["perplexity"] == pytest.approx(math.exp(lines[step]["loss"]))
     dataset = tf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]}).batch(2)

@@ -379,9 +379,11 @@ def test_training_starts_from_random_or_given_weights_or_resumes(small, tmp_path
     store.save_checkpoint(prefix, trainer.checkpoints.state(trainer.step))
     loaded, weight = weight_for(init_checkpoint=prefix, seed=7)
     assert weight == first
+    loaded.model.weight.assign([2.0])
     loaded.step = 3
     loaded.save()
-    assert weight_for(init_checkpoint=prefix)[0].step == 3
+    resumed, weight = weight_for(init_checkpoint=prefix)
+    assert (resumed.step, weight) == (3, 2.0)
 
 
 def test_settings_reach_the_trainer(small):

@@ -70,8 +70,11 @@ def wsc(noun, noun_index, pronoun, pronoun_index):
     [
         ("cmnli/dev.json", [NEUTRAL, NEUTRAL | {"label": "-"}], ["dev-0|一|二|neutral"]),
         ("csl/train.json", [KEYWORDS], ["7|甲 乙|文|0"]),
-        ("copa/dev.json", [EFFECT], ["dev-0|p|a|0", "dev-1|p|b|1"]),
-        ("copa/dev.json", [CAUSE], ["dev-0|a|p|0", "dev-1|b|p|1"]),  # a cause comes first
+        (  # a cause comes first
+            "copa/dev.json",
+            [EFFECT, CAUSE],
+            ["dev-0|p|a|0", "dev-1|p|b|1", "dev-2|a|p|0", "dev-3|b|p|1"],
+        ),
         ("copa/dev.json", [EFFECT | {"idx": 7}], ["7|p|a|0", "7|p|b|1"]),
         ("cmnli/dev.json", [NEUTRAL | {"idx": 5}], ["5|一|二|neutral"]),
         ("wsc/dev.json", [wsc("ab", 0, "e", 4)], ["dev-0|_ab_cd[e]f||true"]),

@@ -125,6 +125,16 @@ def test_the_first_of_equal_contexts_is_the_maximum():
     assert features.is_max_context.astype(int).tolist() == [1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
 
 
+def test_a_hundred_tokens_of_a_window_count_as_one_of_context():
+    # Windows of 300 and 150 tokens, the second from token 200 on. Token 250 has a context of 49
+    # tokens in the first and of 50 in the second, which is shorter by more than a hundred.
+    settings = WindowSettings(max_seq_length=304, doc_stride=200, max_query_length=2)
+    features = make_features([example("a " * 350)], WordTokenizer(), settings, False)
+    first, second = np.split(features.is_max_context, [300])
+    assert np.flatnonzero(~first).tolist() == list(range(251, 300))
+    assert np.flatnonzero(second).tolist() == list(range(251 - 200, 150))
+
+
 def test_questions_without_features_are_reported(caplog):
     names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "한국어"}
     questions = [example(context, qas_id=name) for name, context in names.items()]
