@@ -26,7 +26,7 @@ from typing import Any
 
 import contenders
 import reporting
-from contenders import HUGGING_FACE, KERAS, OURS, Job
+from contenders import HUGGING_FACE, OURS, Job
 
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import StepShape, step_flops
@@ -46,8 +46,6 @@ def jobs_of(batches: str, config: dict[str, int], rows: int, precision: str) -> 
         "Hugging Face": job(HUGGING_FACE),
         "Hugging Face, compiled": job(HUGGING_FACE, compiled=True),
         "Hugging Face, checkpointing": job(HUGGING_FACE, recompute=True),
-        "Model Garden": job(KERAS, library="model_garden"),
-        "keras-hub": job(KERAS, library="keras_hub"),
     }
     if precision == "float32":
         del jobs["ours, float32"]  # the same as "ours"

@@ -33,9 +33,6 @@ SHARED = os.path.join(ROOT, "../shared")
 PEER_PYTHON = "ALBERT_PEER_PYTHON"  # environment variable: the Python with the other libraries
 OURS = "worker_albert.py"
 HUGGING_FACE = "worker_huggingface.py"
-KERAS = "worker_keras.py"
-SERVING = "worker_serving.py"
-SERVING_HUGGING_FACE = "worker_serving_huggingface.py"
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 BEGIN = time.perf_counter()
 
@@ -57,11 +54,7 @@ class Job:
         recompute: whether to use gradient checkpointing.
         micro_batches: number of micro-batches per step; for this implementation only.
         device: for `worker_huggingface.py`, PyTorch's name of the device.
-        library: for `worker_keras.py`, "keras_hub" or "model_garden".
-        folder: for serving, folder of the model.
-        engine: for serving, the inference engine; for prediction by `worker_albert.py` and
-            `worker_huggingface.py`, "openvino", or "" for TensorFlow and PyTorch.
-        single_rows: for serving, number of steps with a single row before the step with all rows.
+        engine: for prediction, "openvino", or "" for TensorFlow and PyTorch.
     """
 
     worker: str
@@ -74,10 +67,7 @@ class Job:
     recompute: bool = False
     micro_batches: int = 1
     device: str = "cpu"
-    library: str = ""
-    folder: str = ""
     engine: str = ""
-    single_rows: int = 0
 
 
 class Contender:
@@ -89,15 +79,15 @@ class Contender:
     """
 
     def __init__(self, job: Job) -> None:
-        is_ours = job.worker in (OURS, SERVING) or job.library == "model_garden"
-        python = sys.executable if is_ours else os.environ.get(PEER_PYTHON, sys.executable)
+        peer = os.environ.get(PEER_PYTHON, sys.executable)
+        python = sys.executable if job.worker == OURS else peer
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._process = subprocess.Popen(
             [python, os.path.join(FOLDER, job.worker), json.dumps(dataclasses.asdict(job))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={"TF_ENABLE_ONEDNN_OPTS": "1"}  # for all that use TensorFlow, as `import albert_tf`
+            env={"TF_ENABLE_ONEDNN_OPTS": "1"}  # as `import albert_tf`, if TensorFlow comes first
             | os.environ
             | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ROOT},
             text=True,
@@ -276,21 +266,3 @@ def serve(
     # Peak memory of the process, and its growth since before the first step.
     peak = {"peak_megabytes": megabytes(), "step_megabytes": megabytes() - before}
     print(json.dumps(peak | {"device_megabytes": device_megabytes()}))
-
-
-def serve_texts(answer: Callable[[list[Any]], Any], job: dict[str, Any], **facts: Any) -> None:
-    """Predicts all texts once to warm up, and then step by step, as `serve` does.
-
-    Args:
-        answer: returns the probabilities for pairs of texts.
-        job: the job, from `read_job`; `batches` is the path of a file of pairs. Each of the first
-            `single_rows` pairs is a step, followed by one step with all pairs.
-        facts: values to include in the first report, besides the probabilities of the first rows.
-    """
-    with open(job["batches"], encoding="utf-8") as stream:
-        pairs = [tuple(pair) for pair in json.load(stream)]
-    steps = [[pair] for pair in pairs[: job["single_rows"]]] + [pairs]
-    for step in steps:
-        answer(step)
-    facts["probabilities"] = np.round(answer(pairs[:4]), 5).tolist()
-    serve(lambda number: answer(steps[number % len(steps)]), job, **facts)

@@ -4,12 +4,12 @@ A benchmark with `--results=docs/notebook/speed.md` replaces the lines between i
 which are comments in Markdown, with the conditions of the run and a table, and leaves everything
 else as it is:
 
-    <!-- begin bench_serving.py -->
-    <!-- end bench_serving.py -->
+    <!-- begin bench_lcqmc.py -->
+    <!-- end bench_lcqmc.py -->
 
 Without these markers, a section with them is added at the end of the file. It may be moved to any
 place, and text may be written above and below it. `--results=docs/notebook/speed.md#float32` writes
-a second table of the same benchmark, between `<!-- begin bench_serving.py, float32 -->` and its
+a second table of the same benchmark, between `<!-- begin bench_lcqmc.py, float32 -->` and its
 counterpart.
 """
 

@@ -1,8 +1,7 @@
 """Kernels of the operations in `ops.py` for CPUs.
 
 Each has a gradient of its own, which stores a single tensor of the size of its input, and computes
-in loops that XLA compiles (`loops.py`). `benchmarks/bench_kernels.py` compares the speed of kernels
-and operations.
+in loops that XLA compiles (`loops.py`).
 
 Dimensions: as in `ops.py`; N rows (tokens).
 """

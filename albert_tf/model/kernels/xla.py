@@ -3,8 +3,7 @@
 GPUs and TPUs run such programs. There, matmuls are so fast that reads and writes of memory take
 much of a step, so these kernels compute something again rather than store it, and avoid copies in
 another layout: TPUs keep positions in the last axis, GPUs in the last but one.
-`make test-tpu` bounds the bytes that the compiled training step accesses, and
-`benchmarks/bench_accelerators.py` compares them with those of other implementations.
+`make test-tpu` bounds the bytes that the compiled training step accesses.
 
 Dimensions: as in `ops.py`.
 """
