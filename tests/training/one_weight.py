@@ -86,13 +86,13 @@ class OneWeightTask(Task):
             stream.writelines(f"{e.step} {e.metrics[METRIC]}\n" for e in evaluations)
 
 
-def make_trainer(folder, task=None, **changes):
+def make_trainer(folder, task=None, loss_scale=None, **changes):
     """Returns a trainer of one weight, at step 0; `changes` are settings."""
     task = task or OneWeightTask()
     values = {"output_dir": str(folder), "train_batch_size": 6, "save_checkpoints_steps": 3}
     settings = RunSettings(**values | changes)
     optimizer = optimization.create_optimizer("adamw", task.learning_rates)
-    step = TrainStep(task.build_model(), task, optimizer)
+    step = TrainStep(task.build_model(), task, optimizer, loss_scale=loss_scale)
     return Trainer(step, settings, task.learning_rates.num_train_steps, RunFolder(str(folder)))
 
 

@@ -23,10 +23,11 @@ from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.hooks import Hook, every
 from albert_tf.training.interruption import InterruptedRunError
 from albert_tf.training.loop import CHECK_STEPS, Trainer
+from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.report import report_interval
 from albert_tf.training.settings import RunSettings
-from albert_tf.training.step import TrainStep
-from albert_tf.training.step_results import MAX_SKIPPED_STEPS
+from albert_tf.training.step import StepResult, TrainStep
+from albert_tf.training.step_results import MAX_SKIPPED_STEPS, StepResults
 from tests.script_runner import interrupted, killed_at, stopped_at, tensors
 from tests.training import distributed_steps
 from tests.training.one_weight import OneWeightTask, batches_of, make_trainer, train
@@ -137,6 +138,14 @@ def test_a_checkpoint_has_weights_moments_and_step_under_googles_names(tmp_path)
         albert_trainer(tmp_path, "lamb_albert_zh").restore_latest()
 
 
+def test_a_resumed_run_in_float16_continues_with_its_loss_scale(tmp_path):
+    trainer = make_trainer(tmp_path, loss_scale=LossScale(64.0, growth_steps=9))
+    train(trainer)
+    resumed = LossScale()
+    assert make_trainer(tmp_path, loss_scale=resumed).restore_latest()
+    assert (float(resumed.value), int(resumed.good_steps)) == (64.0, 7)
+
+
 def test_a_run_continues_with_the_moments_of_albert_zhs_trainer(tmp_path):
     trainer = albert_trainer(tmp_path, "lamb_albert_zh", layout="albert_zh")
     rng = np.random.default_rng(7)
@@ -232,6 +241,16 @@ def test_bad_steps_are_skipped_on_request_unless_there_are_no_others(tmp_path):
     lines = train(trainer, batches=batches_with(1, 3, 4, 5))
     assert [lines[step].get("skipped_steps") for step in (3, 6, 7)] == [1, 3, None]
     assert "loss" not in lines[6]
+
+
+def test_skipped_steps_count_in_no_mean():
+    results = StepResults(OneWeightTask(), stops=False)
+    for step, (loss, tokens) in enumerate(((1.0, 10.0), (np.nan, 60.0), (3.0, 20.0))):
+        is_good = tf.constant(np.isfinite(loss))
+        numbers = tf.constant([loss, 1.0]), {}, tf.constant(loss), tf.constant(tokens)
+        results.add(step, StepResult(*numbers, is_good, is_good, tf.constant(False)))
+    expected = {"gradient_norm": 2.0, "loss": 2.0, "skipped_steps": 1.0}
+    assert results.take_means() == (expected, 15.0)
 
 
 @pytest.mark.parametrize(

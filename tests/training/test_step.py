@@ -21,10 +21,12 @@ from albert_tf.training import replicas
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.step import (
     Gradients,
+    StepOptions,
     TrainStep,
     clipping_factor,
     global_norm,
     scale_gradients,
+    take_part,
 )
 from tests.conftest import ROOT
 from tests.training import distributed_steps
@@ -194,12 +196,43 @@ def test_steps_have_the_losses_of_albert_zhs_trainer(ln_type):
         np.testing.assert_allclose(variable, weights[variable_name(variable)], rtol=0, atol=3e-5)
 
 
-def test_dropout_differs_from_part_to_part_and_from_step_to_step():
-    step = distributed_steps.make_step(micro_batches=2)
+def one_weight_step(**options):
+    task = OneWeightTask()
+    return TrainStep(task.build_model(), task, Lamb(0.1), StepOptions(**options))
+
+
+def test_dropout_differs_from_part_to_part_from_step_to_step_and_with_the_seed():
+    step = one_weight_step(micro_batches=2)
     seeds = [step._dropout_seed(part).numpy().tolist() for part in (0, 1)]
     step.optimizer.iterations.assign(1)
     seeds.append(step._dropout_seed(0).numpy().tolist())
-    assert len(set(map(tuple, seeds))) == 3
+    other = one_weight_step(micro_batches=2, seed=1)
+    seeds.append(other._dropout_seed(0).numpy().tolist())
+    assert len(set(map(tuple, seeds))) == 4
+
+
+def test_no_two_parts_of_all_replicas_have_the_same_dropout(monkeypatch):
+    step = one_weight_step(micro_batches=3)
+    monkeypatch.setattr(step, "_dropout_seed", lambda part: part)
+    monkeypatch.setattr(step, "_gradients", lambda rows, weights, part: tf.one_hot(part, 6))
+    used = [step._accumulate_gradients({"x": tf.ones(6)}, replica, None) for replica in (0, 1)]
+    np.testing.assert_array_equal(used, [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
+
+
+def test_losses_of_parts_add_up_to_that_of_a_batch_whose_parts_differ_in_masked_words():
+    task = distributed_steps.pretraining_task()
+    batch = {name: tf.constant(x) for name, x in distributed_steps.batch_of(0).items()}
+    rng = np.random.default_rng(5)
+    sizes = {"masked_lm_logits": (12, 7, 97), "sentence_order_logits": (12, 2)}
+    outputs = {name: rng.normal(size=size).astype(np.float32) for name, size in sizes.items()}
+    whole, _ = task.loss(outputs, batch)
+    weights = task.loss_weights(batch)
+    parts = [
+        task.loss(take_part(outputs, part, 2), take_part(batch, part, 2), weights)[0]
+        for part in (0, 1)
+    ]
+    assert float(sum(parts)) == pytest.approx(float(whole), rel=1e-6)
+    assert float(parts[0]) != pytest.approx(float(parts[1]), rel=0.1)
 
 
 def test_gradients_of_a_scaled_loss_are_unscaled_before_they_are_clipped():
