@@ -234,11 +234,11 @@ def write_checkpoint(settings: pretraining.Settings, weights: str) -> None:
     Raises:
         ValueError: the files are of another run.
     """
-    with open(os.path.join(weights, "trained.json"), encoding="utf-8") as stream:
-        trained = json.load(stream)
+    path = os.path.join(weights, "trained.json")
+    trained = files.read_json(path, {"parts": list, "step": int})
     values: Arrays = {}
     for part in trained["parts"]:
-        with np.load(os.path.join(weights, part)) as arrays:
+        with np.load(files.inside(weights, part, path, is_name=True)) as arrays:
             for name in arrays.files:
                 values.setdefault(name.partition("/")[0], []).append(arrays[name])  # type: ignore
     with opened(settings) as (task, step, run):

@@ -149,11 +149,14 @@ def make_array(entry: Entry, random: np.random.Generator) -> Any:
 
 def load_function(folder: str, entry: Entry, platform: str) -> Callable[..., Any]:
     """Returns a program as a function of JAX: of all inputs, to a list of the results."""
+    name = entry["file"]
+    if name != os.path.basename(name):
+        raise ValueError(f"{folder}/kit.json names {name!r}: expected a file in the folder")
     import jax
     from jax import export
     from jax import numpy as jnp
 
-    with open(os.path.join(folder, entry["file"]), "rb") as stream:
+    with open(os.path.join(folder, name), "rb") as stream:
         module = gzip.decompress(stream.read())
 
     def signature(entries: Sequence[Entry]) -> list[Any]:

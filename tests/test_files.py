@@ -44,6 +44,49 @@ def write(path, *contents, mode="w"):
             stream.write(content)
 
 
+# Paths that files name
+
+INSIDE = {"": "", "a.bin": "/a.bin", "1_Dense": "/1_Dense", "a/b..c/..d": "/a/b..c/..d", "~": "/~"}
+OUTSIDE = [
+    "..",
+    "../a",
+    "a/../b",
+    "a/..",
+    "/a",
+    "//a",
+    "\\a",
+    "..\\a",
+    "gs://b/a",
+    "file:///a",
+    "a\0",
+]
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_path_that_a_file_names_is_inside_of_its_folder(folder, name):
+    assert files.inside(folder, name, "list.json") == folder + INSIDE[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_name"),
+    [*((name, False) for name in OUTSIDE), *((name, True) for name in [*OUTSIDE, "", ".", "a/b"])],
+)
+def test_a_path_that_leads_out_of_its_folder_is_refused(folder, name, is_name):
+    expected = "a file" if is_name else "a path"
+    said = f"list.json names {name!r}: expected {expected} in the folder {folder}. "
+    with pytest.raises(ValueError, match=re.escape(said)):
+        files.inside(folder, name, "list.json", is_name=is_name)
+
+
+def test_links_of_a_folder_are_followed(tmp_path):
+    """The cache of the Hugging Face Hub has its files as snapshots/… → ../../blobs/…"""
+    (tmp_path / "blob").write_text("rows")
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "rows.jsonl").symlink_to("../blob")
+    path = files.inside(str(tmp_path / "snapshot"), "rows.jsonl", "list.json")
+    assert files.read_text(path) == "rows"
+
+
 # Reading
 
 

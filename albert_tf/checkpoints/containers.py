@@ -270,15 +270,11 @@ def _shards(path: str) -> list[str]:
         ValueError: the list is damaged.
     """
     weight_map = files.read_json(path, {"weight_map": dict})["weight_map"]
-    folder, own_name = os.path.split(path)
     names = sorted(set(map(str, weight_map.values())))
     for name in names:
-        if name != os.path.basename(name) or name in (own_name, ".", "..") or "\\" in name:
-            raise ValueError(
-                f"{path}: {files.quote(name)} is not the name of another file in its folder, as "
-                "those of shards are"
-            )
-    return [os.path.join(folder, name) for name in names]
+        if name.endswith(SHARDS):
+            raise ValueError(f"{path} names {files.quote(name)}: expected a file of weights")
+    return [files.inside(os.path.dirname(path), name, path, is_name=True) for name in names]
 
 
 def _open_shards(path: str) -> WeightFile:

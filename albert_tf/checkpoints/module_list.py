@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from albert_tf import files
 
@@ -36,5 +37,17 @@ def transformer_folder(folder: str) -> str:
     Any other folder than one of sentence-transformers is returned unchanged.
     """
     modules = list_modules(folder)
-    inner = modules[0]["path"] if modules else ""
-    return os.path.join(folder, inner) if inner else folder
+    return folder_of_module(folder, modules[0]) if modules else folder
+
+
+def folder_of_module(folder: str, module: Mapping[str, files.Json]) -> str:
+    """Returns the subfolder with the files of a module, which may be the folder itself.
+
+    Args:
+        folder: the folder with `modules.json`.
+        module: one of `list_modules`.
+
+    Raises:
+        ValueError: it is not in the folder.
+    """
+    return files.inside(folder, module["path"], os.path.join(folder, MODULES_FILE))

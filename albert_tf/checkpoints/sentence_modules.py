@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.containers import open_weights
-from albert_tf.checkpoints.module_list import MODULES_FILE, list_modules, transformer_folder
+from albert_tf.checkpoints.module_list import (
+    MODULES_FILE,
+    folder_of_module,
+    list_modules,
+    transformer_folder,
+)
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.poolings import CLS, EMBEDDING, MAX, MEAN
 from albert_tf.model.tokenization import TOKENIZER_CONFIG_FILE
@@ -137,11 +142,11 @@ def read_modules(folder: str) -> SentenceModules | None:
                 f"{path}: the module {module['type']} is not supported; expected Dense or "
                 'Normalize. Pass a pooling, such as pooling="mean", to do without all of them'
             )
-        others.append(readers[kind](os.path.join(folder, module["path"])))
+        others.append(readers[kind](folder_of_module(folder, module)))
     inner = transformer_folder(folder)
     options = _read_if_there(os.path.join(inner, _TRANSFORMER_FILE))
     return SentenceModules(
-        _read_poolings(os.path.join(folder, modules[1]["path"], _CONFIG_FILE)),
+        _read_poolings(os.path.join(folder_of_module(folder, modules[1]), _CONFIG_FILE)),
         tuple(others),
         _max_length(inner, options),
         bool(options.get("do_lower_case")),

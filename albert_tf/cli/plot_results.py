@@ -18,6 +18,7 @@ import csv
 import dataclasses
 import os
 import warnings
+from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from absl import logging
@@ -100,7 +101,8 @@ def plot_run(folder: str) -> list[str]:
     table = os.path.join(folder, SWEEP_TABLE)
     if files.exists(table):  # of a sweep, whose folder may have been moved with its runs
         rows = csv.DictReader(files.read_text(table).splitlines(), delimiter="\t")
-        folders += [os.path.join(folder, os.path.basename(row["folder"])) for row in rows]
+        names = [PureWindowsPath(row["folder"]).name for row in rows]  # of any system
+        folders += [files.inside(folder, name, table, is_name=True) for name in names]
     paths: list[str] = []
     for run_folder in map(RunFolder, folders):
         for name, draw in _PLOTS.items():

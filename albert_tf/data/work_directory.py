@@ -71,7 +71,10 @@ def find_chunk(directory: str, position: Position, checksum: str) -> FinishedChu
     if not os.path.exists(path):
         return None
     entry = files.read_json(path, {"blocks": list, "counts": dict})
-    return FinishedChunk(position, checksum, entry["blocks"], entry["counts"])
+    blocks = list(map(str, entry["blocks"]))
+    for name in blocks:
+        files.inside(directory, name, path, is_name=True)
+    return FinishedChunk(position, checksum, blocks, entry["counts"])
 
 
 def finish_output(directory: str, output: int, blocks: str, path: str, instances: int) -> None:

@@ -9,6 +9,8 @@ import glob
 import os
 from typing import TYPE_CHECKING
 
+from albert_tf.files.quoting import quote
+
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
@@ -123,6 +125,33 @@ def list_sizes(path: str) -> dict[str, int]:
 def join(directory: str, path: str) -> str:
     """Joins `directory` and a relative `path`; returns absolute and remote paths unchanged."""
     return path if is_remote(path) else os.path.join(directory, path)
+
+
+def inside(folder: str, path: str, source: str, *, is_name: bool = False) -> str:
+    """Returns a path inside of a folder that the text of a file names.
+
+    What a file says becomes a path in this way only, because anybody may have written the file.
+    Links in the folder are followed: the caches of libraries consist of them.
+
+    Args:
+        folder: the folder.
+        path: what the file says: a path relative to the folder, or "" for the folder itself.
+        source: the file, for the message.
+        is_name: whether it can only be the name of a file in the folder, not in a subfolder.
+
+    Raises:
+        ValueError: the path is absolute or remote, leads out of the folder, or is no name.
+    """
+    names = path.replace("\\", "/").split("/")
+    is_outside = is_remote(path) or ".." in names or "\0" in path
+    is_outside |= bool(path) and (not names[0] or bool(os.path.splitdrive(path)[0]))
+    if is_outside or (is_name and (len(names) > 1 or path in ("", "."))):
+        raise ValueError(
+            f"{source} names {quote(path)}: expected {'a file' if is_name else 'a path'} in the "
+            f"folder {folder or os.curdir}. Put it there and correct the name, or get the folder "
+            "again"
+        )
+    return os.path.join(folder, path) if path else folder
 
 
 def real_path(path: str) -> str:

@@ -47,7 +47,8 @@ def keep_vocabulary(record_files: Sequence[RecordFile], folder: str, model_folde
     """
     of_model = finding.list_tokenizers(model_folder)
     for info in (file.metadata for file in record_files if file.metadata):
-        beside = os.path.join(os.path.dirname(info.metadata_file), info.vocabulary["file"])
+        folder_of_records, name = os.path.dirname(info.metadata_file), info.vocabulary["file"]
+        beside = files.inside(folder_of_records, name, info.metadata_file, is_name=True)
         for path in filter(files.is_file, (beside, *of_model)):
             if checksum_of(path) == info.vocabulary["checksum"]:
                 finding.keep_vocabulary(path, path.endswith(".model"), folder)

@@ -210,11 +210,12 @@ def _saved_order(folder: str, place: str) -> list[str]:
     if not files.is_file(state):
         return []
     listed = files.read_json(state, {"_data_files": list})["_data_files"]
-    paths = [os.path.join(place, str(entry.get("filename"))) for entry in listed]
-    for path in paths:
-        if not files.is_file(os.path.join(folder, path)):
+    names = [str(entry.get("filename")) for entry in listed]
+    for name in names:
+        if not files.is_file(files.inside(os.path.join(folder, place), name, state)):
+            path = os.path.join(place, name)
             raise FileNotFoundError(f"{state}: {path} is missing. Copy the whole folder again")
-    return paths
+    return [os.path.join(place, name) for name in names]
 
 
 def _check_shards(folder: str, paths: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import make_training_kit
 import numpy as np
 import pytest
+import run_gpu_kit
 import tensorflow as tf
 
 from albert_tf import pretraining
@@ -113,3 +114,14 @@ def test_a_row_of_another_form_is_refused():
     }
     with pytest.raises(ValueError, match="another form"):
         make_training_kit.packed(row | {"token_boundary": np.ones(4)})
+
+
+@pytest.mark.parametrize("name", ["../private", "/private", "part/private"])
+def test_a_kit_and_what_it_has_trained_have_their_files_inside(settings, tmp_path, name):
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    (folder / "trained.json").write_text(json.dumps({"step": 1, "parts": [name]}))
+    with pytest.raises(ValueError, match=rf"trained\.json names '{name}': expected a file in"):
+        make_training_kit.write_checkpoint(settings, str(folder))
+    with pytest.raises(ValueError, match=rf"kit\.json names '{name}': expected a file in"):
+        run_gpu_kit.load_function(str(folder), {"file": name}, "cpu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import os
 import random
 import shutil
@@ -113,6 +114,20 @@ def test_only_files_of_the_program_are_removed_from_the_work_directory(tmp_path,
         (folder / name).write_text("mine or half")
     make()
     assert os.listdir(folder) == ["notes.txt"]
+
+
+def test_blocks_outside_of_the_work_directory_are_refused(tmp_path, make, monkeypatch):
+    stop_before_writing(make, monkeypatch)
+    folder = tmp_path / "out" / "train.work"
+    chunk = sorted(folder.glob("chunk-*.json"))[0]
+    found = json.loads(chunk.read_text())
+    name = found["blocks"][0]
+    (folder / name).rename(tmp_path / name)
+    chunk.write_text(json.dumps({**found, "blocks": [f"../../{name}"]}))
+    with pytest.raises(
+        ValueError, match=rf"{chunk.name} names '\.\./\.\./chunk.*: expected a file i"
+    ):
+        make()
 
 
 @pytest.mark.parametrize("text", [TOY_TEXT * 19 + "A boat on the sea.\n", ""])

@@ -110,6 +110,25 @@ def test_what_is_not_supported_is_refused_by_its_name(tmp_path, modules, said):
         read_modules(str(tmp_path))
 
 
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_modules_outside_of_the_folder_are_refused(tmp_path, number, is_absolute):
+    folder, other = tmp_path / "model", tmp_path / "other"
+    modules = ("Transformer", {}), ("Pooling", POOLING), ("Dense", DENSE), ("Normalize", {})
+    for place in (folder, other):
+        place.mkdir()
+        write_modules(place, *modules)
+        weights = {"linear.weight": np.ones((3, 12), np.float32), "linear.bias": np.ones(3)}
+        save_file(weights, place / "2_Dense" / "model.safetensors")
+    assert len(read_modules(str(folder)).others) == 2
+    rows = json.loads((folder / "modules.json").read_text())
+    path = f"{tmp_path if is_absolute else '..'}/other/{rows[number]['path']}"
+    rows[number]["path"] = path
+    (folder / "modules.json").write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match=rf"model/modules\.json names '{path[:9]}.*: expected a p"):
+        read_modules(str(folder))
+
+
 def test_a_prompt_before_each_text_is_refused_and_damaged_lists_too(tmp_path):
     write_modules(tmp_path, ("Transformer", {}), ("Pooling", {}))
     settings = tmp_path / "config_sentence_transformers.json"

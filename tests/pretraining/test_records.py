@@ -207,6 +207,21 @@ def test_the_vocabulary_is_copied_to_the_run_from_beside_the_records_or_the_init
     assert (run / "spiece.model").read_bytes() == b"pieces"
 
 
+def test_the_vocabulary_beside_records_is_not_one_elsewhere(tmp_path):
+    path, private = tmp_path / "records" / "a.tfrecord", tmp_path / "private.model"
+    path.parent.mkdir()
+    (tmp_path / "run").mkdir()
+    private.write_bytes(b"mine")
+    write_numbers(path, range(4))
+    digest = hashlib.sha256(b"mine").hexdigest()
+    for name in ("../private.model", str(private)):
+        write_metadata(path, 4, checksum=digest, file=name)
+        found = find_record_files([str(path)], FEATURES)
+        with pytest.raises(ValueError, match=r"\.records\.json names '.*: expected a file in"):
+            keep_vocabulary(found, str(tmp_path / "run"), str(tmp_path))
+        assert not list((tmp_path / "run").iterdir())
+
+
 def test_the_checksum_of_records_is_that_of_their_content(tmp_path):
     def checksum(path):
         return record_files.checksum_of(find_record_files([str(path)], FEATURES))

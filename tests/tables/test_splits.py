@@ -102,6 +102,21 @@ def test_save_to_disk_has_its_own_order(folder):
         find_split(path, "train")
 
 
+@pytest.mark.parametrize("name", ["../../rows.jsonl", "../rows.jsonl", "{folder}/rows.jsonl"])
+def test_save_to_disk_has_its_files_inside(folder, tmp_path, name):
+    name = name.format(folder=tmp_path)
+    for place in (tmp_path, tmp_path / "data"):
+        place.mkdir(exist_ok=True)
+        (place / "rows.jsonl").write_text("{}")
+    path = folder("data/train/data-00000-of-00001.arrow", state={"data/train": [name]})
+    for find in (
+        lambda: find_split(f"{path}/data", "train"),
+        lambda: find_files(f"{path}/data/train", "--train_file"),
+    ):
+        with pytest.raises(ValueError, match=rf"train/state\.json names '{name[:9]}.*: expected a"):
+            find()
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [
