@@ -23,9 +23,7 @@ _HALF_WRITTEN = re.compile(
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Context manager that locks a folder, and ends what a killed process has left in it.
-
-    Partial files are removed, and complete ones put into their places (`files.replacing`).
+    """Context manager that locks a folder, and removes partial files of a killed process from it.
 
     The file `.lock` is locked by the process that writes to the folder. The kernel releases the
     lock whenever and however the process ends, so it is never stale; the file itself stays. A
@@ -54,7 +52,6 @@ def locked(folder: str) -> Iterator[None]:
             stack.callback(held.release)
             if is_first:
                 _remove_half_written(folder)
-                files.finish_replacing(folder)
         yield
 
 

@@ -67,6 +67,27 @@ class RunFolder:
         """Returns the path of a file of the folder."""
         return os.path.join(self.path, name)
 
+    # What saving a model has left, if a kill interrupted it.
+
+    @property
+    def current(self) -> RunFolder:
+        """The folder with the files that count now: this one, or another; see `files.current`.
+
+        Raises:
+            ValueError: what a kill has left is damaged.
+        """
+        place = files.current(self.path)
+        return self if place == self.path else RunFolder(place)
+
+    def finish_saving(self) -> None:
+        """Puts the files that count into this folder, which must be one to write to.
+
+        Raises:
+            ValueError: what a kill has left is damaged.
+        """
+        files.finish_replacing(self.path)
+        self._record = None
+
     # The record.
 
     @property

@@ -5,6 +5,9 @@ From then on they count: a reader takes all of them from the hidden folder (`cur
 of them is in its place as well. If a kill prevents that, the next writer does it. So at any moment
 there are all old files or all new ones, and reading writes nothing. Other files in the folder are
 left alone.
+
+A hidden folder may have been downloaded with its folder. So it is one, no link, and has files of
+its own, no links, which can only replace files of the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from absl import logging
 
 from albert_tf.files.checks import ensure_directory
-from albert_tf.files.paths import exists, is_directory, is_remote, list_directory
+from albert_tf.files.paths import exists, inside, is_directory, is_remote, list_directory, list_sizes
 from albert_tf.files.reading import read_text
 from albert_tf.files.writing import copy, remove, remove_tree, rename, write_file
 
@@ -28,12 +31,17 @@ _COMPLETE = "complete"  # the names of the new files, one a line
 
 
 @contextlib.contextmanager
-def replacing(folder: str, kept: Iterable[str] = ()) -> Iterator[str]:
+def replacing(folder: str, kept: Iterable[str] | None = None) -> Iterator[str]:
     """Yields an empty folder whose files replace those of `folder` when the block succeeds.
 
     Args:
         folder: an existing folder, in which nobody else replaces files meanwhile.
-        kept: names of files of the folder that stay, and are needed with the new ones.
+        kept: names of files of the folder that stay, and are needed with the new ones; None for all
+            that are not hidden.
+
+    Raises:
+        ValueError: see `finish_replacing`.
+        OSError: the folder cannot be written to.
     """
     finish_replacing(folder)
     for hidden in _list_hidden(folder):  # of a process that was killed before it was complete
@@ -43,7 +51,9 @@ def replacing(folder: str, kept: Iterable[str] = ()) -> Iterator[str]:
     try:
         yield hidden
         names = list_directory(hidden)
-        for name in kept:
+        if kept is None:
+            kept = [name for name in list_sizes(folder) if not name.startswith(".")]
+        for name in set(kept).difference(names):
             _link(os.path.join(folder, name), os.path.join(hidden, name))
         write_file(os.path.join(hidden, _COMPLETE), "\n".join(names))
     except BaseException:
@@ -57,16 +67,11 @@ def current(folder: str) -> str:
     """Returns the folder from which the files of a folder are read: itself, or the hidden one.
 
     Raises:
-        ValueError: an earlier version, which did not keep the new files together, was killed while
-            it replaced files.
+        ValueError: the hidden folder is damaged.
     """
     for hidden in _list_hidden(folder):
         if exists(os.path.join(hidden, _COMPLETE)):
-            if not read_text(os.path.join(hidden, _COMPLETE)):
-                raise ValueError(
-                    f"{folder}: saving a model here was interrupted, and some of its files are "
-                    f"still in {hidden}: move them into the folder, or save the model again"
-                )
+            _read_names(hidden)
             return hidden
     return folder
 
@@ -74,7 +79,10 @@ def current(folder: str) -> str:
 def finish_replacing(folder: str) -> None:
     """Puts complete files into their places in a folder, if a kill prevented that.
 
+    This writes to the folder, so that it is for those who have found that they may do so.
+
     Raises:
+        ValueError: the hidden folder is damaged; nothing was replaced.
         OSError: the folder cannot be written to.
     """
     for hidden in _list_hidden(folder):
@@ -85,18 +93,33 @@ def finish_replacing(folder: str) -> None:
 
 def _list_hidden(folder: str) -> list[str]:
     names = list_directory(folder) if is_directory(folder) else []
-    return [os.path.join(folder, name) for name in names if _PATTERN.fullmatch(name)]
+    paths = [os.path.join(folder, name) for name in names if _PATTERN.fullmatch(name)]
+    return [path for path in paths if is_directory(path) and not os.path.islink(path)]
+
+
+def _read_names(hidden: str) -> list[str]:
+    """Returns the names of the complete files in a hidden folder.
+
+    Raises:
+        ValueError: one is not the name of a file in there.
+        FileNotFoundError: another process has put them into their places.
+    """
+    source = os.path.join(hidden, _COMPLETE)
+    names = read_text(source).splitlines()
+    for name in names:
+        path = inside(hidden, name, source, is_name=True)
+        if os.path.islink(path) or is_directory(path):
+            raise ValueError(
+                f"{path}: expected a file of an interrupted save, got a link or a folder. Remove "
+                f"{hidden} to keep the model that was in the folder before"
+            )
+    return names
 
 
 def _put_into_place(hidden: str, folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # another process did it
-        names = read_text(os.path.join(hidden, _COMPLETE)).splitlines()
-        for name in names:
+        for name in _read_names(hidden):
             _publish(os.path.join(hidden, name), os.path.join(folder, name))
-        if not names:  # of an earlier version, whose readers moved them
-            for name in list_directory(hidden):
-                if name != _COMPLETE:
-                    rename(os.path.join(hidden, name), os.path.join(folder, name))
         remove(os.path.join(hidden, _COMPLETE))
         remove_tree(hidden)
 

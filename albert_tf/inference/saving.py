@@ -89,9 +89,9 @@ def save_pretrained(
     savable, spec = _recognize(model)
     tensors = _name_variables(savable)
     named = _check_labels(savable, spec, labels)
-    _prepare(folder)
-    kept = _kept_vocabulary(folder) if tokenizer is None else []
-    record = _with_vocabulary(_describe(savable, spec, named), tokenizer, folder)
+    now = _prepare(folder)
+    kept = _kept_vocabulary(now) if tokenizer is None else []
+    record = _with_vocabulary(_describe(savable, spec, named), tokenizer, folder, now)
     with files.replacing(folder, kept) as new:
         _write_vocabulary(tokenizer, new)
         savable.config.to_json_file(os.path.join(new, CONFIG_FILE))
@@ -112,8 +112,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
         ValueError: the folder contains the checkpoints of a run, or another vocabulary.
         OSError: the folder cannot be written to.
     """
-    _prepare(folder)
-    record = _with_vocabulary(RunFolder(folder).record, tokenizer, folder)
+    now = _prepare(folder)
+    record = _with_vocabulary(RunFolder(now).record, tokenizer, folder, now)
     with files.replacing(folder) as new:
         _write_vocabulary(tokenizer, new)
         RunFolder(new).write_record(record)
@@ -211,27 +211,39 @@ def _describe(model: Savable, spec: TaskSpec, labels: tuple[str, ...]) -> RunRec
     return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})
 
 
-def _prepare(folder: str) -> None:
+def _prepare(folder: str) -> str:
     """Makes a folder, in which another model may be replaced.
 
+    Returns:
+        The folder with the files of that model; see `files.current`.
+
     Raises:
-        ValueError: it is the folder of a run.
+        ValueError: it is the folder of a run, or what a kill has left of saving is damaged.
     """
     files.ensure_directory(folder, "folder")
-    files.finish_replacing(folder)
     if numbered := RunFolder(folder).checkpoints():
         raise ValueError(
             f"{folder} has the checkpoints of a run, such as {numbered[max(numbered)]}: save the "
             "model in another folder"
         )
+    return files.current(folder)
 
 
-def _with_vocabulary(record: RunRecord, tokenizer: Tokenizer | None, folder: str) -> RunRecord:
-    """Returns a record that describes the tokenizer; None is for the one that stays in a folder."""
+def _with_vocabulary(
+    record: RunRecord, tokenizer: Tokenizer | None, folder: str, now: str
+) -> RunRecord:
+    """Returns a record that describes the tokenizer of a folder.
+
+    Args:
+        record: the record.
+        tokenizer: the tokenizer that is saved; None for the one that stays.
+        folder: the folder.
+        now: the folder with its files.
+    """
     if tokenizer is not None:
-        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder))
+        known = run_record.of_tokenizer(tokenizer, _vocabulary_path(tokenizer, folder, now))
     else:
-        of_folder = RunFolder(folder).record
+        of_folder = RunFolder(now).record
         known = of_folder.only(run_record.LOWER_CASE, run_record.VOCABULARY)
     settings = {**record.settings, **known.settings}
     return dataclasses.replace(record, settings=settings, files=known.files)
@@ -248,13 +260,15 @@ def _kept_vocabulary(folder: str) -> list[str]:
     return sorted({os.path.basename(path) for path in paths if os.path.dirname(path) == folder})
 
 
-def _vocabulary_path(tokenizer: Tokenizer, folder: str) -> str:
+def _vocabulary_path(tokenizer: Tokenizer, folder: str, now: str) -> str:
     """Returns the path in a folder that a tokenizer is recorded with.
 
     Raises:
         ValueError: the folder has another tokenizer.
     """
-    paths = [os.path.join(folder, name) for name in tokenizer.vocabulary_files]
-    if others := [other for other in finding.list_tokenizers(folder) if other not in paths]:
-        raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
-    return paths[-1]
+    names = list(tokenizer.vocabulary_files)
+    for place in dict.fromkeys((folder, now)):  # files of the first that `now` lacks stay, too
+        own = [os.path.join(place, name) for name in names]
+        if others := [other for other in finding.list_tokenizers(place) if other not in own]:
+            raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
+    return os.path.join(folder, names[-1])

@@ -106,7 +106,7 @@ class Run(Generic[SettingsT]):
         folder = RunFolder(settings.output_dir)
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)
-        folder.check_config(config, path)
+        folder.current.check_config(config, path)
         with workers.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:
                 opened = stack.enter_context(devices.open_devices(settings))
@@ -128,7 +128,8 @@ class Run(Generic[SettingsT]):
         Resumed training needs the same settings, files, task and labels as before. Training that
         starts from an `init_checkpoint` only needs the same vocabulary and tokenization;
         evaluation, prediction and export also need the same task (a user's with its module) and
-        labels, and the settings that the model's output depends on.
+        labels, and the settings that the model's output depends on. Then the folder is one to write
+        to, so that saving a model in it is finished, if a kill has interrupted that.
 
         Args:
             known: the files of vocabulary and training data, and the task, as far as they are
@@ -140,7 +141,10 @@ class Run(Generic[SettingsT]):
         """
         settings = self.settings
         self.record = admission.make_record(settings, self.config, self._precision, known)
-        changes = admission.compare_record(self.record, self.folder, self.trained, settings)
+        now = self.folder.current
+        changes = admission.compare_record(self.record, now, settings.trained_in(now), settings)
+        if self.is_chief:
+            self.folder.finish_saving()
         start = run_record.describe_start(
             sys.argv, devices.describe(self.strategy, self._precision)
         )

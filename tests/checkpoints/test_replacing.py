@@ -96,16 +96,65 @@ def test_an_error_leaves_the_old_files(folder):
     assert len(list(folder.iterdir())) == 4
 
 
-def test_what_an_earlier_version_has_half_moved_is_not_read_but_finished(folder):
-    write(folder, "old")
-    (folder / "config").write_text("new")
-    hidden = folder / ".replacing-0a1b2c3d"
+def hide(folder, complete, name=".replacing-0a1b2c3d"):
+    """A hidden folder as a kill leaves it: complete, with the files "config" and "labels"."""
+    hidden = folder / name
     hidden.mkdir()
-    for name in NAMES[1:]:
-        (hidden / name).write_text("new")
-    (hidden / "complete").touch()
-    with pytest.raises(ValueError, match=r"model: saving a model here was interrupted.*-0a1b2c3d"):
-        read(folder)
+    for file in NAMES[:2]:
+        (hidden / file).write_text("theirs")
+    (hidden / "complete").write_text(complete)
+    return hidden
+
+
+def write_again(folder):
+    write(folder, "new")
+
+
+@pytest.mark.parametrize("use", [files.current, files.finish_replacing, write_again])
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("../bashrc", r"0a1b2c3d/complete names '\.\./bashrc': expected a file in the folder"),
+        ("../../bashrc", r"complete names '\.\./\.\./bashrc'"),
+        ("{outside}/bashrc", r"complete names '/"),
+        ("sub/labels", r"complete names 'sub/labels'"),
+        ("..", r"complete names '\.\.'"),
+        ("link", r"0a1b2c3d/link: expected a file of an interrupted save, got a link or a folder"),
+        ("sub", r"0a1b2c3d/sub: expected a file of an interrupted save, got a link"),
+    ],
+)
+def test_a_damaged_hidden_folder_replaces_nothing(folder, tmp_path, use, named, said):
+    write(folder, "old")
+    bashrc = tmp_path / "bashrc"
+    bashrc.write_text("mine")
+    hidden = hide(folder, "config\n" + named.format(outside=tmp_path))
+    (hidden / "bashrc").write_text("theirs")
+    (hidden / "link").symlink_to(bashrc)
+    (hidden / "sub").mkdir()
+    (hidden / "sub" / "labels").write_text("theirs")
+    with pytest.raises(ValueError, match=said):
+        use(str(folder))
+    assert bashrc.read_text() == "mine"
+    assert (folder / "config").read_text() == "old"
+    shutil.rmtree(hidden)
+    assert read(folder) == {"old"}
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_only_a_folder_is_a_hidden_folder(folder, tmp_path, is_link):
+    """A link to another one is not followed, and neither is removed."""
+    write(folder, "old")
+    (tmp_path / "other").mkdir()
+    elsewhere = hide(tmp_path / "other", "config\nlabels")
+    place = folder / ".replacing-99999999"
+    if is_link:
+        place.symlink_to(elsewhere)
+    else:
+        place.write_text("mine")
+    assert read(folder) == {"old"}
     files.finish_replacing(str(folder))
+    write(folder, "new")
     assert read(folder) == {"new"}
-    assert not hidden.exists()
+    assert place.is_symlink() == is_link
+    assert place.exists()
+    assert (elsewhere / "labels").read_text() == "theirs"

@@ -186,14 +186,18 @@ def test_only_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
             assert (tmp_path / half[0]).exists()
 
 
-def test_a_run_finishes_what_saving_its_model_has_left_to_do(folder, tmp_path):
+def test_saving_a_model_is_finished_only_when_the_folder_is_accepted(folder, tmp_path):
     hidden = tmp_path / ".replacing-0a1b2c3d"
     hidden.mkdir()
-    for path, text in ((tmp_path, "old"), (hidden, "new")):
+    for path, text in ((tmp_path, "{}"), (hidden, RunRecord(settings={"seed": 2}).to_json())):
         (path / "run.json").write_text(text)
     (hidden / "complete").write_text("run.json\n")
     with folder.locked():
-        assert (tmp_path / "run.json").read_text() == "new"
+        assert (tmp_path / "run.json").read_text() == "{}"
+        assert folder.current.record.settings == {"seed": 2}
+        folder.finish_saving()
+        assert folder.current is folder
+        assert folder.record.settings == {"seed": 2}
         assert {path.name for path in tmp_path.iterdir()} == {"run.json", ".lock"}
 
 

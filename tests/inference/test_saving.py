@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -18,6 +19,7 @@ from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.inference.model_task import find_task
+from albert_tf.inference.saving import save_tokenizer
 from albert_tf.model.tokenization import FullTokenizer
 from tests.file_events import folders_at_each_event
 from tests.inference.conftest import KINDS, make_model
@@ -187,6 +189,60 @@ def test_nothing_of_others_is_replaced(tmp_path, toy_tokenizer):
     (tmp_path / "vocab.txt").write_text("[PAD]\n")
     with pytest.raises(ValueError, match=r"vocab\.txt"):
         albert_tf.save_pretrained(model, str(tmp_path), toy_tokenizer)
+
+
+def test_a_model_is_opened_whole_while_its_tokenizer_is_saved(tmp_path, toy_tokenizer):
+    """At every moment."""
+    folder = tmp_path / "model"
+    albert_tf.save_pretrained(make_model("spans", toy_tokenizer), str(folder), toy_tokenizer)
+    (folder / "notes.txt").write_text("mine")
+    before = sorted(os.listdir(folder))
+    places = folders_at_each_event(
+        folder, tmp_path / "at", lambda: save_tokenizer(toy_tokenizer, str(folder))
+    )
+    for place in places:
+        source = ModelSource.open(str(place))
+        assert source.run.record.task_name == "spans"
+        assert source.tokenizer.checksum == toy_tokenizer.checksum
+        assert len(source.recognized.entries) > 1
+    assert sorted(os.listdir(folder)) == before
+
+
+@pytest.mark.parametrize("by", ["model", "tokenizer"])
+@pytest.mark.parametrize("refused_for", ["", "run", "vocabulary", "damage"])
+def test_an_interrupted_save_is_finished_where_a_model_may_be_saved(
+    tmp_path, toy_tokenizer, by, refused_for
+):
+    """A folder that is refused stays as it is, and so does what is beside it."""
+    folder, bashrc = tmp_path / "model", tmp_path / ".bashrc"
+    bashrc.write_text("mine")
+    model = make_model("classification", toy_tokenizer)
+    albert_tf.save_pretrained(model, str(folder), toy_tokenizer, ["no", "yes"])
+    hidden = shutil.copytree(folder, folder / ".replacing-0a1b2c3d")
+    (folder / "run.json").unlink()  # in its place last
+    (hidden / ".bashrc").write_text("theirs")
+    names = [path.name for path in hidden.iterdir() if path.name != ".bashrc"]
+    (hidden / "complete").write_text("\n".join(names))
+    if refused_for == "run":
+        save_checkpoint(f"{folder}/model.ckpt-7", {"x": np.zeros(1)})
+    elif refused_for == "vocabulary":
+        (hidden / "vocab.txt").write_text("[PAD]\n")
+    elif refused_for == "damage":
+        (hidden / "complete").write_text("\n".join([*names, "../../.bashrc"]))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    said = {"run": "checkpoints of a run", "vocabulary": "another voc", "damage": "names '../../.b"}
+    refused = pytest.raises(ValueError, match=said.get(refused_for))
+    with refused if refused_for else contextlib.nullcontext():
+        if by == "model":
+            albert_tf.save_pretrained(model, str(folder), toy_tokenizer, ["no", "yes"])
+        else:
+            save_tokenizer(toy_tokenizer, str(folder))
+    assert bashrc.read_text() == "mine"
+    if refused_for:
+        assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    else:
+        assert RunFolder(str(folder)).record.labels == ("no", "yes")
+        assert not hidden.exists()
 
 
 def test_an_export_of_spans_leaves_room_for_the_question(saved, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -329,6 +330,35 @@ def test_opening_makes_and_locks_the_folder_and_beginning_describes_the_run(smal
         Run.open(dataclasses.replace(small, albert_config_file=other)),
     ):
         pass
+
+
+@pytest.mark.parametrize("change", ["", "hidden_size", "vocabulary"])
+def test_saving_a_model_is_finished_where_a_run_is_admitted(settings, tmp_path, change):
+    """A run that is refused has changed nothing in the folder of a model."""
+    folder, hidden = tmp_path / "out", tmp_path / "out" / ".replacing-0a1b2c3d"
+    folder.joinpath("run.json").write_text("the old one")
+    hidden.mkdir()
+    add_checkpoint(hidden, "model.ckpt-best")
+    saved = RunRecord(files={"vocabulary": known().files["vocabulary"]})
+    RunFolder(str(hidden)).write_record(saved)
+    CONFIG.to_json_file(str(hidden / "albert_config.json"))
+    names = sorted(os.listdir(hidden))
+    (hidden / "complete").write_text("\n".join(names))
+    rename_checkpoint(folder, "model.ckpt-0")
+    other = FileRecord("98 entries, sha256 0c", "/other/vocab.txt")
+    if change == "hidden_size":
+        config = dataclasses.replace(CONFIG, hidden_size=16)
+        config.to_json_file(str(settings.albert_config_file))
+    evaluating = dataclasses.replace(settings, do_train=False, do_eval=True, precision="float32")
+    refused = pytest.raises(ValueError, match=r"another (model|vocabulary)") if change else None
+    before = sorted(os.listdir(folder))
+    with refused or contextlib.nullcontext(), Run.open(evaluating) as run:
+        run.admit(known(vocabulary=other) if change == "vocabulary" else known())
+    now = {*os.listdir(folder)} - {".lock"}
+    assert now == ({*before} if change else {*before, *names} - {hidden.name})
+    assert (folder / "run.json").read_text() == (
+        "the old one" if change else RunFolder(str(folder)).record.to_json()
+    )
 
 
 def test_accepted_changes_are_recorded_but_not_those_of_a_mere_evaluation(settings, tmp_path):
