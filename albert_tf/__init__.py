@@ -13,6 +13,7 @@ albert_tf`, and with it the `--help` of every program, does not have to wait for
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import os
 import platform
 import sys
@@ -83,16 +84,49 @@ __all__ = ["__version__", *_TASKS, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name on first use (PEP 562)."""
+    """Imports a public name on first use (PEP 562).
+
+    Raises:
+        AttributeError: there is no such name, or the packages that it needs are not installed or do
+            not fit. The message says what to install.
+    """
     if name in _TASKS:
         return importlib.import_module(f"{__name__}.finetuning.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _WITHOUT_TENSORFLOW:
+    try:
+        _check_packages(name)
+    except ValueError as error:
+        raise AttributeError(str(error)) from None
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def _check_packages(name: str) -> None:
+    """Raises ValueError if the packages that a public name needs are not installed, or not fit."""
+    if name in _MODULES and name not in _WITHOUT_TENSORFLOW:
         tensorflow_packages.check()
     if name == "TokenizerLayer":
         tensorflow_packages.require_text(name)
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+class _MissingPackages(importlib.abc.MetaPathFinder):
+    """Lets `from albert_tf import AlbertEncoder` say what is not installed.
+
+    Where a package lacks a name, Python looks for a module of that name, and its own error would
+    not have the message of the AttributeError.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        """Raises ImportError for a public name whose packages are not installed."""
+        package, _, name = fullname.rpartition(".")
+        if package == __name__:
+            try:
+                _check_packages(name)
+            except ValueError as error:
+                raise ImportError(str(error), name=fullname) from None
+
+
+sys.meta_path.append(_MissingPackages())
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import inspect
 import random
 import re
 import subprocess
@@ -62,8 +63,13 @@ def make_install(monkeypatch):
 def test_packages_that_do_not_fit_are_refused_in_one_line(install, versions, said):
     install(versions)
     line = rf"\A{re.escape(said)}.*\Z"
-    with pytest.raises(ValueError, match=line):
+    with pytest.raises(AttributeError, match=line):
         albert_tf.AlbertEncoder  # noqa: B018
+    with pytest.raises(ImportError, match=line):
+        exec("from albert_tf import AlbertEncoder")
+    assert not hasattr(albert_tf, "AlbertEncoder")
+    found = dict(inspect.getmembers(albert_tf))
+    assert {"AlbertConfig", "FullTokenizer", "load_predictor"} < found.keys()
     with pytest.raises(ValueError, match=line):
         DeviceSettings().check_paths()
 
@@ -102,10 +108,12 @@ def test_every_supported_release_is_an_extra():
 def test_text_is_only_required_by_what_tokenizes_in_a_graph(install):
     install({"tensorflow": "2.18.1", "tf_keras": "2.18.0"})
     said = "^TokenizerLayer requires tensorflow-text: pip install 'tensorflow-text~=2.18.0'$"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(AttributeError, match=said):
         albert_tf.TokenizerLayer  # noqa: B018
+    with pytest.raises(ImportError, match=said):
+        exec("from albert_tf import TokenizerLayer")
     install(TF_218 | {"tensorflow-text": "2.20.1"})
-    with pytest.raises(ValueError, match=r"tensorflow-text 2.20.1 does not fit TensorFlow 2.18.1"):
+    with pytest.raises(AttributeError, match=r"text 2.20.1 does not fit TensorFlow 2.18.1"):
         albert_tf.TokenizerLayer  # noqa: B018
     install(TF_218)
     tensorflow_packages.require_text("a test")
