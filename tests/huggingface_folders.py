@@ -7,6 +7,8 @@ import os
 import struct
 import subprocess
 
+import pytest
+
 SPECIAL = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 SYMBOLS = ["(", ")", "-", "."]  # user-defined, as in ALBERT's vocabulary
 WORDS = ["the", "river", "in", "1999,", "said", "new", "caf", "nai", "m", "M", "mu", "Mu", "", "¾"]
@@ -37,6 +39,12 @@ BERT_CONFIG = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
 }
+
+
+def save_file(arrays, path, **options):
+    """Writes a file of safetensors."""
+    safetensors = pytest.importorskip("safetensors.numpy", reason="needs the extra hf")
+    safetensors.save_file(arrays, path, **options)
 
 
 def score(number):

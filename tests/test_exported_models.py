@@ -16,7 +16,6 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from safetensors.numpy import save_file
 
 import albert_tf
 from albert_tf import inference
@@ -26,6 +25,7 @@ from albert_tf.cli.flags import parse
 from albert_tf.inference import convert
 from albert_tf.model.poolings import POOLINGS
 from tests.conftest import ROOT, TINY_SHAPE
+from tests.huggingface_folders import save_file
 from tests.inference.conftest import KINDS, LONG, SIZE, TEXTS, make_model
 from tests.inference.test_sentence_modules import write_modules
 

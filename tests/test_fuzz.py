@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow
 import pytest
 import tensorflow as tf
-from backports import zstd
 from pyarrow import parquet
 
 from albert_tf import classification
@@ -61,6 +60,7 @@ from tests.finetuning.squad.test_question_rows import QUESTIONS, rows_of
 from tests.finetuning.token_classification.test_sentence_rows import CLUENER
 from tests.finetuning.token_classification.test_sentence_rows import FEATURES as TAG_FEATURES
 from tests.finetuning.token_classification.test_sentence_rows import ROWS as TAGGED
+from tests.hub_files import compress_zstandard
 from tests.hub_files import write_parquet as write_hub_parquet
 from tests.pretraining_runs import write_records
 from tests.tables.test_described_labels import BINARY, PAGE
@@ -265,7 +265,7 @@ def write_arrow(path):
 
 def write_compressed(path):
     rows = [f'"{row["text"]}",{row["label"]}' for row in ROWS]
-    path.write_bytes(zstd.compress(lines("text,label", *rows)))
+    path.write_bytes(compress_zstandard(lines("text,label", *rows)))
 
 
 def read_text(path):

@@ -9,8 +9,6 @@ import re
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from albert_tf.checkpoints.huggingface import (
     config_to_hugging_face,
@@ -34,7 +32,9 @@ from tests.checkpoints.checkpoint_samples import (
     random_weights,
     shapes_of,
 )
+from tests.huggingface_folders import save_file
 
+safetensors = pytest.importorskip("safetensors", reason="needs the extra hf")
 SEQUENCE, TOKENS = "AlbertForSequenceClassification", "AlbertForTokenClassification"
 CONFIGS = [INNER, SQUARE, dataclasses.replace(SHARED, hidden_act="relu")]
 
@@ -50,7 +50,7 @@ def test_weights_and_config_round_trip_bit_for_bit(config, tmp_path):
 def test_the_file_is_what_from_pretrained_expects(tmp_path):
     weights = random_weights(INNER)
     save_hugging_face(str(tmp_path), weights, INNER)
-    with safe_open(tmp_path / "model.safetensors", framework="numpy") as opened:
+    with safetensors.safe_open(tmp_path / "model.safetensors", framework="numpy") as opened:
         assert opened.metadata() == {"format": "pt"}
         layer = "albert.encoder.albert_layer_groups.2.albert_layers.1."
         assert opened.get_tensor(layer + "ffn.weight").shape == (20, 12)

@@ -10,7 +10,6 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import loading
 from albert_tf.checkpoints.loading import inspect_checkpoint, load_checkpoint, read_weights
@@ -37,6 +36,7 @@ from tests.checkpoints.checkpoint_samples import (
     values_of,
 )
 from tests.conftest import ROOT
+from tests.huggingface_folders import save_file
 
 GOLDEN = ROOT / "tests" / "golden"
 QUERY = "bert/encoder/transformer/group_{}/inner_group_0/attention_1/self/query/kernel"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from safetensors.numpy import save_file
 
 from albert_tf.checkpoints import safetensors_file, store
 from albert_tf.checkpoints.huggingface import save_hugging_face
@@ -23,7 +22,7 @@ from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.tensorflow_releases import set_random_seed
 from tests.checkpoints.checkpoint_samples import random_weights, shapes_of, values_of
 from tests.conftest import TINY_SHAPE
-from tests.huggingface_folders import LINES
+from tests.huggingface_folders import LINES, save_file
 
 CONFIG = AlbertConfig(**TINY_SHAPE)
 

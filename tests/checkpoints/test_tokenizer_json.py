@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-import tokenizers
 
-from albert_tf.checkpoints.tokenizer_json import tokenizer_json
 from albert_tf.model.tokenization import FullTokenizer
+
+tokenizers = pytest.importorskip("tokenizers", reason="needs the extra hf")
+
+from albert_tf.checkpoints.tokenizer_json import tokenizer_json  # noqa: E402 - it imports them
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", "河", "σ", "##ς", "a"]
 TEXTS = [

@@ -7,11 +7,11 @@ import shutil
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 import albert_tf
 from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.sentence_modules import read_modules
+from tests.huggingface_folders import save_file
 
 TEXTS = ["A boat", "The river carries the rain."]
 KINDS = "sentence_transformers.models."

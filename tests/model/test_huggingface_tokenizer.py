@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import pytest
 import sentencepiece
-import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from albert_tf.model.tokenization import (
 from albert_tf.model.tokenization.sentencepiece_file import read_sentencepiece_file
 from tests import huggingface_folders as folders
 
+tokenizers = pytest.importorskip("tokenizers", reason="needs the extra hf")
 PAIR = ("The  Müller café in 1999, said (New York). ¾", "the river 北京 [MASK] Mürs")
 NEW_YORK = folders.added(len(folders.PIECES), "new york", False, True)
 # The ids of `AutoTokenizer` of transformers 5.24 for PAIR, in these folders.
