@@ -108,11 +108,6 @@ class AlbertConfig:
         share, groups = as_google_groups(self.share, self.num_hidden_layers, self.num_hidden_groups)
         object.__setattr__(self, "share", share)
         object.__setattr__(self, "num_hidden_groups", groups)
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}"
-            )
         for name, choices in (
             ("hidden_act", tuple(ACTIVATIONS)),
             ("layout", LAYOUTS),
@@ -210,12 +205,27 @@ class AlbertConfig:
         """Writes an `albert_config.json`, from which `from_json_file` restores the same config."""
         files.write_json(path, self.to_dict())
 
-    def check_length(self, max_seq_length: int) -> None:
-        """Checks that the model has position embeddings for `max_seq_length` tokens.
+    def check_heads(self) -> None:
+        """Checks that the hidden units can be divided among the heads.
+
+        As in Google's code, this is a condition of the model, not of its config.
 
         Raises:
-            ValueError: `max_seq_length` exceeds `max_position_embeddings`.
+            ValueError: `hidden_size` is not a multiple of `num_attention_heads`.
         """
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}"
+            )
+
+    def check_length(self, max_seq_length: int) -> None:
+        """Checks that there is a model of this config for `max_seq_length` tokens.
+
+        Raises:
+            ValueError: `max_seq_length` exceeds `max_position_embeddings`; or see `check_heads`.
+        """
+        self.check_heads()
         if max_seq_length > self.max_position_embeddings:
             raise ValueError(
                 f"--max_seq_length={max_seq_length} is larger than the model's "

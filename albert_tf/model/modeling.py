@@ -212,6 +212,7 @@ class SelfAttention(Sublayer):
         self, config: AlbertConfig, group: int = 0, inner: int = 0, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(config, group, inner, **kwargs)
+        config.check_heads()
         H, (heads, output, norm) = config.hidden_size, ATTENTION_SCOPES[config.layout]
         self.query = self.make_linear("query", f"{heads}/query", H, H)
         self.key = self.make_linear("key", f"{heads}/key", H, H)
@@ -394,7 +395,8 @@ class AlbertEncoder(AlbertLayer):
             `output_positions`.
 
     Raises:
-        ValueError: S exceeds `max_position_embeddings`, or the inputs are not as described.
+        ValueError: the hidden units cannot be divided among the heads; S exceeds
+            `max_position_embeddings`; or the inputs are not as described.
 
     >>> config = AlbertConfig(97, hidden_size=12, num_attention_heads=4, intermediate_size=20)
     >>> outputs = AlbertEncoder(config)(tf.constant([[2, 45, 61, 3], [2, 77, 3, 0]]))

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from albert_tf.model.config import AlbertConfig
+from albert_tf.model.modeling import AlbertEncoder
 from tests.conftest import TINY_SHAPE
 
 # The keys by which brightmart's configs are known, and no other of Google's.
@@ -98,7 +99,6 @@ def test_no_activation_means_linear(linear):
         ({"model_type": "bert"}, "model_type is 'bert'"),
         (HUGGING_FACE | {"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: only 1e-12"),
         (HUGGING_FACE | {"hidden_act": "silu"}, "hidden_act='silu': expected one of gelu"),
-        (TINY_SHAPE | {"hidden_size": 13}, "hidden_size=13 is not a multiple of num_attention"),
         (TINY_SHAPE | {"num_hidden_groups": 0}, "num_hidden_groups=0: expected an integer from 1"),
         (TINY_SHAPE | {"num_hidden_layers": 10**9}, "is 1000000000: expected at most 65536"),
         (TINY_SHAPE | {"num_hidden_layers": 2**31}, "num_hidden_layers=2147483648: expected an"),
@@ -162,3 +162,13 @@ def test_a_sequence_longer_than_the_position_embeddings_is_refused(tiny_config):
     config.check_length(11)
     with pytest.raises(ValueError, match=r"--max_seq_length=12 is larger than the model.s max_"):
         config.check_length(12)
+
+
+def test_units_that_heads_cannot_share_are_refused_in_the_model(tmp_path):
+    config = AlbertConfig(99, hidden_size=37)
+    config.to_json_file(str(tmp_path / "config.json"))
+    assert AlbertConfig.from_json_file(str(tmp_path / "config.json")) == config
+    said = "hidden_size=37 is not a multiple of num_attention_heads=64"
+    for use in (AlbertEncoder, lambda config: config.check_length(1)):
+        with pytest.raises(ValueError, match=said):
+            use(config)
