@@ -23,7 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
-from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
+from albert_tf.model.tokenization.library_errors import naming_library_errors
 from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
 from albert_tf.model.tokenization.sentencepiece_file import (
     UNIGRAM,
@@ -116,7 +116,7 @@ def _unigram(tokenizer: FullTokenizer) -> tokenizers.Tokenizer:
     steps += _lower() if tokenizer.do_lower_case else []
     if charsmap := model.precompiled_charsmap:
         # NFC first, because `Precompiled` does not compose Hangul syllables.
-        with naming_damaged_tables("the SentencePiece model"):
+        with naming_library_errors("the SentencePiece model"):
             steps += [normalizers.NFC(), normalizers.Precompiled(charsmap)]
     steps += [_replace(" {2,}", " "), _replace(" +$", "")]
     # Adds "▁" at the start of a text, but not after a special token: "[MASK]." has no space there.

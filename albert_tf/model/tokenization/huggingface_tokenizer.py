@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.files import JsonObject
 from albert_tf.model.tokenization.characters import is_combining
-from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
 from albert_tf.model.tokenization.huggingface_files import (
     ALBERT,
     BERT,
@@ -31,11 +33,13 @@ from albert_tf.model.tokenization.huggingface_files import (
     read_files,
     read_options,
 )
+from albert_tf.model.tokenization.library_errors import naming_library_errors
 from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
 from albert_tf.model.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import tokenizers
+    from tokenizers import normalizers
 
 # Class → options by which it normalizes texts.
 _OPTIONS = {
@@ -43,6 +47,7 @@ _OPTIONS = {
     BERT: ("do_lower_case", "strip_accents", "tokenize_chinese_chars"),
 }
 _PROBE = "A"  # a text that every vocabulary has pieces for
+_LONGEST = 256  # times as long as a text may be after its normalization; Unicode's NFKD needs 18
 
 Index = NDArray[np.int32]
 
@@ -66,6 +71,11 @@ class HuggingFaceTokenizer(Tokenizer):
         _require_library(path)
         self._path = path
         self.max_length = max_length
+        with naming_library_errors(path):
+            self._open(path)
+
+    def _open(self, path: str) -> None:
+        """Reads the files of the tokenizer, and finds out what it does."""
         self.vocabulary_files = read_files(path)
         options = read_options(path)
         if os.path.basename(path) == TOKENIZER_FILE:
@@ -83,6 +93,7 @@ class HuggingFaceTokenizer(Tokenizer):
         self.pieces = [""] * self.vocab_size  # ids of repeated lines of a vocabulary have no piece
         for piece, piece_id in self.vocab.items():
             self.pieces[piece_id] = piece
+        _check_growth(path, self._tokenizer.normalizer)
         self._find_special_tokens(path)
         self.has_segments = self._check_template(path) and has_segments_of(options)
         self.do_lower_case = self._check_normalization(path, options)
@@ -151,7 +162,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
-        with naming_damaged_tables(self._path):
+        with naming_library_errors(self._path):
             encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [text.ids for text in encoded]
 
@@ -177,7 +188,7 @@ class HuggingFaceTokenizer(Tokenizer):
         Spaces before a word are not part of its piece, and accents that normalization removes are
         part of the piece before them.
         """
-        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        encoded = self._encode(text)
         begins, ends = np.array(encoded.offsets, np.int32).reshape(-1, 2).T
         following = [*begins[1:], len(text)]
         for place, (begin, end) in enumerate(encoded.offsets):
@@ -190,8 +201,53 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def tokenize_preprocessed(self, text: str) -> list[str]:
         """Returns the pieces of a text."""
-        tokens: list[str] = self._tokenizer.encode(text, add_special_tokens=False).tokens
-        return tokens
+        return list(self._encode(text).tokens)
+
+    def _encode(self, text: str) -> tokenizers.Encoding:
+        with naming_library_errors(self._path):
+            return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+def _check_growth(path: str, normalizer: normalizers.Normalizer | None) -> None:
+    """Raises ValueError if a normalizer makes a text hundreds of times as long.
+
+    A step that replaces "a" by "aa" doubles a text: 28 of them do not end.
+    """
+    from tokenizers import normalizers
+
+    described = [] if normalizer is None else list(_steps_of(json.loads(normalizer.__getstate__())))
+    replacing = [step for step in described if step["type"] == "Replace"]
+    if math.prod(map(_growth_of, replacing)) <= _LONGEST:
+        return
+    steps = [normalizers.Sequence([]) for _ in described]
+    for step, content in zip(steps, described, strict=True):
+        step.__setstate__(json.dumps(content).encode())
+    texts = {text for step in replacing for text in (step["content"], *step["pattern"].values())}
+    for text in sorted(texts | set(string.printable)):
+        longer = text
+        for step in steps:
+            longer = step.normalize_str(longer)
+            if len(longer) > _LONGEST * max(1, len(text)):
+                raise ValueError(
+                    f"{path}: its normalizer makes {files.quote(text)} more than {_LONGEST} times "
+                    "as long: its steps replace what those before them have inserted"
+                )
+
+
+def _growth_of(step: JsonObject) -> float:
+    """Returns how many times as long a text can become by a step that replaces a pattern."""
+    content = len(step["content"])
+    pattern = len(step["pattern"].get("String", ""))  # a regular expression may match nothing
+    return max(1.0, content / pattern) if pattern else 1.0 + content
+
+
+def _steps_of(normalizer: JsonObject) -> Iterator[JsonObject]:
+    """Yields the steps of a normalizer in JSON, which may be a sequence of others."""
+    if normalizer["type"] != "Sequence":
+        yield normalizer
+        return
+    for step in normalizer["normalizers"]:
+        yield from _steps_of(step)
 
 
 def _require_library(path: str) -> None:

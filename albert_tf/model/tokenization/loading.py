@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 from albert_tf import files
-from albert_tf.model.tokenization.damaged_tables import naming_damaged_tables
 from albert_tf.model.tokenization.full_tokenizer import FullTokenizer
 from albert_tf.model.tokenization.huggingface_files import is_tokenizer_file
 from albert_tf.model.tokenization.huggingface_tokenizer import HuggingFaceTokenizer
@@ -34,8 +33,7 @@ def load_tokenizer(
             `tokenizers` is not installed.
     """
     if spm_model_file is None and vocab_file is not None and is_tokenizer_file(vocab_file):
-        with naming_damaged_tables(vocab_file):
-            tokenizer = HuggingFaceTokenizer(vocab_file, max_length)
+        tokenizer = HuggingFaceTokenizer(vocab_file, max_length)
         if do_lower_case not in (None, tokenizer.do_lower_case):
             raise ValueError(
                 f"do_lower_case={do_lower_case}: the tokenizer in {vocab_file} "
