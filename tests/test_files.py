@@ -122,6 +122,14 @@ def test_text_is_utf8_without_its_byte_order_mark(tmp_path):
     assert files.read_text(str(tmp_path / "a.txt")) == "河\ufeff流\n"
 
 
+def test_a_large_file_is_not_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("albert_tf.files.reading.MAX_WHOLE", 3 << 20)
+    (tmp_path / "a.json").write_bytes(b" " * (3 << 20) + b"{")
+    for read in (files.read_bytes, files.read_text, files.read_json):
+        with pytest.raises(ValueError, match=r"a\.json: larger than 3 MiB, expected a small"):
+            read(str(tmp_path / "a.json"))
+
+
 def test_another_encoding_is_refused_by_its_line(tmp_path):
     data = b"plain\nplain\n" + "河流".encode("gb18030")
     (tmp_path / "gbk.txt").write_bytes(data)

@@ -170,10 +170,17 @@ def read_pack(pack: Pack, chunk_bytes: int, input_format: str) -> Iterator[Chunk
     if len(pack) == 1:
         yield from _read_file(first, chunk_bytes, input_format)
         return
+    limit = max(files.MAX_WHOLE, text_window.document_limit(chunk_bytes))
     parts = []
     for source in pack:
         with open_source(source.path) as (stream, _):
-            parts.append(_make_part(source.path, 0, stream.read()))
+            data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise ValueError(
+                f"{source.path}: its text is larger than {limit >> 20} MiB, but the file has only "
+                f"{source.size:,} bytes. Unpack it"
+            )
+        parts.append(_make_part(source.path, 0, data))
     yield Chunk((first.number, 0), tuple(parts), sum(source.size for source in pack))
 
 

@@ -47,11 +47,14 @@ from albert_tf.files.paths import (
 )
 from albert_tf.files.quoting import quote, quote_all
 from albert_tf.files.reading import (
+    MAX_LINE,
+    MAX_WHOLE,
     decode_utf8,
     file_size,
     local_copy,
     open_binary,
     read_bytes,
+    read_lines,
     read_start,
     read_text,
 )
@@ -70,6 +73,8 @@ from albert_tf.files.writing import (
 
 __all__ = [
     "HALF_WRITTEN",
+    "MAX_LINE",
+    "MAX_WHOLE",
     "Json",
     "JsonFields",
     "JsonObject",
@@ -107,6 +112,7 @@ __all__ = [
     "quote_all",
     "read_bytes",
     "read_json",
+    "read_lines",
     "read_own_json_lines",
     "read_start",
     "read_text",

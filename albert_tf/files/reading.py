@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from albert_tf.files.paths import (
     looked_from,
 )
 
+MAX_WHOLE = 1 << 28  # bytes of a file that is read as a whole: configs, vocabularies, journals
+MAX_LINE = 1 << 26  # bytes of a line, and of a value in JSON that is read value by value
+
 
 def open_binary(path: str) -> IO[bytes]:
     """Opens a file for reading bytes.
@@ -34,9 +38,38 @@ def open_binary(path: str) -> IO[bytes]:
 
 
 def read_bytes(path: str) -> bytes:
-    """Returns the content of a file; errors as in `open_binary`."""
+    """Returns the content of a file that is not data of any size.
+
+    Raises:
+        FileNotFoundError: as in `open_binary`.
+        ValueError: the file is larger than MAX_WHOLE.
+    """
     with open_binary(path) as stream, naming_file(path):
-        return stream.read()
+        content = stream.read(MAX_WHOLE + 1)
+    if len(content) > MAX_WHOLE:
+        raise ValueError(f"{path}: larger than {MAX_WHOLE >> 20} MiB, expected a small file")
+    return content
+
+
+def read_lines(stream: IO[bytes], path: str) -> Iterator[bytes]:
+    """Yields the lines of a stream with their line feeds.
+
+    Args:
+        stream: the content of a file, maybe unpacked: a small file can have any size then.
+        path: the file, for messages.
+
+    Raises:
+        ValueError: a line is longer than MAX_LINE; the message names it.
+    """
+    for number in itertools.count(1):
+        line = stream.readline(MAX_LINE + 1)
+        if len(line) > MAX_LINE:
+            raise ValueError(
+                f"{path}, line {number}: longer than {MAX_LINE >> 20} MiB. Is this a file of lines?"
+            )
+        if not line:
+            return
+        yield line
 
 
 def read_text(path: str) -> str:
@@ -46,7 +79,7 @@ def read_text(path: str) -> str:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not UTF-8. The message names the line.
+        ValueError: the file is not UTF-8, and the message names the line; or see `read_bytes`.
     """
     text = decode_utf8(read_bytes(path), path).removeprefix("\ufeff")
     return text if "\n" in text else text.replace("\r", "\n")

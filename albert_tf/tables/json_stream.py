@@ -22,7 +22,6 @@ from typing import IO
 from albert_tf import files
 
 _BLOCK_BYTES = 1 << 18
-_MAX_VALUE = 1 << 26  # characters
 _MAX_REST = 2  # characters that a number which was cut may leave, as in "1e-"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ENDS = {"{": "}", "[": "]"}
@@ -77,8 +76,10 @@ class JsonStream:
             try:
                 value, end = self._json.raw_decode(self._text, self._position)
             except json.JSONDecodeError as error:
-                if self._has_ended or len(self._text) - self._position > _MAX_VALUE:
+                if self._has_ended or len(self._text) - self._position > files.MAX_LINE:
                     raise self._error(error.msg, error.pos) from None
+            except ValueError as error:  # a number of thousands of digits
+                raise self._error(str(error)) from None
             except RecursionError:
                 raise self._error("nested too deeply, hundreds of levels") from None
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
 from collections.abc import Iterable, Iterator
+from typing import IO
 
 from albert_tf import files
 from albert_tf.tables.row import BadRowError, NumberedRow, Row
-
-MAX_CELL = 1 << 30  # characters
 
 # Formats.
 TABS = "tsv"
@@ -17,42 +18,41 @@ COMMAS = "csv"
 JSON_LINES = "jsonl"
 
 
-def decode_lines(
-    stream: Iterable[bytes], path: str, keeps_blank_end: bool = False
-) -> Iterator[str]:
+def decode_lines(stream: IO[bytes], path: str, keeps_blank_end: bool = False) -> Iterator[str]:
     """Yields the lines of a UTF-8 file with their line feeds, without its byte order mark.
 
     Only a line feed ends a line, unless there is none: old Macs wrote carriage returns.
 
     Args:
-        stream: the lines in bytes, as an open file yields them.
+        stream: the content of the file.
         path: the file, for messages.
         keeps_blank_end: whether blank lines at the end of the file are not left out.
 
     Raises:
-        ValueError: a line is not UTF-8; the message names it.
+        ValueError: a line is not UTF-8, or see `files.read_lines`; the message names it.
     """
-    blank = []
-    for number, data in enumerate(_lines_of_old_macs(stream), 1):
+    blank: list[tuple[str, int]] = []  # lines, and how often they are repeated
+    for number, data in enumerate(_lines_of_old_macs(files.read_lines(stream, path)), 1):
         line = files.decode_utf8(data, path, number)
         if number == 1:
             line = line.removeprefix("\ufeff")
         if (not line or line.isspace()) and not keeps_blank_end:
-            blank.append(line)
+            count = blank.pop()[1] if blank and blank[-1][0] == line else 0
+            blank.append((line, count + 1))
             continue
-        if blank:
-            yield from blank
-            blank.clear()
+        for text, count in blank:
+            yield from itertools.repeat(text, count)
+        blank.clear()
         yield line
 
 
-def _lines_of_old_macs(stream: Iterable[bytes]) -> Iterator[bytes]:
+def _lines_of_old_macs(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yields lines, and instead of a single one that has no line feed those that it consists of."""
-    for number, data in enumerate(stream):
+    for number, data in enumerate(lines):
         if number or data.endswith(b"\n") or b"\r" not in data:
             yield data
         else:
-            yield from data.replace(b"\r", b"\n").splitlines(keepends=True)
+            yield from io.BytesIO(data.replace(b"\r", b"\n"))
 
 
 def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[NumberedRow]:
@@ -71,7 +71,7 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
         what is wrong with it.
 
     Raises:
-        ValueError: quotes are unbalanced.
+        ValueError: quotes are unbalanced, or a row is longer than `files.MAX_LINE`.
     """
     if form in (COMMAS, QUOTED_TABS):
         yield from _quoted_rows(lines, form == COMMAS, path)
@@ -85,14 +85,25 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
 
 
 def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:
-    csv.field_size_limit(max(MAX_CELL, csv.field_size_limit()))
-    reader = csv.reader(lines, delimiter="," if is_csv else "\t", strict=True)
+    csv.field_size_limit(max(files.MAX_LINE, csv.field_size_limit()))
+    length = 0  # of the row, which may have quoted line feeds
+
+    def measured() -> Iterator[str]:
+        nonlocal length
+        for line in lines:
+            length += len(line)
+            if length > files.MAX_LINE:
+                raise csv.Error(f"a row longer than {files.MAX_LINE >> 20} MiB")
+            yield line
+
+    reader = csv.reader(measured(), delimiter="," if is_csv else "\t", strict=True)
     number = 1
     try:
         for cells in reader:
             if cells or not is_csv:
                 yield number, cells or [""]
             number = reader.line_num + 1
+            length = 0
     except csv.Error as error:
         what = "comma-separated values" if is_csv else "what --quoting expects"
         raise ValueError(f"{path}, line {number}: not {what} ({error})") from None

@@ -11,6 +11,7 @@ import types
 
 import pytest
 
+from albert_tf import files
 from albert_tf.data import text_window
 from albert_tf.data.chunks import pack_files, text_checksum
 from albert_tf.data.chunks import read_chunks as read_sources
@@ -170,6 +171,15 @@ def test_an_endless_line_is_refused_before_it_is_read(
     path = write(tmp_path / "text.txt", start + "x" * 60_000)
     with pytest.raises(ValueError, match=rf"text\.txt, line {line}: longer than .* Expected one"):
         list(read_chunks([path], 1000, input_format))
+
+
+def test_a_small_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_WHOLE", 2000)
+    monkeypatch.setattr(text_window, "MIN_DOCUMENT_LIMIT", 500)
+    paths = [write(tmp_path / f"{n}.gz", gzip.compress(b"a line\n" * 20 * n)) for n in (1, 9, 90)]
+    assert len(list(read_chunks(paths[:2], 1000))) == 1
+    with pytest.raises(ValueError, match=r"90\.gz: its text is larger than .* Unpack it"):
+        list(read_chunks(paths, 1000))
 
 
 @pytest.mark.parametrize("input_format", ["sentences", "documents"])

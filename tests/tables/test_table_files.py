@@ -86,6 +86,39 @@ def test_lines_may_end_as_on_old_macs(write, name, content, expected):
     assert [row for _, row in open_table(write(name, content))] == expected
 
 
+@pytest.fixture
+def short_lines(monkeypatch):
+    """Lines, rows and values may have 100 bytes."""
+    for place in ("albert_tf.files", "albert_tf.files.reading"):
+        monkeypatch.setattr(f"{place}.MAX_LINE", 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.tsv", b"text\tlabel\n" + b"a" * 101, ", line 2: longer than"),
+        ("a.tsv.gz", gzip.compress(b"a" * 101), ", line 1: longer than"),
+        ("a.csv", b"a,b\n" + b"a," * 60, ", line 2: longer than"),
+        ("a.csv", b'a,b\n"' + b"a\n" * 60, r", line 2: not comma.* \(a row longer than"),
+        ("a.csv", b"a,b\n" + b'"\n",' * 60, r", line 2: not comma.* \(a row longer than"),
+        ("a.jsonl", b'{"a": "' + b"a" * 101, ", line 1: longer than"),
+        ("a.json", b'["a",\n"' + b"a" * 999999, ", line 2: not JSON: Unterminated string"),
+    ],
+)
+def test_a_line_a_row_and_a_value_have_a_limit(write, short_lines, name, content, problem):
+    path = write(name, content)
+    with pytest.raises(ValueError, match=f"{name}{problem}"):
+        list(open_table(path))
+
+
+def test_many_rows_and_blank_lines_have_no_limit(write, short_lines):
+    content = "".join(f'"{n}\n",b\n' for n in range(90))
+    assert len(list(open_table(write("a.csv", content)))) == 90
+    rows = list(open_table(write("a.tsv", "a\n" + "\n" * 90 + " \n" * 90 + "b\n\n \n")))
+    assert [number for number, row in rows if row in (["a"], ["b"])] == [1, 182]
+    assert len(rows) == 182
+
+
 def test_csv_may_contain_quotes_line_feeds_and_long_fields(write):
     long = "x" * 300_000
     path = write("a.csv", f'text,label\n"one, ""two""\nthree",1\n\n{long},0\n')

@@ -26,6 +26,7 @@ from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_classification import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
+from albert_tf.tables.text_rows import decode_lines
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def read_columns(
         ValueError: there is no sentence, or a line has no token, no label or an unknown label; the
             message names the file and the lines.
     """
-    lines = files.read_text(path).split("\n")
+    with files.open_binary(path) as stream:
+        lines = [line.removesuffix("\n") for line in decode_lines(stream, path, True)]
     starts = set()
 
     def token_lines() -> Iterator[Line]:

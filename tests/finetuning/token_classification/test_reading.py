@@ -89,6 +89,12 @@ def test_a_bad_line_is_named_with_its_number(tmp_path, text, message):
         read(tmp_path, text, labels=LABELS)
 
 
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("albert_tf.files.reading.MAX_LINE", 100)
+    with pytest.raises(ValueError, match=r"train\.txt, line 2: longer than"):
+        read(tmp_path, "a B-X\n" + "a" * 101)
+
+
 def test_a_test_file_may_lack_labels_but_not_tokens(tmp_path):
     data = read(tmp_path, "a\nb O\n\nc B-PRE\n", "test", LABELS)
     assert [s.labels for s in data.examples] == [(None, "O"), (None,)]
