@@ -26,6 +26,7 @@ from albert_tf.tables.label_names import LabelNames, of_features
 _INFO, _INFOS, _PAGE = "dataset_info.json", "dataset_infos.json", "README.md"
 _LEVELS = 3  # a repository may have its files in `configuration/split/`
 _FRONT_MATTER = re.compile(rb"\A(?:\xef\xbb\xbf)?---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
+_MAX_FRONT_MATTER = 1 << 20  # bytes; those of thousands of configurations have less
 _LISTS = ("sequence", "list", "large_list")
 _Names = dict[str, LabelNames]  # by column
 
@@ -63,7 +64,7 @@ def _described(folder: str) -> Iterator[tuple[dict[str, _Names], str]]:
             continue
         try:
             described = {key: of_features(features) for key, features in read(path).items()}
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path}: the description of the data is damaged: {error!r}") from None
         yield described, path
 
@@ -90,12 +91,12 @@ def _read_page(path: str) -> dict[str, Mapping[str, object]]:
     found = _FRONT_MATTER.match(files.read_bytes(path))
     if found is None or b"class_label" not in found[1]:
         return {}  # any page, perhaps of something else
-    yaml = importlib.import_module("yaml")
-    text = files.decode_utf8(found[1], path, first_line=2)
-    try:
-        page = yaml.load(text, Loader=yaml.BaseLoader)  # which has text alone: "no" is not False
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: the front matter is not YAML: {error}") from None
+    if len(found[1]) > _MAX_FRONT_MATTER:
+        raise ValueError(
+            f"{path}: its front matter has {len(found[1]):,} bytes, expected up to "
+            f"{_MAX_FRONT_MATTER:,}. Leave only dataset_info in it"
+        )
+    page = _parse_yaml(files.decode_utf8(found[1], path, first_line=2), path)
     infos = page.get("dataset_info") or []
     return {
         info.get("config_name", ""): {
@@ -103,6 +104,22 @@ def _read_page(path: str) -> dict[str, Mapping[str, object]]:
         }
         for info in ([infos] if isinstance(infos, dict) else infos)
     }
+
+
+def _parse_yaml(text: str, path: str) -> files.Json:
+    """Returns what YAML that begins on line 2 of a file contains, with text alone as values."""
+    yaml = importlib.import_module("yaml")
+    # Text alone, so that "no" is not False. That of libyaml, if it is there, is ten times as fast.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        return yaml.load(text, Loader=loader)
+    except RecursionError:
+        raise ValueError(f"{path}: the front matter is nested hundreds of levels") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}, line {mark.line + 2}" if mark else path
+        problem = getattr(error, "problem", None) or getattr(error, "reason", "unknown")
+        raise ValueError(f"{place}: the front matter is not YAML: {problem}") from None
 
 
 def _feature_of(described: files.Json) -> files.Json:

@@ -59,7 +59,7 @@ def of_schema(schema: pyarrow.Schema, path: str) -> dict[str, LabelNames]:
     try:
         features = files.load_json(stored)["info"]["features"]
         return of_features(features)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: the metadata 'huggingface' are damaged: {error!r}") from None
 
 

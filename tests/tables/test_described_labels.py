@@ -108,7 +108,26 @@ def test_older_repositories_have_names_in_json(write, contents, expected):
     ("contents", "problem"),
     [
         ({"README_md": b"---\nclass_label: \xe4\n---\n"}, r"README\.md, line 2: not UTF-8"),
-        ({"README_md": "---\nclass_label: [\n---\n"}, r"README\.md: the front matter is not YAML"),
+        (
+            {"README_md": "---\nclass_label: [\n---\n"},
+            r"README\.md, line 3: the front matter is not YAML: did not find expected node [^\n]*$",
+        ),
+        (
+            {"README_md": "---\na: b\nclass_label: \x07\n---\n"},
+            r"README\.md: the front matter is not YAML: [^\n]*not allowed$",
+        ),
+        (
+            {"README_md": f"---\nclass_label: {'[' * 480}{']' * 480}\n---\n"},
+            r"README\.md: the front matter is nested hundreds of levels$",
+        ),
+        (
+            {"README_md": "---\n- &a [class_label, *a]\n---\n"},
+            r"README\.md, line 2: the front matter is not YAML: found unconstructable recursive",
+        ),
+        (
+            {"README_md": f"---\nclass_label: [{'a, ' * 400_000}]\n---\n"},
+            r"README\.md: its front matter has 1,200,016 bytes, expected up to 1,048,576\. Leave",
+        ),
         (
             {"README_md": PAGE.replace("'10'", "'11'")},
             r"README\.md: the description of the data is damaged: KeyError\('10'\)",
