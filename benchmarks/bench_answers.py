@@ -40,7 +40,7 @@ from albert_tf.checkpoints import tflite
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner, Outputs
 from albert_tf.finetuning.batching import Batch, Padding
-from albert_tf.finetuning.task_spec import text_task_of
+from albert_tf.finetuning.registry import text_task_of
 from albert_tf.inference import convert
 from albert_tf.inference.predictor import Predictor
 from albert_tf.model.config import AlbertConfig

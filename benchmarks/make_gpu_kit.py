@@ -56,7 +56,7 @@ from albert_tf import classification, files
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
-from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.model import dispatch, ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
@@ -303,7 +303,7 @@ def make_classification(name: Name) -> Program:
     devices.apply_precision("bfloat16")
     config = name.read_config()
     strategy = tf.distribute.get_strategy()
-    task = PreparedTask(make_classifier(config), {}, strategy)
+    task = FineTuning(make_classifier(config), {}, strategy)
     step = check_device.make_task_step(task, strategy, "adamw", FINE_TUNING_RATE)
     flops = FORWARD_AND_BACKWARD * encoder_flops(config, StepShape(name.rows, name.length, 0))
     return make_step_program(step, classification_batch(name), flops)

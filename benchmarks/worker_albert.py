@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
-from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import create_optimizer
@@ -46,7 +46,7 @@ def make_task(job: dict[str, Any], batch: contenders.Batch) -> Any:
         settings = Settings(task_name="lcqmc", data_dir="unused", output_dir="unused")
         no_tokenizer: Any = None  # not needed, because the batches already exist
         classifier = Classifier(settings, config, no_tokenizer, (TASKS["lcqmc"], {}))
-        return PreparedTask(classifier, {}, tf.distribute.get_strategy())
+        return FineTuning(classifier, {}, tf.distribute.get_strategy())
     return PretrainingTask(config, batch["input_ids"].shape[1], batch["masked_lm_ids"].shape[1])
 
 

@@ -36,6 +36,7 @@ class Settings(FineTuningSettings):
 class MultiLabel(FineTuningTask):
     """A logit for each of K labels, whose sigmoid is the label's probability."""
 
+    settings_class = Settings
     selection_metric = "f1"
 
     def __init__(self, settings, config, tokenizer):
@@ -76,7 +77,7 @@ class MultiLabel(FineTuningTask):
         return {"labels": [label for label in rows if rows[label] > 0.5], "probabilities": rows}
 
 
-registry.register(registry.TaskSpec("multi_label", Settings, MultiLabel, AlbertForClassification))
+registry.register(registry.TaskSpec("multi_label", MultiLabel, AlbertForClassification))
 
 if __name__ == "__main__":
     fine_tune("multi_label", __doc__)

@@ -18,7 +18,7 @@ from lowering import lower_step
 from albert_tf import classification, race, squad, token_classification
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
-from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.race.task import MultipleChoice
 from albert_tf.finetuning.squad.task import QuestionAnswering
 from albert_tf.finetuning.token_classification.tags import Tags
@@ -148,7 +148,7 @@ def fine_tuning_cases():
 
 
 FINE_TUNING = {
-    name: (PreparedTask(task, {}, tf.distribute.get_strategy()), batch)
+    name: (FineTuning(task, {}, tf.distribute.get_strategy()), batch)
     for name, task, batch in fine_tuning_cases()
 }
 

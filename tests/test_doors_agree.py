@@ -22,13 +22,13 @@ import tensorflow as tf
 import albert_tf
 from albert_tf import classification, race, squad, token_classification
 from albert_tf.checkpoints import convert
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.model.tokenization.characters import find_words
 from tests.checkpoints import test_tflite
 from tests.checkpoints.checkpoint_samples import random_arrays
@@ -543,9 +543,8 @@ def train_and_export(kind, folder, vocabulary):
     )
     spec = registry.get(kind.task)
     new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
-    read = spec.reader(new, None)
-    tokenizer = FullTokenizer(spm_model_file=vocabulary)
-    task = spec.task_class.make(new, CONFIG, tokenizer, None, read)
+    source = ModelSource(str(start), None, settings.albert_config_file, spm_model_file=vocabulary)
+    task = spec.task.open(new, source)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)
     examples = task.read("dev")

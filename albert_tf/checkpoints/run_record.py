@@ -44,7 +44,6 @@ TRAINING_EXAMPLES = "training examples"  # what fine-tuning learns from, whateve
 RECORD_METADATA = "record metadata"
 RECORD_CONTENTS = "record contents"  # the bytes of record files
 TASK_MODULE = "task module"  # the file of a task of the user
-TASK_IMPORTS = "modules of the task"  # what that file imports of the user's
 # An entry of the task: the metric that selects the best checkpoint.
 SELECTION_METRIC = "selection_metric"
 # Names in the comparison of two records.

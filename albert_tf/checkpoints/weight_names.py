@@ -24,6 +24,10 @@ DECODER, DECODER_BIAS = "predictions.decoder.weight", "predictions.decoder.bias"
 WORDS_2 = "bert/embeddings/word_embeddings_2"  # albert_zh's projection from E to H
 ADAPTERS = "adapters/"  # prefix of the weights of layers that replace ours, such as LoRA
 POOLER = "bert/pooler/"  # prefix of the pooler, which only some tasks use
+# A variable of the head of each kind, by which the head of a checkpoint is recognized.
+SHARED_HEAD = "output_weights"  # of most tasks
+SPANS_HEAD = "cls/squad/output_weights"
+ANSWERABLE_SPANS_HEAD = "start_logits/dense/kernel"
 PROJECTION = "bert/encoder/embedding_hidden_mapping_in"  # Google's projection from E to H
 BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{n}"
 # Google's scope → scope in another family; `{block}` is replaced by BLOCK.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.classification.dev_predictions import read_dev_predictions
+from albert_tf.finetuning.classification.prediction_files import read_dev_predictions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,12 +1,21 @@
-"""The examples of a split, as the readers of all tasks return them."""
+"""The examples of a split, as the readers of all tasks return them, and those that a run keeps."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import Generic, TypeVar
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from albert_tf import files
 
 ExampleType = TypeVar("ExampleType")
+
+COUNT = 3  # examples that a run keeps
+MAX_CHARACTERS = 2000  # of a row
+_LOOKED_AT = 100  # examples at the beginning of the data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,3 +50,29 @@ class Examples(Generic[ExampleType]):
         for example in self.examples:
             digest.update(repr(example).encode("utf-8"))
         return digest.hexdigest()
+
+
+def choose_examples(
+    as_row: Callable[[Any], files.JsonObject], data: object
+) -> list[files.JsonObject]:
+    """Returns the first examples that are not very long, as rows that `albert predict` reads.
+
+    A run keeps them beside its model, to try it with.
+
+    Args:
+        as_row: `FineTuningTask.as_row` of the task.
+        data: the examples of a split, as the task's `read` returned them.
+
+    Returns:
+        Up to `COUNT` rows without labels; [] if the task does not say how to make them.
+    """
+    if not isinstance(data, Examples):
+        return []
+    try:
+        rows = list(map(as_row, data.examples[:_LOOKED_AT]))
+    except (AttributeError, TypeError):  # of a user's task, whose examples are of another class
+        return []
+    short = (
+        row for row in rows if row and len(json.dumps(row, ensure_ascii=False)) <= MAX_CHARACTERS
+    )
+    return list(itertools.islice(short, COUNT))

@@ -9,7 +9,7 @@ from albert_tf.finetuning.settings import FineTuningSettings
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class RunResult:
     """The result of a run.
 
     Attributes:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from albert_tf.finetuning.batching import Features
 
 DataType = TypeVar("DataType")  # the examples of a split, as the task's `read` returns them
 FeaturesType = TypeVar("FeaturesType", bound=Features)  # as its `make_features` returns them
-
-_Data = TypeVar("_Data", contravariant=True)
-_Features = TypeVar("_Features", covariant=True)
 AnySplit: TypeAlias = "Split[Any, Any]"
 
 TRAIN = "train"
@@ -34,25 +31,18 @@ class Split(Generic[DataType, FeaturesType]):
     features: FeaturesType
 
 
-class MakesFeatures(Protocol[_Data, _Features]):
-    """What is asked of the task whose splits they are."""
-
-    def make_features(self, data: _Data, split: str) -> _Features:
-        """Returns the features of the examples of a split."""
-
-
 def make_splits(
-    task: MakesFeatures[DataType, FeaturesType], data: Mapping[str, DataType]
+    make_features: Callable[[DataType, str], FeaturesType], data: Mapping[str, DataType]
 ) -> dict[str, Split[DataType, FeaturesType]]:
     """Returns splits with their features; splits of the same examples (as in SQuAD) share them.
 
     Args:
-        task: the task, which makes the features.
+        make_features: returns the features of the examples of a split, given its name.
         data: name → examples of each split.
     """
     splits: dict[str, Split[DataType, FeaturesType]] = {}
     for name, examples in data.items():
         existing = [split.features for split in splits.values() if split.data is examples]
-        features = existing[0] if existing else task.make_features(examples, name)
+        features = existing[0] if existing else make_features(examples, name)
         splits[name] = Split(name, examples, features)
     return splits

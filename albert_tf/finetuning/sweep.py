@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.result import Result
+from albert_tf.finetuning.result import RunResult
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 
 
 def run_all(
     runs: Sequence[FineTuningSettings],
-    run_one: Callable[[FineTuningSettings], tuple[Result, str]],
+    run_one: Callable[[FineTuningSettings], tuple[RunResult, str]],
     output_dir: str,
     metric: str,
-) -> tuple[Result, str]:
+) -> tuple[RunResult, str]:
     """Runs a sweep, and writes the comparison of its runs after each one.
 
     A run whose loss is not finite does not end the sweep.
@@ -38,7 +38,7 @@ def run_all(
     Raises:
         ValueError: no run has a best checkpoint.
     """
-    results: list[Result] = []
+    results: list[RunResult] = []
     texts = ""
     for number, run in enumerate(runs, 1):
         logging.info("Run %d of %d: %s", number, len(runs), run.output_dir)
@@ -46,14 +46,14 @@ def run_all(
             result, text = run_one(run)
         except ArithmeticError as error:
             logging.error("%s: %s", run.output_dir, error)
-            result, text = Result(run, remark="diverged"), ""
+            result, text = RunResult(run, remark="diverged"), ""
         results.append(result)
         texts += text if run.output_dir in text else f"{run.output_dir}:\n{text}"
         write_comparison(output_dir, results, metric)
     return best_result(results, metric), texts
 
 
-def best_result(results: Sequence[Result], metric: str) -> Result:
+def best_result(results: Sequence[RunResult], metric: str) -> RunResult:
     """Returns the result with the largest value of a metric; the first one if there are ties.
 
     Raises:
@@ -65,7 +65,7 @@ def best_result(results: Sequence[Result], metric: str) -> Result:
     return max(measured, key=lambda result: result.metrics[metric])
 
 
-def format_summary(results: Sequence[Result], metric: str) -> str:
+def format_summary(results: Sequence[RunResult], metric: str) -> str:
     """Returns a text table of all runs, and statistics of the metric for each learning rate.
 
     The deviation is the sample standard deviation (n - 1), which requires at least two runs.
@@ -94,7 +94,7 @@ def format_summary(results: Sequence[Result], metric: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_comparison(output_dir: str, results: Sequence[Result], metric: str) -> None:
+def write_comparison(output_dir: str, results: Sequence[RunResult], metric: str) -> None:
     """Writes `sweep_results.tsv`, with all metrics of each run, and `sweep_results.txt`.
 
     Args:

@@ -1,8 +1,13 @@
-"""What the author of a fine-tuning task writes.
+"""What a task is: the input that it takes, what a model computes for it, and what the results are.
 
-A task is a class that inherits from `FineTuningTask`. It reads its data, converts examples to
-features, builds the model, and computes the loss, the predictions and the metrics. The engine
-provides training, early stopping, evaluation of all checkpoints, sweeps, prediction and export.
+A `Task` has all that a predictor needs, whatever computes the model. A `FineTuningTask` is also
+trained and evaluated: it reads its data, makes features of them, and has the loss, the metrics and
+the files of results; the engine adds early stopping, sweeps, evaluation of all checkpoints and
+export.
+
+A task is imported without TensorFlow, because a model may have been exported for another runtime.
+The methods that compute with TensorFlow import it: `compute`, `build_model`, `losses`,
+`predictions`, `served_outputs` and `make_export`.
 
 Shapes: B batch size, N examples, S sequence length.
 """
@@ -11,52 +16,211 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Mapping
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Protocol,
-    TypeAlias,
-    cast,
-    runtime_checkable,
-)
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
-import tensorflow as tf
-import tf_keras
+from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints.evaluations import Evaluation, best_of
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning import result_files
 from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.exporter import Exporter
-from albert_tf.finetuning.predicting_task import PredictingTask, SettingsType
-from albert_tf.finetuning.result_files import ResultFiles
+from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.rows import Row
+from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DataType, FeaturesType, Split
-from albert_tf.finetuning.trained_model import TrainedModel
+from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.training.task import Batch, ModelOutputs
+from albert_tf.tables import Table
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
+    import tensorflow as tf
+    import tf_keras
     from typing_extensions import Self
 
-AnyTask: TypeAlias = "FineTuningTask[Any, Any, Any]"
+    from albert_tf.checkpoints.signatures import Export
+    from albert_tf.model.modeling import AlbertModel
+    from albert_tf.training.task import Batch, ModelOutputs
+
+Result: TypeAlias = files.JsonObject
+SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
+AnyTask: TypeAlias = "Task[Any]"
+AnyFineTuningTask: TypeAlias = "FineTuningTask[Any, Any, Any]"
+
+TOP_K = 5  # answers, and words per mask, by default
+_counting = threading.Lock()
 
 
-@runtime_checkable
-class HasChecksum(Protocol):
-    """Examples that know their checksum."""
+class Task(abc.ABC, Generic[FeaturesType]):
+    """What a predictor asks of a task: how input becomes features, and outputs become results.
 
-    def checksum(self) -> str:
-        """Returns the SHA-256 of all examples, in hexadecimal."""
+    The input is a text or a pair of texts; tasks with other input override `parse_call`,
+    `parse_row` and `features_of`. A predictor may be called from several threads at the same time:
+    no method keeps what belongs to one call in an attribute.
+
+    Attributes:
+        settings_class: the class of the settings that a model is trained with.
+        name: name of the task in `albert_tf.finetuning.registry`, which a run records; "" for the
+            name with which `finetuning.run_task` was called.
+        tokenizer: the tokenizer of the model.
+        max_seq_length: maximum sequence length, in tokens.
+        labels: names of the model's outputs, in the order of their ids; () if they have none. They
+            are recorded with the checkpoints, and compared when these are used.
+        outputs: name of each output that a result is made of → padding value for outputs whose
+            width differs between batches, as with questions that have different numbers of options.
+        top_k: maximum number of answers, and of words per mask, in a result.
+        num_truncated: number of texts so far that were longer, and of which only a part was read.
+        argument_names: names of the arguments of `parse_call` in rows of files, in their order; a
+            call may use them too.
+        flags: the flags of `albert predict` that an input can be given by, without "--"; () if any
+            can.
+        demos: rows to try the task with on the web page, if the run has kept none; all have the
+            same columns.
+        marks_spans: whether the web page shows a text with marked spans, not a number per label.
+        table_columns: names of the columns of `table`.
+    """
+
+    settings_class: ClassVar[type[FineTuningSettings]] = FineTuningSettings
+    name: str = ""
+    tokenizer: Tokenizer
+    max_seq_length: int
+    labels: tuple[str, ...] = ()
+    outputs: Mapping[str, float]
+    top_k: int = TOP_K
+    num_truncated: int = 0
+    argument_names: ClassVar[Sequence[str]] = ("text", "text_b")
+    flags: ClassVar[tuple[str, ...]] = ()
+    demos: ClassVar[Sequence[Mapping[str, str]]] = (
+        {"text": "What a lovely day!", "text_b": ""},
+        {"text": "你多大了", "text_b": "你几岁"},
+    )
+    marks_spans: ClassVar[bool] = False
+    table_columns: ClassVar[Sequence[str]] = ("label", "probability")
+
+    @classmethod
+    @abc.abstractmethod
+    def of_trained(cls, name: str, settings: Any, source: ModelSource, num_outputs: int) -> Self:
+        """Returns the task to predict with a trained model.
+
+        Args:
+            name: name of the task in the registry.
+            settings: those of the training, an instance of `settings_class`; for a task that models
+                are not fine-tuned for, the arguments of the predictor.
+            source: the model.
+            num_outputs: number of outputs of its head; 0 if there is none.
+
+        Raises:
+            ValueError: what is recorded of the task is damaged, or does not fit the model.
+        """
+
+    def padding(self, padding: Padding) -> Padding:
+        """Returns how batches are padded, given the padding that the settings ask for."""
+        return padding
+
+    # From input to features.
+
+    def parse_call(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[str]],
+        pairs: str | Sequence[str] | None = None,
+    ) -> tuple[list[Any], bool]:
+        """Returns the examples in the arguments of a call, and whether it is for a single one.
+
+        A task with other input has other arguments here.
+
+        Args:
+            texts: a text, a list of texts, or a list of pairs of texts.
+            pairs: the second text of the pair, or one for each of `texts`.
+
+        Raises:
+            ValueError: an input is not of the expected type.
+        """
+        return parse_pairs(texts, pairs)
+
+    @staticmethod
+    def parse_row(row: Row) -> Any:
+        """Returns the example in a row of a file or request: by default (text, text or "").
+
+        Raises:
+            BadRowError: there is none.
+        """
+        return parse_pair(row)
+
+    def features_of(self, examples: Sequence[Any]) -> FeaturesType | None:
+        """Returns the features of one or more examples; None if they have none."""
+        features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
+        self.count_truncated(num_truncated)
+        return cast("FeaturesType", features)
+
+    def count_truncated(self, number: int) -> None:
+        """Adds to `num_truncated`, also if several threads do so at the same time."""
+        with _counting:
+            self.num_truncated += number
+
+    # From features to results.
+
+    @abc.abstractmethod
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
+        """Returns the outputs of a model of TensorFlow for a batch, name → [B, …]."""
+
+    def outputs_of(self, exported: Outputs) -> Outputs:
+        """Returns the `outputs` of a batch, name → [B, …], given those of an exported model.
+
+        By default, they have the same names.
+        """
+        return {name: exported[name] for name in self.outputs}
+
+    @abc.abstractmethod
+    def results(self, examples: Sequence[Any], features: FeaturesType, outputs: Outputs) -> Any:
+        """Returns the result of each of N examples.
+
+        Args:
+            examples: the examples.
+            features: their features.
+            outputs: name → [N, …], or one row for each of the features if these are more.
+        """
+
+    def unanswered(self, examples: Sequence[Any]) -> Any:
+        """Returns the results of examples without features, or of none: by default, []."""
+        return []
+
+    def as_objects(self, results: Any) -> Sequence[Result]:
+        """Returns results as JSON objects: by default, as they are."""
+        return cast("Sequence[Result]", results)
+
+    # On the web page.
+
+    @staticmethod
+    def show(row: files.JsonObject, result: Result) -> files.Json:
+        """Returns what the web page shows of a result, as one of Gradio's components takes it.
+
+        This is label → number, or a number. With `marks_spans`, it is a text and its spans; see
+        `mark`.
+        """
+        return result.get("probabilities", result.get("score"))
+
+    @staticmethod
+    def table(row: files.JsonObject, result: Result) -> list[Sequence[files.Json]]:
+        """Returns what else the answer may be, the most probable first; the last cell is a number.
+
+        The web page shows it as a table; none if it is empty.
+        """
+        return ranked(result.get("probabilities") or {})
 
 
-class FineTuningTask(
-    PredictingTask[SettingsType, DataType], abc.ABC, Generic[SettingsType, DataType, FeaturesType]
-):
-    """A task, as its author describes it. The methods that are not abstract suit most tasks.
+class FineTuningTask(Task[FeaturesType], Generic[SettingsType, DataType, FeaturesType]):
+    """A task that models are fine-tuned for. The methods that are not abstract suit most tasks.
 
     For type checkers, it has the types of its settings, of the examples of a split and of their
     features, as in `FineTuningTask[Settings, list[str], TokenSequences]`.
@@ -67,49 +231,64 @@ class FineTuningTask(
         tokenizer: the tokenizer.
         data: name → examples of each split that were read before; {} if `read` reads them.
 
-    Attributes, besides those of `PredictingTask`:
+    Attributes, besides those of `Task`:
+        settings, config, data: the arguments.
         selection_metric: name of the metric, among those of `measure`, that selects the best
             checkpoint; larger is better.
+        measured_outputs: like `outputs`, those that only `measure` needs.
         measured_with: names of settings that change the metrics of a checkpoint, besides those that
             affect `settings.MODEL`: how outputs are converted to answers, and answers are measured.
         percentages: endings of the names of metrics in percent, for messages.
+        names_copies: whether `eval_results.txt` names the files that are copied.
     """
 
     selection_metric: str
+    measured_outputs: Mapping[str, float] = MappingProxyType({})
     measured_with: ClassVar[tuple[str, ...]] = ()
-    percentages: tuple[str, ...] = ()
+    percentages: ClassVar[tuple[str, ...]] = ()
+    names_copies: ClassVar[bool] = True
 
-    @classmethod
-    def make(
-        cls,
+    def __init__(
+        self,
         settings: SettingsType,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        trained: RunFolder | None,
-        data: Any = None,
+        data: Mapping[str, DataType] = MappingProxyType({}),
+    ) -> None:
+        self.settings: SettingsType = settings
+        self.config = config
+        self.tokenizer = tokenizer
+        self.max_seq_length = settings.max_seq_length
+        self.data = data
+
+    @classmethod
+    def open(
+        cls,
+        settings: SettingsType,
+        source: ModelSource,
+        given: Mapping[str, Table] | None = None,
     ) -> Self:
-        """Returns the task: by default, of all arguments but `trained`, and of data if it has some.
+        """Returns the task of a run, with its data if they are read before TensorFlow is imported.
 
         Args:
             settings: the settings of the program.
-            config: the model's config.
-            tokenizer: the tokenizer.
-            trained: folder of the model that the run starts with or uses, whose record says what is
-                known of its task; None for random weights.
-            data: what the `reader` of the task's row returned; None if it has no reader.
-        """
-        return cls(settings, config, tokenizer, *([] if data is None else [data]))
-
-    @classmethod
-    def of_trained(cls, trained: TrainedModel) -> Self:
-        """Returns the task that a model was trained for: by default, that of `make`.
+            source: the model that the run starts with; the record of `source.trained`, the folder
+                it was trained in, says what is known of its task.
+            given: split → rows of Python to read instead of files.
 
         Raises:
-            ValueError: what is recorded of the task is damaged, or does not fit the model.
+            ValueError, OSError: the data is missing or invalid; or by default, rows are given.
         """
-        task = cls.make(trained.settings, trained.config, trained.tokenizer, trained.run)
-        task.tokenizer = trained.tokenizer
-        return task
+        if given is not None:
+            raise ValueError(f"{cls.__name__} reads its data itself: it takes no rows of Python")
+        return cls(settings, source.config, source.unchecked_tokenizer)
+
+    @classmethod
+    def of_trained(
+        cls, name: str, settings: SettingsType, source: ModelSource, num_outputs: int
+    ) -> Self:
+        """Returns the task that a model was trained for; see `Task`."""
+        return cls(settings, source.config, source.tokenizer)
 
     # Data.
 
@@ -132,8 +311,9 @@ class FineTuningTask(
         """
         if isinstance(data, list):
             return hashlib.sha256(repr(data).encode("utf-8")).hexdigest()
-        if isinstance(data, HasChecksum):
-            return data.checksum()
+        known = getattr(data, "checksum", None)
+        if callable(known):
+            return str(known())
         raise TypeError(
             f"{type(self).__name__}.read returns {type(data).__name__}: expected a list, or an "
             "object with a method `checksum`"
@@ -178,6 +358,8 @@ class FineTuningTask(
 
     def sample_weights(self, batch: Batch) -> tf.Tensor:
         """Returns the weight of each element of `losses` in the mean; float32 [B], all 1."""
+        import tensorflow as tf
+
         return tf.ones(tf.shape(batch["input_ids"])[:1])
 
     # Predictions and their metrics.
@@ -207,16 +389,163 @@ class FineTuningTask(
             Metric name → value.
         """
 
-    # What is recorded, and the parts that write, answer and export.
+    def result(self, outputs: Outputs) -> Result:
+        """Returns the prediction for an example as a JSON object, which may contain NumPy values.
+
+        Args:
+            outputs: name → [...], the `predictions` for the example. By default, all of them are
+                the result.
+        """
+        return dict(outputs)
+
+    def results(
+        self, examples: Sequence[Any], features: FeaturesType, outputs: Outputs
+    ) -> list[Result]:
+        """Returns the `result` of each of N examples; see `Task`."""
+        rows = (dict(zip(outputs, row, strict=True)) for row in zip(*outputs.values(), strict=True))
+        return [as_json(self.result(row)) for row in rows]
+
+    # What is recorded, and the files of results.
 
     def details(self) -> files.JsonObject:
         """Returns what is recorded of the task besides its name and labels."""
         return {}
 
-    def result_files(self) -> ResultFiles[DataType, FeaturesType]:
-        """Returns what writes the files of results: override it for files of other formats."""
-        return ResultFiles(self)
+    def best_of(self, evaluations: Sequence[Evaluation]) -> Evaluation | None:
+        """Returns the best of some evaluations, which are sorted by step; None if there is none."""
+        return best_of(evaluations, self.selection_metric, self.settings.official_order)
 
-    def exporter(self) -> Exporter:
-        """Returns what is exported: override it for other signatures."""
-        return Exporter(self)
+    def write_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> None:
+        """Writes `eval_results.txt` after each evaluation; see `result_files.write_evaluations`.
+
+        Args:
+            folder: folder of the run.
+            evaluations: evaluations of all checkpoints so far, sorted by step.
+        """
+        result_files.write_evaluations(
+            folder, evaluations, self.selection_metric, self.best_of, self.names_copies
+        )
+
+    def describe_evaluations(self, folder: RunFolder, evaluations: Sequence[Evaluation]) -> str:
+        """Returns the text to print when all checkpoints of a folder have been evaluated.
+
+        These are the metrics of the best checkpoint, or of the last one if there is no best.
+        """
+        best = self.best_of(evaluations) or evaluations[-1]
+        return f"best checkpoint of {folder.path}\n{result_files.format_evaluation(best)}"
+
+    def write_dev_predictions(
+        self,
+        folder: RunFolder,
+        split: Split[DataType, FeaturesType],
+        predict: Callable[[], Outputs],
+    ) -> None:
+        """Writes predictions for the dev split with the best checkpoint. Does nothing by default.
+
+        Args:
+            folder: folder of the run.
+            split: the dev split.
+            predict: returns the outputs of the best checkpoint for this split.
+        """
+        return
+
+    def write_predictions(
+        self,
+        folder: RunFolder,
+        split: Split[DataType, FeaturesType],
+        outputs: Outputs,
+        step: int,
+    ) -> str:
+        """Writes the best checkpoint's predictions for a split, and metrics if labels are known.
+
+        By default, each line of `<split>_predictions.jsonl` is the task's `result` of an example.
+
+        Args:
+            folder: folder of the run.
+            split: "test", or another split that the task's `read` supports.
+            outputs: the outputs of the best checkpoint.
+            step: the step of the best checkpoint.
+
+        Returns:
+            The text to print.
+        """
+        path = folder.file(f"{split.name}_predictions.jsonl")
+        examples = cast("Sequence[Any]", split.data)
+        with files.write_atomically(path) as stream:
+            for result in self.results(examples, split.features, outputs):
+                stream.write(json.dumps(result, ensure_ascii=False) + "\n")
+        logging.info("Predictions: %s", path)
+        return ""
+
+    def write_test_results(
+        self,
+        folder: RunFolder,
+        split: Split[DataType, FeaturesType],
+        outputs: Outputs,
+        step: int,
+    ) -> str:
+        """Writes `predict_results.txt` for a split with known labels, and returns its text.
+
+        Args:
+            folder: folder of the run.
+            split: the split.
+            outputs: the outputs of the best checkpoint.
+            step: the step of the best checkpoint.
+        """
+        measured = self.measure(split, outputs, self.settings.predict_batch_size)
+        return result_files.write_test_results(folder, measured, step, self.selection_metric)
+
+    # What is exported.
+
+    def served_outputs(self, outputs: ModelOutputs) -> Mapping[str, tf.Tensor]:
+        """Converts the model's outputs to those of the exported model: by default `predictions`."""
+        return self.predictions(outputs)
+
+    @property
+    def label_files(self) -> dict[str, bytes]:
+        """Name → content of `labels.txt`, for the folder of an export; {} without labels."""
+        lines = "".join(f"{label}\n" for label in self.labels)
+        return {finding.LABELS_FILE: lines.encode()} if lines else {}
+
+    def make_export(
+        self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder
+    ) -> Export:
+        """Returns what is exported: by default, `served_outputs` for inputs of any length.
+
+        Args:
+            model: a model of the task's `build_model`, in float32, with its weights loaded.
+            max_seq_length: sequence length of serialized examples.
+            folder: folder with the record of the run.
+        """
+        from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+
+        def serve(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return dict(self.served_outputs(model(batch, training=False)))
+
+        return Export(token_signatures(token_inputs(max_seq_length), serve), self.label_files)
+
+
+def check_labels(labels: Sequence[str], num_outputs: int, source: ModelSource) -> None:
+    """Raises ValueError unless a model has as many outputs as there are labels."""
+    if len(labels) != num_outputs:
+        raise ValueError(
+            f"{source.run.path}: {run_record.FILE} or config.json lists {len(labels)} labels, "
+            f"and the model has {num_outputs} outputs: they do not belong together"
+        )
+
+
+def ranked(numbers: Mapping[str, float]) -> list[Sequence[files.Json]]:
+    """Returns pairs of a name and its number, in descending order of the numbers."""
+    return sorted(numbers.items(), key=lambda pair: -pair[1])
+
+
+def mark(text: str, spans: Sequence[Result]) -> files.JsonObject:
+    """Returns a text with its spans, as `gradio.HighlightedText` expects them.
+
+    Args:
+        text: the text.
+        spans: `type`, `begin` and `end` of each span; `begin` is negative if there is none.
+    """
+    keys = {"entity": "type", "start": "begin", "end": "end"}
+    found = [span for span in spans if span["begin"] >= 0]
+    return {"text": text, "entities": [{k: span[v] for k, v in keys.items()} for span in found]}

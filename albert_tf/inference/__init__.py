@@ -20,20 +20,42 @@ row, from 1; columns id, idx and guid are copied. --web serves a demo page at ht
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from albert_tf import files
+from albert_tf.checkpoints.tasks import EMBEDDINGS, FILL_MASK
+from albert_tf.checkpoints.weight_names import MASKED_LM_BIAS
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import embedding_program, program
+from albert_tf.inference.embeddings import Embeddings
+from albert_tf.inference.fill_mask import FillMask
 from albert_tf.inference.inputs import parse_two, read_inputs
 from albert_tf.inference.model_task import find_predicted_task, open_model
-from albert_tf.inference.own_tasks import OWN_TASKS
 from albert_tf.inference.settings import Settings
+
+if TYPE_CHECKING:  # what needs TensorFlow
+    from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
 
 __all__ = ["Settings", "run"]
 
-for _spec in OWN_TASKS:
-    registry.add(_spec)
+
+def _pretraining_model() -> type[AlbertForPretraining]:
+    from albert_tf.model.modeling import AlbertForPretraining
+
+    return AlbertForPretraining
+
+
+def _encoder() -> type[AlbertEncoder]:
+    from albert_tf.model.modeling import AlbertEncoder
+
+    return AlbertEncoder
+
+
+registry.add(
+    registry.TaskSpec(FILL_MASK, FillMask, _pretraining_model, MASKED_LM_BIAS),
+)
+registry.add(registry.TaskSpec(EMBEDDINGS, Embeddings, _encoder, head_variable=""))
 
 
 def run(settings: Settings) -> Iterator[files.JsonObject]:
@@ -66,5 +88,5 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         parse = parse_two if compares else parse_pair
         pairs = read_inputs(settings, parse, task, trained_with)
         return embedding_program.run(settings, source, pairs)
-    examples = read_inputs(settings, task.parse, task, trained_with)
+    examples = read_inputs(settings, task.task.parse_row, task, trained_with)
     return program.run(settings, source, task.name, examples)

@@ -1,27 +1,33 @@
 """Embeddings of texts as a task, and their similarities.
 
-Shapes: B batch size, N texts, H hidden size.
+Shapes: B batch size, N texts, H hidden size, K size of an embedding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.sentence_modules import SentenceModules
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
-from albert_tf.finetuning.text_task import Result, TextTask
+from albert_tf.finetuning.task import Result, Task
 from albert_tf.finetuning.token_sequences import TokenSequences
-from albert_tf.finetuning.trained_model import TrainedModel
-from albert_tf.model.poolings import POOLINGS
+from albert_tf.inference.settings import PredictorSettings
+from albert_tf.model.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS
+
+if TYPE_CHECKING:  # what needs TensorFlow
+    import tensorflow as tf
+    import tf_keras
+    from typing_extensions import Self
 
 
-class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]]):
+class Embeddings(Task[TokenSequences]):
     """Computes embeddings of texts or text pairs.
 
         embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")
@@ -31,41 +37,61 @@ class Embeddings(TextTask[tuple[str, str], TokenSequences, NDArray[np.float32]])
     folder of sentence-transformers, the modules of the folder may give embeddings another size.
 
     Args:
-        trained: the model.
-
-    Attributes:
+        source: the model.
+        max_seq_length: maximum sequence length, in tokens.
         modules: how the embeddings are computed.
     """
 
     outputs: Mapping[str, float] = {"embedding": 0.0}
+    flags = ("text", "text_b")
     table_columns = ("text", "similarity")
     demos = (
         {"text": "A small boat.", "texts": "A little ship.\nThe price of tea."},
         {"text": "一条小船", "texts": "一艘小艇\n茶的价格"},
     )
 
-    def __init__(self, trained: TrainedModel) -> None:
-        self.tokenizer = trained.tokenizer
-        self.max_seq_length = trained.max_seq_length
-        modules = trained.sentence_modules
-        self.modules = modules or SentenceModules((trained.pooling,), (), None, False)
-        self._size = self.modules.size(trained.config.hidden_size)
+    def __init__(self, source: ModelSource, max_seq_length: int, modules: SentenceModules) -> None:
+        self.tokenizer = source.tokenizer
+        self.max_seq_length = max_seq_length
+        self.modules = modules
+        self._size = modules.size(source.config.hidden_size)  # K
 
-    def parse_call(
-        self,
-        texts: str | Sequence[str] | Sequence[Sequence[str]],
-        pairs: str | Sequence[str] | None = None,
-    ) -> tuple[list[tuple[str, str]], bool]:
-        """Returns the pairs of texts in a call, and whether it is for a single one."""
-        return parse_pairs(texts, pairs)
+    @classmethod
+    def of_trained(
+        cls, name: str, settings: PredictorSettings, source: ModelSource, num_outputs: int
+    ) -> Self:
+        """Returns the task with the requested pooling, or else that of sentence-transformers.
 
-    def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences:
+        Raises:
+            ValueError: the model has no pooler for the pooling, or fewer positions than asked.
+        """
+        modules, pooling = None, settings.pooling
+        if pooling is None:
+            modules = source.sentence_modules
+        elif pooling == POOLED and not source.has_pooler:
+            raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
+        limit = source.config.max_position_embeddings
+        if modules is not None and modules.max_seq_length is not None:
+            limit = min(limit, modules.max_seq_length)
+        length = settings.max_seq_length or limit
+        source.config.check_length(length)
+        return cls(source, length, modules or SentenceModules((pooling or MEAN,), (), None, False))
+
+    def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences | None:
         """Returns the token sequences of one or more pairs, and counts those that are truncated."""
         if self.modules.lowercases:
             examples = [(first.lower(), second.lower()) for first, second in examples]
-        features, num_truncated = encode_pairs(examples, self.tokenizer, self.max_seq_length)
-        self.count_truncated(num_truncated)
-        return features
+        return super().features_of(examples)
+
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
+        """Returns the embeddings of a model of TensorFlow, float32 [B, K]."""
+        from albert_tf.checkpoints.sentence_embeddings import embed
+
+        has_layers = MEAN_LAST_4 in self.modules.poolings
+        outputs = model(dict(batch), training=False, output_hidden_states=has_layers)
+        return {"embedding": embed(outputs, batch["input_mask"], self.modules)}
 
     def outputs_of(self, exported: Outputs) -> Outputs:
         """Returns the embeddings, float32 [B, H], given those of an exported model by pooling.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner, Outputs
 from albert_tf.finetuning.batching import Batch, Features
-from albert_tf.finetuning.task_spec import text_task_of
 from albert_tf.inference.exported_model import choose_runtime
-from albert_tf.inference.model_task import trained_model
+from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import PredictorSettings
 
@@ -39,16 +37,14 @@ class ExportedPredictor(Predictor):
     ) -> None:
         path = source.checkpoint
         runtime = choose_runtime(path, options.engine, precision)
-        trained = trained_model(source, name, options)
-        task = registry.get(name).make_predicting(trained)
-        super().__init__(trained, text_task_of(task, trained), options, runtime.name)
+        super().__init__(source, name, open_task(source, name, options), options, runtime.name)
         self._check_length()
         self._compute = runtime.open_file(path, precision, threads)
         logging.info("%s: %s, computed by %s", path, name, self.engine)
 
     def _check_length(self) -> None:
         """Raises ValueError if the model takes rows of another length than asked."""
-        exported = self.trained.run.record.settings.get("max_seq_length")
+        exported = self.source.run.record.settings.get("max_seq_length")
         is_fixed = self._padding(1).length(1) == self.max_seq_length
         if is_fixed and self.max_seq_length != exported:
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import cast
 
 import tensorflow as tf
 from absl import logging
@@ -13,7 +14,8 @@ from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.signatures import Export
 from albert_tf.finetuning import registry
-from albert_tf.inference.model_task import find_task, trained_model
+from albert_tf.finetuning.task import AnyFineTuningTask
+from albert_tf.inference.model_task import find_task, open_task
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import TENSORFLOW, PredictorSettings
 from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
@@ -103,9 +105,9 @@ def make_export(
         return _export_embeddings(source, max_seq_length, poolings)
     options = PredictorSettings(max_seq_length=max_seq_length, engine=TENSORFLOW)
     predictor = TensorFlowPredictor(source, task, options)
-    exporter = spec.task_class.of_trained(predictor.trained).exporter()
-    length = predictor.max_seq_length
-    exported = exporter.make_export(predictor.model, length, source.run)
+    fine_tuned = cast("AnyFineTuningTask", predictor.task)
+    length = fine_tuned.max_seq_length
+    exported = fine_tuned.make_export(predictor.model, length, source.run)
     return ExportedModel(predictor.model.variables, exported, length, predictor.labels)
 
 
@@ -122,7 +124,7 @@ def _export_embeddings(
     if not takes_texts:
         logging.warning("%s: the export takes no texts, which are lowercased", source.folder)
     options = PredictorSettings(max_seq_length=max_seq_length)
-    length = trained_model(source, tasks.EMBEDDINGS, options).max_seq_length
+    length = open_task(source, tasks.EMBEDDINGS, options).max_seq_length
     exported = embeddings_export.embeddings_export(
         encoder_of(model),
         tokenizer if takes_texts else None,

@@ -1,26 +1,35 @@
 """Filling in masked words as a task.
 
-Shapes: V vocabulary size.
+Shapes: B batch size, P masks, V vocabulary size, K results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning.batch_runner import Outputs
 from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.text_task import Result, TextTask
+from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.task import Result, Task
+from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_sequences import TokenSequences
-from albert_tf.finetuning.trained_model import TrainedModel
+from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model.tokenization import MASK_TOKEN as MASK
 from albert_tf.model.tokenization import Tokenizer, split_pairs
 
+if TYPE_CHECKING:  # what needs TensorFlow
+    import tensorflow as tf
+    import tf_keras
+    from typing_extensions import Self
 
-class FillMask(TextTask[str, TokenSequences, list[Result]]):
+
+class FillMask(Task[TokenSequences]):
     """Predicts the words that are masked by "[MASK]" in a text.
 
         fill_mask = albert_tf.load_predictor("albert_tiny_zh/", "fill_mask")
@@ -31,25 +40,36 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
     (probability). Special tokens and single spaces are excluded.
 
     Args:
-        trained: the model.
+        tokenizer: the tokenizer of the model.
+        max_seq_length: maximum sequence length, in tokens.
 
     Attributes:
-        top_k: maximum number of words for each mask.
         is_word: float32 [V], 1 for each piece that may be a result and 0 for others.
     """
 
     outputs: Mapping[str, float] = {"ids": 0, "scores": 0.0}
     argument_names = ("text",)
+    flags = ("text",)
     table_columns = ("mask", "word", "probability")
     demos = ({"text": "The capital of France is [MASK]."}, {"text": "北京是[MASK]国的首都"})
 
-    def __init__(self, trained: TrainedModel) -> None:
-        self.tokenizer = trained.tokenizer
-        self.max_seq_length = trained.max_seq_length
-        self.top_k = trained.top_k
-        self.is_word = np.array(_is_word(self.tokenizer), np.float32)  # [V]
+    def __init__(self, tokenizer: Tokenizer, max_seq_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.is_word = np.array(_is_word(tokenizer), np.float32)  # [V]
 
-    def parse_call(self, texts: str | Sequence[str]) -> tuple[list[str], bool]:
+    @classmethod
+    def of_trained(
+        cls, name: str, settings: PredictorSettings, source: ModelSource, num_outputs: int
+    ) -> Self:
+        """Returns the task for texts as long as the model takes, unless `settings` say less."""
+        length = settings.max_seq_length or source.config.max_position_embeddings
+        source.config.check_length(length)
+        return cls(source.tokenizer, length)
+
+    def parse_call(  # type: ignore[override] # other input
+        self, texts: str | Sequence[str]
+    ) -> tuple[list[str], bool]:
         """Returns the texts in the argument of a call, and whether it is a single one.
 
         Args:
@@ -59,6 +79,17 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
             ValueError: an input is not a string.
         """
         return split_pairs(texts)[0], isinstance(texts, str)
+
+    @staticmethod
+    def parse_row(row: Row) -> str:
+        """Returns the text of a row, whose masked words are to be predicted."""
+        text = parse_text(row)
+        if MASK not in text:
+            raise BadRowError(
+                f"no {MASK} in the text: put it in place of a word to predict; for the embedding "
+                "of a text, pass --task=embeddings"
+            )
+        return text
 
     def features_of(self, examples: Sequence[str]) -> TokenSequences:
         """Returns the token sequences, and the positions of the masks in them.
@@ -73,6 +104,18 @@ class FillMask(TextTask[str, TokenSequences, list[Result]]):
             [(ids, len(ids)) for ids, _ in encoded],
             {"masked_lm_positions": np.array(positions, np.int32)},
         )
+
+    def compute(
+        self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
+    ) -> Mapping[str, tf.Tensor]:
+        """Returns the token ids and probabilities of the best words, [B, P, K] each."""
+        import tensorflow as tf
+
+        logits = model(batch, training=False)["masked_lm_logits"]  # [B, P, V or more]
+        count = len(self.is_word)  # V; the embedding table may be larger
+        scores = tf.nn.softmax(logits)[:, :, :count] * self.is_word
+        best = tf.math.top_k(scores, min(self.top_k, count))
+        return {"ids": best.indices, "scores": best.values}
 
     def results(
         self, examples: Sequence[str], features: TokenSequences, outputs: Outputs

@@ -23,13 +23,12 @@ from albert_tf.finetuning.columns import (
     named_rows,
     places_of,
 )
+from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.task_spec import TaskSpec
-from albert_tf.finetuning.texts import parse_pair, parse_text
+from albert_tf.finetuning.texts import parse_pair
 from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
 from albert_tf.inference.input_columns import InputColumns
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
-from albert_tf.model.tokenization import MASK_TOKEN
 from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table
 from albert_tf.tables.row import normalized
 
@@ -189,17 +188,6 @@ def _copy_of_standard_input() -> Any:
     return copy
 
 
-def parse_masked(row: Row) -> str:
-    """Returns the text of a row, whose masked words are to be predicted."""
-    text = parse_text(row)
-    if MASK_TOKEN not in text:
-        raise BadRowError(
-            f"no {MASK_TOKEN} in the text: put it in place of a word to predict; for the embedding "
-            "of a text, pass --task=embeddings"
-        )
-    return text
-
-
 def parse_two(row: Row) -> tuple[str, str]:
     """Returns the two texts to compare."""
     pair = parse_pair(row)
@@ -227,7 +215,7 @@ def read_inputs(
             that is given.
     """
     given = [name for name in _FLAGS if getattr(settings, name)]
-    taken = task.flags if task else ()
+    taken = task.task.flags if task else ()
     takes = f"a model for {task.name} takes {_as_flags(taken)}" if task and taken else ""
     if taken and not set(given) <= set(taken):
         raise ValueError(f"{_as_flags(given)}: {takes}")

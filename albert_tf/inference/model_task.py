@@ -7,19 +7,19 @@ TensorFlow checkpoint for that imports TensorFlow, which a recorded or given tas
 
 from __future__ import annotations
 
+import dataclasses
+
 from absl import logging
 
 from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.tasks import EMBEDDINGS, FILL_MASK
+from albert_tf.checkpoints.tasks import FILL_MASK
+from albert_tf.checkpoints.weight_names import SHARED_HEAD
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.head_variables import SHARED_HEAD
-from albert_tf.finetuning.task_spec import TaskSpec
-from albert_tf.finetuning.trained_model import TrainedModel
+from albert_tf.finetuning.task import AnyTask
 from albert_tf.inference.exported_model import choose_runtime
 from albert_tf.inference.settings import PredictorSettings, Settings
-from albert_tf.model.poolings import MEAN, POOLED
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings
 
@@ -138,7 +138,7 @@ def _is_for_masked_words(source: ModelSource) -> bool:
         return False
     if not source.run.predicts_masked_words:
         return False
-    return _has_head(source, registry.get(FILL_MASK))
+    return registry.get(FILL_MASK).is_head_in(source)
 
 
 def possible_tasks(source: ModelSource) -> tuple[str, ...]:
@@ -149,12 +149,8 @@ def possible_tasks(source: ModelSource) -> tuple[str, ...]:
     """
     if source.is_exported:
         return (find_task(source),)
-    others = [s.name for s in registry.rows() if not s.is_fine_tuned and _has_head(source, s)]
+    others = [s.name for s in registry.rows() if not s.is_fine_tuned and s.is_head_in(source)]
     return tuple(dict.fromkeys((find_predicted_task(source), *others)))
-
-
-def _has_head(source: ModelSource, spec: TaskSpec) -> bool:
-    return not spec.head_variable or spec.head_variable in source.recognized.entries
 
 
 def _task_of_head(source: ModelSource) -> str:
@@ -163,11 +159,11 @@ def _task_of_head(source: ModelSource) -> str:
     Raises:
         ValueError: several tasks have such a head.
     """
-    fitting = [s for s in registry.rows() if s.is_fine_tuned and _has_head(source, s)]
+    fitting = [s for s in registry.rows() if s.is_fine_tuned and s.is_head_in(source)]
     own_heads = [spec for spec in fitting if spec.head_variable != SHARED_HEAD]
     if own_heads or not fitting:
         return own_heads[0].name if own_heads else registry.DEFAULT
-    of_size = [s.name for s in fitting if s.num_outputs == count_outputs(source, s)]
+    of_size = [s.name for s in fitting if s.num_outputs == s.count_outputs(source)]
     if of_size:
         raise ValueError(
             "the head is one that several tasks have, and no file records its task: pass the "
@@ -176,61 +172,30 @@ def _task_of_head(source: ModelSource) -> str:
     return next(spec.name for spec in fitting if spec.num_outputs is None)
 
 
-def count_outputs(source: ModelSource, spec: TaskSpec) -> int:
-    """Returns the number of outputs of the head for a task; 0 for a task without a head.
-
-    Raises:
-        ValueError: the checkpoint has no such head.
-    """
-    if source.is_exported:
-        return len(source.run.record.labels)
-    name = spec.head_variable
-    if not _has_head(source, spec):
-        raise ValueError(
-            f"{source.checkpoint} has no head for the task {spec.name} ({name}). To train a new "
-            "one, pass num_labels"
-        )
-    return int(source.recognized.entries[name].shape[0]) if name else 0
-
-
-def trained_model(source: ModelSource, name: str, options: PredictorSettings) -> TrainedModel:
-    """Returns what a predictor knows of a model before it is loaded.
+def open_task(source: ModelSource, name: str, options: PredictorSettings) -> AnyTask:
+    """Returns the task to predict with a model, before the model is loaded.
 
     Args:
         source: the model.
-        name: name of a task.
+        name: name of the task.
         options: the arguments of `load_predictor`.
 
     Raises:
         ValueError: the model has no head or pooler for the task, or fewer positions than asked.
     """
     spec = registry.get(name)
-    modules = None
-    if name == EMBEDDINGS and options.pooling is None:
-        modules = source.sentence_modules
-    if name == EMBEDDINGS and options.pooling == POOLED and not source.has_pooler:
-        raise ValueError(f"pooling={POOLED!r} needs a pooler, and {source.checkpoint} has none")
-    limit = source.config.max_position_embeddings
-    if modules is not None and modules.max_seq_length is not None:
-        limit = min(limit, modules.max_seq_length)
     recorded = source.run.record.values_for(spec.settings_class, ("max_seq_length",))
-    length = options.max_seq_length or recorded.get("max_seq_length", limit)
-    source.config.check_length(length)
-    settings = None
+    length = options.max_seq_length or recorded.get("max_seq_length")
+    settings: SettingsGroup = dataclasses.replace(options, max_seq_length=length)
     if spec.is_fine_tuned:
+        length = length or source.config.max_position_embeddings
+        source.config.check_length(length)
         values = all_settings(source, spec.settings_class) | {"max_seq_length": length}
         values.pop("tflite_quantization", None)  # of an export of the run
         settings = spec.settings_class(**values)
-    return TrainedModel(
-        task=name,
-        settings=settings,
-        source=source,
-        num_outputs=count_outputs(source, spec),
-        max_seq_length=length,
-        top_k=options.top_k,
-        pooling=options.pooling or MEAN,
-        sentence_modules=modules,
-    )
+    task = spec.task.of_trained(spec.name, settings, source, spec.count_outputs(source))
+    task.top_k = options.top_k
+    return task
 
 
 def all_settings(source: ModelSource, of: type[SettingsGroup]) -> files.JsonObject:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict
 
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.finetuning.task import TOP_K
 from albert_tf.inference.exported_predictor import ExportedPredictor
 from albert_tf.inference.model_task import check_tensorflow, find_predicted_task
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.settings import AUTO, TOP_K, PredictorSettings, Settings
+from albert_tf.inference.settings import AUTO, PredictorSettings, Settings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

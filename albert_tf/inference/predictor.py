@@ -20,11 +20,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features, Padding
-from albert_tf.finetuning.text_task import AnyTextTask, Result
-from albert_tf.finetuning.trained_model import TrainedModel
+from albert_tf.finetuning.task import AnyTask, Result
 from albert_tf.inference.settings import PredictorSettings
 
 BATCH_SIZE = 32  # if the folder does not record it
@@ -38,30 +38,37 @@ class Predictor(abc.ABC):
     a predictor at the same time.
 
     Args:
-        trained: the model, and how it is used.
-        task: what is asked of it.
+        source: the model.
+        name: name of the task in the registry.
+        task: what is asked of the model.
         options: the arguments of `load_predictor`.
         engine: "tensorflow", "openvino" or "onnx".
 
     Attributes:
-        trained, task, options, engine: the arguments.
+        source, task, options, engine: the arguments.
         tokenizer: the tokenizer of the model.
         max_seq_length: maximum sequence length, in tokens.
     """
 
     def __init__(
-        self, trained: TrainedModel, task: AnyTextTask, options: PredictorSettings, engine: str
+        self,
+        source: ModelSource,
+        name: str,
+        task: AnyTask,
+        options: PredictorSettings,
+        engine: str,
     ) -> None:
-        self.trained = trained
+        self.source = source
         self.task = task
+        self._name = name
         self._arguments = inspect.signature(task.parse_call)
         self.options = options
         self.engine = engine
-        self.tokenizer = trained.tokenizer
-        self.max_seq_length = trained.max_seq_length
-        of = registry.get(trained.task).settings_class
+        self.tokenizer = task.tokenizer
+        self.max_seq_length = task.max_seq_length
+        of = registry.get(name).settings_class
         names = ("predict_batch_size", "pad_to_multiple")
-        self._recorded = trained.run.record.values_for(of, names)
+        self._recorded = source.run.record.values_for(of, names)
         self._batch_size: int = options.batch_size or self._recorded.get(names[0], BATCH_SIZE)
         self._making_runner = threading.Lock()
         self._runner: BatchRunner | None = None
@@ -99,9 +106,7 @@ class Predictor(abc.ABC):
             expected = ", ".join(self.task.argument_names)
             got = ", ".join([*map(repr, inputs), *named_inputs])
             raise TypeError(
-                f"a predictor for {self.trained.task} takes {expected}, got {got or 'nothing'}"[
-                    :300
-                ]
+                f"a predictor for {self._name} takes {expected}, got {got or 'nothing'}"[:300]
             ) from None
         examples, is_single = self.task.parse_call(*inputs, **named_inputs)
         results = self._results(examples)

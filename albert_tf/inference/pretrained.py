@@ -17,7 +17,7 @@ from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference import saving
-from albert_tf.inference.model_task import count_outputs, find_task
+from albert_tf.inference.model_task import find_task
 from albert_tf.model import initialization
 from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 from albert_tf.model.tokenization import Tokenizer
@@ -43,7 +43,7 @@ def make_model(
             'task, such as task="classification"'
         )
     if NUM_LABELS in parameters and NUM_LABELS not in arguments:
-        arguments[NUM_LABELS] = num_labels or count_outputs(source, spec)
+        arguments[NUM_LABELS] = num_labels or spec.count_outputs(source)
     labels = source.run.record.labels
     is_of_task = source.run.record.task_name == spec.name
     if LABELS in parameters and is_of_task and len(labels) == arguments[NUM_LABELS]:

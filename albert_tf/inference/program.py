@@ -10,7 +10,7 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.text_task import Result
+from albert_tf.finetuning.task import Result
 from albert_tf.inference.inputs import Block, ExampleType, Inputs
 from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.predictor import Predictor

@@ -34,7 +34,7 @@ from albert_tf.checkpoints.weight_names import (
     variable_name,
 )
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.task_spec import TaskSpec
+from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, list_files
 

@@ -17,7 +17,8 @@ from albert_tf.data.settings import (
     VocabularySettings,
 )
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.classification import MIN_SEQ_LENGTH
+from albert_tf.finetuning.classification.settings import MIN_SEQ_LENGTH
+from albert_tf.finetuning.task import TOP_K
 from albert_tf.model.included_configs import config_file
 from albert_tf.model.poolings import POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
@@ -28,7 +29,6 @@ from albert_tf.training.settings import DeviceSettings, ModelSettings
 AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
 NPY = ".npy"
-TOP_K = 5
 TEXT = "txt"
 FORMATS = (TEXT, TABS, COMMAS, JSON_LINES)
 _ENDINGS = {".tsv": TABS, ".csv": COMMAS, ".jsonl": JSON_LINES, ".json": JSON_LINES}

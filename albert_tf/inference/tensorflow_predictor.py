@@ -14,13 +14,10 @@ from absl import logging
 
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning import registry
 from albert_tf.finetuning.batch_runner import BatchRunner
 from albert_tf.finetuning.batching import Features
-from albert_tf.finetuning.dataset import batch_signature
-from albert_tf.finetuning.task_spec import text_task_of
-from albert_tf.finetuning.tensorflow_step import only, tensorflow_step
-from albert_tf.inference.model_task import trained_model
+from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
+from albert_tf.inference.model_task import open_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.pretrained import load_trained
@@ -63,9 +60,7 @@ class TensorFlowPredictor(Predictor):
             contextlib.nullcontext() if is_tensorflow else saved_model.float32_models(),
         ):
             self.model, _ = self._load()
-        trained = trained_model(source, name, options)
-        self._task = registry.get(name).make_task(trained)
-        super().__init__(trained, text_task_of(self._task, trained), options, engine)
+        super().__init__(source, name, open_task(source, name, options), options, engine)
         logging.info("%s: %s, computed by %s", source.checkpoint, name, engine)
 
     def _make_runner(self, features: Features) -> BatchRunner:
@@ -73,7 +68,7 @@ class TensorFlowPredictor(Predictor):
         signature = batch_signature(features)
 
         def compute(batch: dict[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-            return self._task.compute(self.model, batch)
+            return self.task.compute(self.model, batch)
 
         if self.engine == OPENVINO:
             try:

@@ -11,8 +11,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning import registry
-from albert_tf.finetuning.text_task import Result
+from albert_tf.finetuning.task import Result
 from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_predicted_task, possible_tasks
@@ -34,9 +33,9 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
     import gradio as gr
 
     predictor = make_predictor(source, task, settings, settings.precision, settings.threads)
-    text_task = predictor.task
-    parse = registry.get(task).parse
-    examples = choose_examples(source, task, text_task)
+    predicted = predictor.task
+    parse = predicted.parse_row
+    examples = choose_examples(source, task, predicted)
     columns = list(examples[0])
 
     def answer(*values: str) -> tuple[files.Json, list[list[files.Json]], Result]:
@@ -51,7 +50,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
                 (result,) = predictor.predict([parse(row)])
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
-        return text_task.show(row, result), _rounded(text_task.table(row, result)), result
+        return predicted.show(row, result), _rounded(predicted.table(row, result)), result
 
     shown: tuple[Any, Any, Any] = (None, [], None)
     with contextlib.suppress(gr.Error):  # a task of your own may have no use for the example
@@ -59,7 +58,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
         shown = answer(*examples[0].values())
     labels = files.quote_all(predictor.labels) if predictor.labels else ""
     title = f"{task}: {labels}" if labels else task
-    if text_task.marks_spans:
+    if predicted.marks_spans:
         best = gr.HighlightedText(shown[0], label=title)
     else:
         best = gr.Label(shown[0], label=title, num_top_classes=_MOST_BARS)
@@ -73,7 +72,7 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
             best,
             gr.Dataframe(
                 shown[1] or None,
-                headers=list(text_task.table_columns),
+                headers=list(predicted.table_columns),
                 label="alternatives",
                 visible=bool(shown[1]),
             ),

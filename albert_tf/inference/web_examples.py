@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.text_task import AnyTextTask
+from albert_tf.finetuning.task import AnyTask
 from albert_tf.model.tokenization import Tokenizer
 
 TEXTS = "texts"  # a column of texts to compare with one, which only the page has
 LISTS = ("options", TEXTS)  # columns with several texts, which are the lines of a field
 
 
-def choose_examples(source: ModelSource, task: str, text_task: AnyTextTask) -> list[dict[str, str]]:
+def choose_examples(source: ModelSource, task: str, predicted: AnyTask) -> list[dict[str, str]]:
     """Returns rows to try a task with: column → text, for the same columns in each.
 
     They are of the training data if the run has kept some, and then there is a second text only if
@@ -23,7 +23,7 @@ def choose_examples(source: ModelSource, task: str, text_task: AnyTextTask) -> l
     Args:
         source: the model.
         task: name of the task.
-        text_task: what the predictor asks of it.
+        predicted: what the predictor asks of it.
 
     Raises:
         ValueError: the file of the run is damaged.
@@ -31,7 +31,7 @@ def choose_examples(source: ModelSource, task: str, text_task: AnyTextTask) -> l
     kept: Sequence[Mapping[str, files.Json]] = []
     if source.run.record.task_name == task:
         kept = source.run.examples()
-    rows = kept or readable_rows(text_task.demos, text_task.tokenizer)
+    rows = kept or readable_rows(predicted.demos, predicted.tokenizer)
     columns = dict.fromkeys(name for row in rows for name in row)
     return [{name: _as_text(row.get(name, "")) for name in columns} for row in rows]
 

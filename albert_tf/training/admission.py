@@ -82,7 +82,7 @@ def compare_record(
         return {}
     names = set(record_comparison.OF_TEXT)
     if not settings.do_train:
-        names |= {run_record.TASK, run_record.TASK_MODULE, run_record.TASK_IMPORTS}
+        names |= {run_record.TASK, run_record.TASK_MODULE}
         names |= settings.names_for_model
         labels = trained.record.labels
         if not labels or not huggingface_task.are_default(labels):

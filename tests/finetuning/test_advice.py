@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from albert_tf.finetuning import advice
+from albert_tf.finetuning import fine_tune
 from albert_tf.finetuning.settings import FineTuningSettings
 
 # Parts of the messages.
@@ -33,6 +33,6 @@ def test_a_new_run_is_told_what_rarely_fits(caplog, steps, values, is_trained, s
         settings=FineTuningSettings(**always | values),
         folder=types.SimpleNamespace(is_trained=is_trained),
     )
-    advice.give_advice(run, types.SimpleNamespace(count_examples=lambda: 100))
+    fine_tune._give_advice(run, types.SimpleNamespace(count_examples=lambda: 100))
     assert len(caplog.messages) == len(said)
     assert all(text in message for text, message in zip(said, caplog.messages, strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Padding, TrainingOrder
-from albert_tf.finetuning.dataset import training_dataset
+from albert_tf.finetuning.engine import training_dataset
 from albert_tf.finetuning.token_sequences import TokenSequences
 
 NUM_EXAMPLES = 23

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import json
 import types
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from albert_tf.finetuning import classification, race, registry, squad, token_classification
+from albert_tf.finetuning import classification, race, squad, token_classification
 from tests.finetuning.classification import test_hub_columns as classes
 from tests.finetuning.race import test_hub_data_sets as choices
 from tests.finetuning.race.test_reading import article, write_articles
@@ -150,10 +151,8 @@ def write(name, layout, folder):
 def read(name, folder):
     """Returns the labels and the examples of the training data."""
     module = DATA_SETS[name].module
-    task = {classification: "classification", race: "multiple_choice"}
-    task |= {squad: "spans", token_classification: "token_classification"}
-    read_data = registry.get(task[module]).reader
-    known, data = None, read_data(DATA_SETS[name].settings(folder), None)
+    read_data = importlib.import_module(f"{module.__name__}.reading").read_data
+    known, data = None, read_data(DATA_SETS[name].settings(folder))
     if isinstance(data, tuple):
         known, data = data
     return getattr(known, "labels", None), data["train"]

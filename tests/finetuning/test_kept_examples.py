@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.task import Classifier
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.kept_examples import MAX_CHARACTERS, choose_examples
+from albert_tf.finetuning.examples import MAX_CHARACTERS, Examples, choose_examples
 
 PAIR = Example("1", "The river", "A boat", "yes")
 # `{"text": ""}` has 12 characters.
@@ -30,6 +27,8 @@ LONG, LONGEST = (Example("2", "x" * (MAX_CHARACTERS - 12 + more)) for more in (1
     ],
 )
 def test_the_first_short_examples_are_rows_without_labels(examples, expected):
-    task = SimpleNamespace(as_row=lambda example: Classifier.as_row(None, example))
-    assert choose_examples(task, Examples("train.tsv", examples)) == expected
-    assert choose_examples(task, examples) == []  # a list of a task of the user
+    def as_row(example):
+        return Classifier.as_row(None, example)
+
+    assert choose_examples(as_row, Examples("train.tsv", examples)) == expected
+    assert choose_examples(as_row, examples) == []  # a list of a task of the user

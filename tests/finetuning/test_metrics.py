@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from albert_tf.finetuning import metrics
-from albert_tf.finetuning.classification.evaluation import evaluate
-from albert_tf.finetuning.classification.tasks import ClassificationTask
 
 LABELS = [0, 1, 1, 0, 1, 1, 0]
 PREDICTIONS = [0, 1, 0, 1, 1, 1, 0]  # tp 3, fn 1, fp 1, tn 2
@@ -100,13 +98,6 @@ def test_multi_label_metrics_without_labels_are_zero():
     assert metrics.multi_label_metrics(none, none, "ab") == {"eval_accuracy": 1.0, **zero}
     assert metrics.multi_label_metrics(one, none, "ab") == {"eval_accuracy": 0.0, **zero}
     assert metrics.multi_label_metrics(none, one, "ab") == {"eval_accuracy": 0.0, **zero}
-
-
-def test_a_logit_of_0_is_no_predicted_label():
-    task = ClassificationTask("", "", {}, ("a", "b"), is_multi_label=True)
-    logits, labels = np.array([[0.0, 0.25], [-0.25, 0.75]]), np.array([[0, 1], [0, 1]])
-    found = evaluate(task, logits, labels, batch_size=2)
-    assert (found["eval_accuracy"], found["f1_a"], found["f1_b"]) == (1.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

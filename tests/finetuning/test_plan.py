@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.finetuning import plan
+from albert_tf.finetuning import engine as plan
 from albert_tf.finetuning.batching import TrainingOrder
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.training import replicas

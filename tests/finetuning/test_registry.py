@@ -8,18 +8,16 @@ import pytest
 
 from albert_tf.checkpoints import tasks
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.own_tasks import OWN_TASKS
-from albert_tf.finetuning.settings import FineTuningSettings
 
 # Here, because a test must not import TensorFlow with a copy of `sys.modules`.
-from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.finetuning.task_spec import TaskSpec
-from albert_tf.finetuning.text_task import TextTask
-from albert_tf.inference.own_tasks import OWN_TASKS as WITHOUT_FINE_TUNING
+from albert_tf.finetuning.registry import TaskSpec
+from albert_tf.finetuning.settings import FineTuningSettings
+from albert_tf.finetuning.task import FineTuningTask, Task
+from albert_tf.inference.embeddings import Embeddings  # whose package registers it
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import fields_of
 
-SPEC = TaskSpec("poetry", FineTuningSettings, FineTuningTask, AlbertForClassification)
+SPEC = TaskSpec("poetry", FineTuningTask, AlbertForClassification)
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +29,13 @@ def own_registry(monkeypatch):
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
 
-@pytest.mark.parametrize("spec", [*OWN_TASKS, *WITHOUT_FINE_TUNING], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", registry.rows(), ids=lambda spec: spec.name)
 def test_every_row_refers_to_what_exists(spec):
     assert issubclass(spec.settings_class, FineTuningSettings)
     assert set(spec.head_settings) <= {field.name for field in fields_of(spec.settings_class)}
     arguments = set(inspect.signature(spec.head_class.__init__).parameters)
     assert {*spec.head_settings, *spec.head_arguments} <= arguments
-    assert issubclass(spec.task(), FineTuningTask if spec.is_fine_tuned else TextTask)
+    assert issubclass(spec.task, Task)
 
 
 def test_the_rows_have_the_names_and_the_order_of_the_table_of_names():
@@ -49,7 +47,8 @@ def test_the_rows_have_the_names_and_the_order_of_the_table_of_names():
 def test_no_model_is_fine_tuned_for_words_in_masks_and_embeddings():
     for name in ("fill_mask", "embeddings", "pretraining"):
         with pytest.raises(ValueError, match=": no model is fine-tuned for it"):
-            _ = registry.get(name).task_class
+            _ = registry.get(name).fine_tuned
+    assert registry.get("embeddings").task is Embeddings
 
 
 def test_a_task_is_found_by_its_name_and_may_be_replaced_unless_it_is_one_of_the_package():

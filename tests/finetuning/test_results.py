@@ -43,7 +43,11 @@ def test_race_has_a_block_for_each_checkpoint(folder, tmp_path, precision):
         Evaluation(3, metrics, "b", "dev", precision=precision),
         Evaluation(6, metrics | {METRIC: 6 / 11}, "c", "dev", precision=precision),
     ]
-    text = MultipleChoice(SETTINGS, None, None).result_files().write_evaluations(folder, found)
+    MultipleChoice(SETTINGS, None, None).write_evaluations(folder, found)
+    text = (tmp_path / "eval_results.txt").read_text()
+    if precision == "bfloat16":
+        first, text = text.split("\n", 1)
+        assert f"{first}\n" == heading(found) != ""
     same = "eval_accuracy = 0.45454547\neval_loss = 0.69354945\n"
     assert text == (
         f"{same}global_step = 0\nloss = 0.6936371\nbest = -1\n{copies(tmp_path, 0)}{LINE}"
@@ -51,7 +55,6 @@ def test_race_has_a_block_for_each_checkpoint(folder, tmp_path, precision):
         "eval_accuracy = 0.54545456\neval_loss = 0.69354945\nglobal_step = 6\n"
         f"loss = 0.6936371\nbest = 0.4545454680919647\n{copies(tmp_path, 6)}{LINE}"
     )
-    assert (tmp_path / "eval_results.txt").read_text() == heading(found) + text
 
 
 def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
@@ -60,8 +63,9 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         Evaluation(4, {"f1": 0.25, "exact_match": 0.5}, "b", "dev"),
         Evaluation(6, {"f1": 2.0, "exact_match": 1.0}, "c", "dev"),
     ]
-    result_files = QuestionAnswering(SETTINGS, None, None, {}, version_2=False).result_files()
-    text = result_files.write_evaluations(folder, evaluations)
+    task = QuestionAnswering(SETTINGS, None, None, {}, version_2=False)
+    task.write_evaluations(folder, evaluations)
+    text = (tmp_path / "eval_results.txt").read_text()
     third = 1 / 3
     assert text == (
         f"exact_match = 0.0\nf1 = {third}\nglobal_step = 0\n{copies(tmp_path, 0)}"
@@ -71,7 +75,7 @@ def test_squad_ends_with_the_best_checkpoint(folder, tmp_path):
         "exact_match = 1.0\nf1 = 2.0\nbest perf happened at step: 6"
     )
     in_bfloat16 = [dataclasses.replace(found, precision="bfloat16") for found in evaluations]
-    result_files.write_evaluations(folder, in_bfloat16)
+    task.write_evaluations(folder, in_bfloat16)
     assert (tmp_path / "eval_results.txt").read_text() == heading(in_bfloat16) + text
 
 
@@ -80,8 +84,8 @@ def test_classification_has_a_trial_file(folder, tmp_path):
         Evaluation(0, {METRIC: np.float32(0.45454547).item(), "eval_loss": 0.5}, "a", "dev"),
         Evaluation(6, {METRIC: 0.25, "eval_loss": 0.75}, "b", "dev"),
     ]
-    result_files = Classifier(SETTINGS, None, None, (TASKS["rte"], {})).result_files()
-    result_files.write_evaluations(folder, found)
+    task = Classifier(SETTINGS, None, None, (TASKS["rte"], {}))
+    task.write_evaluations(folder, found)
     assert (tmp_path / "eval_results.txt").read_text() == (
         f"eval_accuracy = 0.45454547\neval_loss = 0.5\nglobal_step = 0\nbest = -1\n{LINE}"
         "eval_accuracy = 0.25\neval_loss = 0.75\nglobal_step = 6\nbest = 0.4545454680919647\n"
@@ -89,7 +93,7 @@ def test_classification_has_a_trial_file(folder, tmp_path):
     )
     assert (tmp_path / "best_trial.txt").read_text() == "6:0:0.4545454680919647"
     undefined = Evaluation(0, {METRIC: float("nan")}, "a", "dev")
-    result_files.write_evaluations(folder, [undefined])
+    task.write_evaluations(folder, [undefined])
     assert (tmp_path / "best_trial.txt").read_text() == "0:-1:-1"
 
 
@@ -102,7 +106,7 @@ def test_test_results_include_the_best_dev_value(folder, tmp_path):
 
     def write():
         split = Split("test", data, None)
-        return task.result_files().write_test_results(folder, split, {}, step=10)
+        return task.write_test_results(folder, split, {}, step=10)
 
     header = "***** Predict results *****\neval_accuracy = 0.25\nglobal_step = 10\n"
     assert write() == header

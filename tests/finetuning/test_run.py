@@ -9,11 +9,9 @@ import tf_keras
 
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import open_source
-from albert_tf.finetuning import run as engine
+from albert_tf.finetuning import fine_tune as engine
 from albert_tf.finetuning.batch_runner import BatchRunner
-from albert_tf.finetuning.exporter import Exporter
-from albert_tf.finetuning.result_files import ResultFiles
+from albert_tf.finetuning.run import open_source
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences
@@ -93,21 +91,11 @@ class WordTask(FineTuningTask):
     def measure(self, split, outputs, batch_size):
         return {"accuracy": float(np.mean((outputs["scores"] > 0) == np.array(split.data, int)))}
 
-    def result_files(self):
-        return WordFiles(self)
-
-    def exporter(self):
-        return WordExporter(self)
-
-
-class WordFiles(ResultFiles):
     def write_predictions(self, folder, split, outputs, step):
         return f"{len(outputs['scores'])} texts by step {step}\n"
 
-
-class WordExporter(Exporter):
     def make_export(self, model, max_seq_length, folder):
-        self.task.exports.append(model)
+        self.exports.append(model)
         return super().make_export(model, max_seq_length, folder)
 
 
@@ -140,7 +128,8 @@ def word_tuner(tmp_path):
             "precision": "float32",
         }
         settings = FineTuningSettings(**always | values)
-        return engine.fine_tune(settings, open_source(settings), task.make, hooks=hooks)
+        source = open_source(settings)
+        return engine.fine_tune(task.open(settings, source), source, hooks=hooks)
 
     return fine_tune
 

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from albert_tf.finetuning import sweep
-from albert_tf.finetuning.result import Result
+from albert_tf.finetuning.result import RunResult
 from albert_tf.finetuning.settings import FineTuningSettings
 
 METRIC = "eval_accuracy"
@@ -21,7 +21,7 @@ def make_settings(output_dir, rates, num_runs=1, seed=7, do_eval=True):
 
 def result(name, rate, seed, value):
     settings = make_settings(name, rate, seed=seed)
-    return Result(settings, 10 * seed, {METRIC: value, "eval_loss": 1.5})
+    return RunResult(settings, 10 * seed, {METRIC: value, "eval_loss": 1.5})
 
 
 @pytest.mark.parametrize("rates", [5e-5, (5e-5,)])
@@ -53,7 +53,7 @@ def test_the_files_have_all_metrics_of_each_run_and_statistics_of_each_learning_
     values = [0.5, 0.75, 0.625, 0.25]
     found = [result(f"r{seed}", 1e-5, seed, value) for seed, value in enumerate(values)]
     found.append(result("r4", 2e-5, 0, 0.6875))
-    found.append(Result(make_settings("bad", 1.0), remark="diverged"))
+    found.append(RunResult(make_settings("bad", 1.0), remark="diverged"))
     sweep.write_comparison(str(tmp_path), found, METRIC)
     with open(tmp_path / "sweep_results.tsv", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
@@ -81,4 +81,4 @@ def test_the_first_of_equal_runs_is_best_and_a_missing_best_is_reported():
     found = [result("r0", 1e-5, 7, 0.5), result("r1", 2e-5, 7, 0.5)]
     assert sweep.best_result(found, METRIC) is found[0]
     with pytest.raises(ValueError, match="no run has a best checkpoint: diverged"):
-        sweep.best_result([Result(make_settings("a", 1.0), remark="diverged")], METRIC)
+        sweep.best_result([RunResult(make_settings("a", 1.0), remark="diverged")], METRIC)

@@ -1,8 +1,6 @@
 """What a run records of its task."""
 
 import hashlib
-import importlib
-import sys
 
 import pytest
 
@@ -10,8 +8,8 @@ from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.fine_tune import describe_task
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.task_record import describe_task
 from tests.finetuning.test_run import WordTask
 
 
@@ -63,30 +61,3 @@ def test_a_task_of_the_package_has_no_file_and_its_own_name(describe):
     assert (record.task["name"], "task module" in record.files) == ("classification", False)
     with pytest.raises(ValueError, match="task='poems': expected one of"):
         describe(OwnTask(None), None, "poems")
-
-
-def test_a_module_that_the_file_of_a_task_imports_is_known_by_its_content(
-    describe, tmp_path, monkeypatch
-):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    losses, file = tmp_path / "losses_of_own.py", tmp_path / "task_of_own.py"
-    losses.write_text("SCALE = 1\n")
-    file.write_text(
-        "import losses_of_own\n"
-        "from tests.finetuning.test_task_record import OwnTask\n"
-        "class Scaled(OwnTask):\n"
-        "    pass\n"
-    )
-    task = importlib.import_module("task_of_own").Scaled(None)
-
-    def recorded():
-        return describe(task, None).files["modules of the task"]
-
-    before = recorded()
-    assert str(losses) in before.path
-    losses.write_text("SCALE = 2\n")
-    assert recorded().digest != before.digest
-    losses.write_text("SCALE = 1\n")
-    assert recorded() == before
-    for name in ("task_of_own", "losses_of_own"):
-        monkeypatch.delitem(sys.modules, name)

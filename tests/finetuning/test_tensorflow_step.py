@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.finetuning.tensorflow_step import tensorflow_step
+from albert_tf.finetuning.engine import tensorflow_step
 
 SIGNATURE = {"x": tf.TensorSpec([None, None], tf.float32)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from albert_tf.finetuning.text_task import mark
+from albert_tf.finetuning.task import mark
 
 
 def test_spans_are_marked_from_the_first_character_on_and_those_that_are_nowhere_are_not():

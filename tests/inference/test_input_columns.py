@@ -16,7 +16,7 @@ PAIR = {"text_a_column": "Utterance", "text_b_column": "reply"}
 def read(path, trained_with=None, task="classification"):
     settings = Settings(model_dir="m", input_file=str(path))
     spec = registry.get(task)
-    found = inputs.read_inputs(settings, spec.parse, spec, trained_with)
+    found = inputs.read_inputs(settings, spec.task.parse_row, spec, trained_with)
     return [example for block in found for example in block]
 
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.features import option_sequences
 from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.squad import WindowSettings, alignment
+from albert_tf.finetuning.squad import alignment
 from albert_tf.finetuning.squad.questions import SquadExample
+from albert_tf.finetuning.squad.settings import WindowSettings
 from albert_tf.finetuning.squad.windows import make_features as make_windows
 from albert_tf.model.tokenization import (
     HuggingFaceTokenizer,

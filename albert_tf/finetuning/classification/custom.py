@@ -12,9 +12,9 @@ from albert_tf import files
 from albert_tf.checkpoints import huggingface_task
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.labels import is_number
 from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     ACCURACY,
     CUSTOM_TASK,

@@ -15,7 +15,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import MULTI_LABEL
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import cell, check_name
-from albert_tf.finetuning.classification import Settings, tasks
+from albert_tf.finetuning.classification import tasks
 from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.columns import (
     columns_of_labels,
@@ -33,6 +33,7 @@ from albert_tf.finetuning.classification.custom import (
 )
 from albert_tf.finetuning.classification.label_reader import LabelReader
 from albert_tf.finetuning.classification.parsing import Example, RowParser
+from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
     ClassificationTask,

@@ -10,9 +10,8 @@ Shapes: C options.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.questions import Question, num_choices
 from albert_tf.model.tokenization import Tokenizer
 
@@ -26,14 +25,14 @@ def fill_in(question: str, option: str) -> str:
 
 
 def option_sequences(
-    data: Examples[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
+    questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
 ) -> Iterator[tuple[list[int], int]]:
     """Yields C sequences for each question: (token ids, number of ids in segment 0).
 
     They are identical to those of Google's program, which has passages only.
 
     Args:
-        data: the questions.
+        questions: the questions.
         tokenizer: the tokenizer.
         max_seq_length: S; passages are truncated at their end.
         max_qa_length: maximum number of tokens of question and option together; longer ones are
@@ -41,10 +40,10 @@ def option_sequences(
     """
     cls_id = tokenizer.cls_id
     sep_id = tokenizer.sep_id
-    count = num_choices(data.examples)
+    count = num_choices(questions)
     passage = ""
     passage_ids = [0]
-    for question in data.examples:
+    for question in questions:
         first, asked = question.passage, question.question
         if not first:
             first, asked = asked, ""

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import is_none, report_skipped, report_unlabeled
-from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.answers import Answers
 from albert_tf.finetuning.race.question_columns import NAMES, with_known_names
 from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
+from albert_tf.finetuning.race.settings import Settings
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
@@ -304,15 +303,12 @@ def _text_of(question: Question) -> str:
 
 
 def read_data(
-    settings: Settings,
-    trained: RunFolder | None = None,
-    given: Mapping[str, Table] | None = None,
+    settings: Settings, given: Mapping[str, Table] | None = None
 ) -> dict[str, Examples[Question]]:
     """Returns the questions of each split; see `read_race` and `read_questions`.
 
     Args:
         settings: the task and its data.
-        trained: not used.
         given: split → rows that are read instead of files; None to read the files.
     """
     if settings.middle_only and settings.high_only:

@@ -28,10 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.finetuning.squad import NBEST, NULL_ODDS, PREDICTIONS
 from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.questions import SquadExample
+from albert_tf.finetuning.squad.settings import NBEST, NULL_ODDS, PREDICTIONS
 
+# The outputs of the heads of SQuAD 1.1 and 2.0, and their padding values in shorter batches.
+NOWHERE = -1e30  # logit of padding positions, where no answer can start or end
+OUTPUTS_V1 = {"start_logits": NOWHERE, "end_logits": NOWHERE}
+OUTPUTS_V2 = dict.fromkeys(
+    ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index", "cls_logits"),
+    0.0,
+)
 NOTHING_FOUND_V1 = "empty"  # Google's answer to a question without a valid span, in SQuAD 1.1
 NO_FEATURES_NULL_ODDS = 1_000_000.0
 NO_CANDIDATE_SCORE = -1e6

@@ -1,7 +1,12 @@
-"""The metrics of answers, with the threshold of SQuAD 2.0 above which there is none."""
+"""The metrics of answers, and the threshold of SQuAD 2.0 above which there is none."""
 
 from __future__ import annotations
 
+from absl import logging
+
+from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.best_evaluation import evaluation_of_best
+from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.squad.answers import Answers
 from albert_tf.finetuning.squad.metrics import (
     best_thresholds,
@@ -12,6 +17,7 @@ from albert_tf.finetuning.squad.metrics import (
 from albert_tf.finetuning.squad.questions import SquadData
 
 THRESHOLD = "null_score_diff_threshold"
+THRESHOLD_FILE = "null_odds_threshold.json"  # of an exported model
 
 
 def evaluate(
@@ -58,3 +64,25 @@ def evaluate(
     predictions = answers.predictions(threshold)
     summary = evaluate_v2(golds, predictions)
     return summary | best | {THRESHOLD: threshold}, predictions
+
+
+def null_threshold(wanted: float | None, folder: RunFolder) -> float:
+    """Returns the null odds above which a question of SQuAD 2.0 counts as unanswerable.
+
+    It is used where gold answers are unknown.
+
+    Args:
+        wanted: the threshold of the settings; None for the one that was found when the best
+            checkpoint was evaluated.
+        folder: folder of the run, or of an exported model.
+    """
+    if wanted is not None:
+        return wanted
+    exported = finding.read_json_if_there(folder.path, THRESHOLD_FILE)
+    if THRESHOLD in exported:
+        return float(exported[THRESHOLD])
+    best = evaluation_of_best(folder)
+    evaluated = None if best is None else best.metrics.get(THRESHOLD)
+    if evaluated is None:
+        logging.warning("The threshold of the null odds is unknown; using 0")
+    return evaluated or 0.0

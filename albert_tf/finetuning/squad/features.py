@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from albert_tf.finetuning.squad import SPECIAL_TOKENS
+from albert_tf.finetuning.squad.settings import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from albert_tf.finetuning.batching import Batch

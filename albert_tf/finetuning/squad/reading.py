@@ -5,25 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
 from albert_tf.finetuning.splits import DEV, TRAIN
-from albert_tf.finetuning.squad import Settings
 from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.question_rows import open_rows, read_rows
 from albert_tf.finetuning.squad.questions import SquadData, SquadExample, refuse_duplicate_ids
+from albert_tf.finetuning.squad.settings import Settings
 from albert_tf.tables import Table
 from albert_tf.tables.splits import find_files
 
 _LAYOUT = Layout(configurations=("plain_text", "squad_v2"))  # of SQuAD 1.1 and 2.0 on the Hub
 
 
-def read_data(
-    settings: Settings,
-    trained: RunFolder | None = None,
-    given: Mapping[str, Table] | None = None,
-) -> dict[str, SquadData]:
+def read_data(settings: Settings, given: Mapping[str, Table] | None = None) -> dict[str, SquadData]:
     """Returns the questions of each split; "dev" and "test" are both `predict_file`.
 
     With `dev_fraction`, "dev" is a part of the training questions: all those of some contexts. Then
@@ -31,7 +26,6 @@ def read_data(
 
     Args:
         settings: the files, or their folder.
-        trained: not used.
         given: split → rows that are read instead of files; None to read the files.
 
     Raises:

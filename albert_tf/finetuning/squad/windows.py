@@ -20,10 +20,10 @@ from tqdm import tqdm
 
 from albert_tf.data import workers
 from albert_tf.finetuning.rows import abbreviate
-from albert_tf.finetuning.squad import SPECIAL_TOKENS, WindowSettings
 from albert_tf.finetuning.squad.alignment import TokenizedText, tokenize
 from albert_tf.finetuning.squad.features import SquadFeatures, Window
 from albert_tf.finetuning.squad.questions import MAX_NAMED, SquadExample
+from albert_tf.finetuning.squad.settings import SPECIAL_TOKENS, WindowSettings
 from albert_tf.model.tokenization import Tokenizer
 
 CONTEXT_WEIGHT = 0.01  # weight of the window's length in a token's context; see `_cut`

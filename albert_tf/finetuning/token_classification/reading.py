@@ -8,9 +8,9 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.split_reading import read_splits
 from albert_tf.finetuning.split_tables import Layout, SplitTables, open_described
-from albert_tf.finetuning.token_classification import RAW, Settings
 from albert_tf.finetuning.token_classification.sentence_rows import read_rows
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
+from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
 from albert_tf.tables import Table
 from albert_tf.tables.table_files import ending_of

@@ -24,7 +24,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.labels import report_unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.finetuning.texts import parse_text
-from albert_tf.finetuning.token_classification import Settings
+from albert_tf.finetuning.token_classification.settings import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
 from albert_tf.tables.text_rows import decode_lines
 

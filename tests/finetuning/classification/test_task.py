@@ -10,12 +10,11 @@ import tensorflow as tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification import task as classification
-from albert_tf.finetuning.classification.evaluation import evaluate
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, ClassificationTask
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.split_tables import SplitTables
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.tokenization import FullTokenizer
@@ -60,7 +59,7 @@ def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first
 )
 def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(task, predictions):
     logits = tf.constant([[-1.0, 2.0], [3.0, 1.0], [0.5, 0.75]])
-    served = make_classifier(task).exporter().served_outputs(logits)
+    served = make_classifier(task).served_outputs(logits)
     np.testing.assert_array_equal(served["predictions"], predictions)
 
 
@@ -112,7 +111,7 @@ def test_a_checkpoint_is_evaluated_again_if_head_labels_features_or_batches_chan
         classifier.labels = labels
         data = make_set(("0", "a", "b", "entailment"))
         split = Split("dev", data, classifier.make_features(data, "dev"))
-        return PreparedTask(classifier, {"dev": split}, tf.distribute.get_strategy()).measured_on()
+        return FineTuning(classifier, {"dev": split}, tf.distribute.get_strategy()).measured_on()
 
     others = {
         measured_on("qnli"),
@@ -140,20 +139,34 @@ def test_the_loss_is_a_mean_and_the_training_metric_a_sum(
     tiny_config, task, logits, labels, losses, sums
 ):
     batch = {"input_ids": tf.zeros((5, 7), tf.int32), "label_ids": tf.constant(labels)}
-    prepared = PreparedTask(make_classifier(task, tiny_config), {}, tf.distribute.get_strategy())
+    prepared = FineTuning(make_classifier(task, tiny_config), {}, tf.distribute.get_strategy())
     loss, found = prepared.loss(tf.constant(logits), batch)
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
     assert {name: tuple(map(float, pair)) for name, pair in found.items()} == sums
 
 
+def measured(classifier, logits, label_ids):
+    """The metrics of examples with these labels, in batches of two."""
+    names = classifier.labels
+    if classifier.definition.is_multi_label:
+        labels = [tuple(np.array(names)[row > 0].tolist()) for row in label_ids]
+    else:
+        labels = [names[label] if names else str(label) for label in label_ids]
+    data = make_set(*(("0", "a", "", label) for label in labels))
+    return classifier.measure(Split("dev", data, None), {"logits": logits}, 2)
+
+
 def test_results_have_googles_keys_and_follow_the_definitions():
+    def measure(name, logits, label_ids):
+        return measured(make_classifier(name), logits, label_ids)
+
     keys = {"eval_accuracy", "eval_loss", "loss"}
-    assert set(evaluate(TASKS["rte"], LOGITS, LABELS, 2)) == keys
-    assert set(evaluate(TASKS["mrpc"], LOGITS, LABELS, 2)) == keys | {"f1"}
-    scores = evaluate(TASKS["sts-b"], LOGITS[:, :1], LABELS * 1.5, 2)
+    assert set(measure("rte", LOGITS, LABELS)) == keys
+    assert set(measure("mrpc", LOGITS, LABELS)) == keys | {"f1"}
+    scores = measure("sts-b", LOGITS[:, :1], LABELS * 1.5)
     assert set(scores) == {"MSE", "pearson", "spearman", "eval_loss", "loss"}
     assert scores["MSE"] == scores["eval_loss"]
-    found = evaluate(TASKS["cola"], LOGITS, LABELS, 2)
+    found = measure("cola", LOGITS, LABELS)
     assert found == pytest.approx(
         {
             "eval_accuracy": 3 / 5,
@@ -173,12 +186,12 @@ def test_a_label_is_given_above_a_probability_of_one_half_everywhere(tiny_config
     settings = Settings(task_name="tsv", data_dir="none", output_dir="none")
     classifier = classification.Classifier(settings, tiny_config, None, (TOPICS, {}))
     logits = tf.constant(AT_THE_THRESHOLD)
-    served = classifier.exporter().served_outputs(logits)
+    served = classifier.served_outputs(logits)
     np.testing.assert_array_equal(served["predictions"], [[0, 1, 0], [1, 0, 1]])
     outputs = {name: value.numpy() for name, value in classifier.predictions(logits).items()}
-    assert [row["labels"] for row in classifier.results(outputs)] == [["b"], ["a", "c"]]
+    assert [row["labels"] for row in classifier.results([], None, outputs)] == [["b"], ["a", "c"]]
     targets = np.int32([[0, 1, 0], [1, 1, 1]])
-    metrics = evaluate(TOPICS, AT_THE_THRESHOLD, targets, 2)
+    metrics = measured(classifier, AT_THE_THRESHOLD, targets)
     assert (metrics["eval_accuracy"], metrics["f1_a"], metrics["f1_b"]) == (0.5, 1.0, 2 / 3)
     batch = {"label_ids": tf.constant(targets)}
     np.testing.assert_array_equal(classifier.losses(logits, batch)[1]["accuracy"], [True, False])
@@ -199,8 +212,8 @@ def test_predictions_are_written_in_googles_format(
 ):
     split = Split("test", make_set(("7", "a"), ("9", "c")), None)
     outputs = {"probabilities": np.array(probabilities, np.float32)}
-    result_files = make_classifier(task).result_files()
-    assert result_files.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
+    classifier = make_classifier(task)
+    assert classifier.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
     first, second = predictions.split()
     submission = f"index\tprediction\n7\t{first}\n9\t{second}\n"
     names = ("test_results.tsv", "submit_results.tsv", TASKS[task].leaderboard_file)
@@ -225,8 +238,8 @@ def test_predictions_are_written_in_googles_format(
 def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):
     split = Split("test", make_set(*((guid, "p", "q") for guid in guids)), None)
     outputs = {"probabilities": probabilities}
-    result_files = make_classifier(task).result_files()
-    result_files.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
+    classifier = make_classifier(task)
+    classifier.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
     lines = (tmp_path / f"{task}_predict.json").read_text().splitlines()
     more = {"label_desc": ""} if task == "tnews" else {}
     expected = [{"id": number, "label": label, **more} for number, label in labels]

@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race import task as race
-from albert_tf.finetuning.race.evaluation import evaluate
 from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.reading import read_race
 from albert_tf.finetuning.splits import Split
@@ -107,7 +106,7 @@ WRONG, RIGHT, PAIR = np.log(2 + np.exp(9)), np.log(1 + 2 * np.exp(-9)), np.log(1
 def test_the_loss_is_the_mean_over_questions(tiny_config):
     task = race.MultipleChoice(Settings(data_dir="data", output_dir="out"), tiny_config, None)
     batch = {"input_ids": tf.zeros((5, 3, 7), tf.int32), "label_ids": tf.constant(LABELS)}
-    prepared = PreparedTask(task, {}, tf.distribute.get_strategy())
+    prepared = FineTuning(task, {}, tf.distribute.get_strategy())
     loss, sums = prepared.loss(tf.constant(LOGITS), batch)
     np.testing.assert_allclose(loss, (3 * RIGHT + WRONG + PAIR) / 5, rtol=1e-5)
     assert [float(value) for value in sums["accuracy"]] == [4, 5]
@@ -118,7 +117,12 @@ def test_results_are_reported_overall_and_for_each_level():
         make_question(label=label, level=level)
         for label, level in zip(LABELS, ("middle",) * 2 + ("high",) * 3, strict=True)
     ]
-    found = evaluate(make_set(*questions), LOGITS, 2)
+    task = race.MultipleChoice(Settings(data_dir="data", output_dir="out"), None, None)
+
+    def measure(questions):
+        return task.measure(Split("dev", make_set(*questions), None), {"logits": LOGITS}, 2)
+
+    found = measure(questions)
     assert found == pytest.approx(
         {
             "eval_accuracy": 4 / 5,
@@ -129,7 +133,7 @@ def test_results_are_reported_overall_and_for_each_level():
         }
     )
     plain = [dataclasses.replace(question, level="") for question in questions]
-    assert set(evaluate(make_set(*plain), LOGITS, 2)) == {"eval_accuracy", "eval_loss", "loss"}
+    assert set(measure(plain)) == {"eval_accuracy", "eval_loss", "loss"}
 
 
 def test_predictions_are_written_for_every_question(tmp_path):
@@ -139,7 +143,7 @@ def test_predictions_are_written_for_every_question(tmp_path):
     probabilities = np.array([[0.25, 0.25, 0.5], [0.75, 0.25, 0.0]], np.float32)
     task = race.MultipleChoice(Settings(data_dir="data", output_dir="out"), None, None)
     split, outputs = Split("test", data, None), {"probabilities": probabilities}
-    task.result_files().write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
+    task.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)
     text = (tmp_path / "race_predictions.jsonl").read_text(encoding="utf-8")
     keys = ("id", "question", "prediction", "answer", "probabilities")
     assert [tuple(json.loads(line)[key] for key in keys) for line in text.splitlines()] == [

@@ -1,6 +1,5 @@
 """Question answering as a task: the head's version, answers, metrics and thresholds."""
 
-import dataclasses
 import json
 import types
 
@@ -13,17 +12,21 @@ from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.prepared_task import PreparedTask
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.squad import Settings, windows
 from albert_tf.finetuning.squad import task as squad
-from albert_tf.finetuning.squad.answers import Answers, decode, write_answers
-from albert_tf.finetuning.squad.evaluation import evaluate
+from albert_tf.finetuning.squad.answers import (
+    Answers,
+    candidates_v1,
+    candidates_v2,
+    decode,
+    write_answers,
+)
+from albert_tf.finetuning.squad.evaluation import evaluate, null_threshold
 from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.questions import SquadData, SquadExample
-from albert_tf.finetuning.squad.task import QuestionAnswering
-from albert_tf.finetuning.squad.threshold import null_threshold
-from albert_tf.finetuning.squad.version import choose_version
+from albert_tf.finetuning.squad.task import QuestionAnswering, choose_version
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
@@ -56,7 +59,7 @@ def make_task(config, version_2, tokenizer=None, **settings):
 
 
 def prepare(task, splits=types.MappingProxyType({})):
-    return PreparedTask(task, splits, tf.distribute.get_strategy())
+    return FineTuning(task, splits, tf.distribute.get_strategy())
 
 
 def test_accuracies_count_correct_positions(tiny_config):
@@ -133,17 +136,16 @@ def test_an_explicit_threshold_is_used():
 def test_without_answers_the_threshold_is_that_of_the_settings_the_export_or_the_best_checkpoint(
     tmp_path,
 ):
-    folder, settings = RunFolder(str(tmp_path)), Settings(output_dir="out")
-    assert null_threshold(settings, False, folder) is None
-    assert null_threshold(settings, True, folder) == 0.0  # unknown
+    folder = RunFolder(str(tmp_path))
+    wanted = None
+    assert null_threshold(wanted, folder) == 0.0  # unknown
     save_checkpoint(folder.best, {"global_step": np.int64(10)})
     metrics = {"null_score_diff_threshold": 0.5}
     folder.add_evaluation(Evaluation(10, metrics, containers.digest(folder.best), "dev"))
-    assert null_threshold(settings, True, folder) == 0.5
+    assert null_threshold(wanted, folder) == 0.5
     (tmp_path / "null_odds_threshold.json").write_text('{"null_score_diff_threshold": 0.75}')
-    assert null_threshold(settings, True, folder) == 0.75
-    set_by_user = dataclasses.replace(settings, null_score_diff_threshold=0.25)
-    assert null_threshold(set_by_user, True, folder) == 0.25
+    assert null_threshold(wanted, folder) == 0.75
+    assert null_threshold(0.25, folder) == 0.25
 
 
 def test_chinese_answers_are_evaluated_with_the_metrics_of_cmrc():
@@ -183,7 +185,11 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
     task = make_task(AlbertConfig(97), data.version_2, tokenizer, **settings)
     split = Split("dev", data, task.make_features(data, "dev"))
     outputs = np.load(folder / f"{version}_model_outputs.npz")
-    candidates = task.candidates(outputs, 20)  # with those of padding, unlike `task.answer`
+    # With those of padding, unlike `task.answer`.
+    if data.version_2:
+        candidates = candidates_v2(*(outputs[name] for name in task.outputs))
+    else:
+        candidates = candidates_v1(outputs["start_logits"], outputs["end_logits"], 20)
     answers = decode(data.examples, split.features, candidates, 20, 30)
     write_answers(str(tmp_path), answers, evaluate(data, answers, official_threshold=True)[1])
     names = {"predictions.json", "nbest_predictions.json", *["null_odds.json"] * data.version_2}
@@ -199,7 +205,7 @@ def test_files_and_metrics_are_those_of_googles_program_for_the_same_outputs(
     ours, predictions = evaluate(data, answers)
     assert ours["f1"] >= metrics["f1"]
     assert ours["f1"] == pytest.approx(ours.get("best_f1", ours["f1"]))
-    task.result_files().write_predictions(RunFolder(str(tmp_path)), split, outputs, step=1)
+    task.write_predictions(RunFolder(str(tmp_path)), split, outputs, step=1)
     assert predictions == json.loads((tmp_path / "predictions.json").read_text())
 
 
@@ -265,7 +271,10 @@ def test_the_version_of_a_trained_run_is_not_that_of_its_initial_checkpoint(tmp_
     save_checkpoint(str(folder / "model.ckpt-3"), {"cls/squad/output_weights": np.zeros(1)})
     settings = Settings(output_dir=str(folder), init_checkpoint=initial, **LENGTHS)
     for trained, version_2 in ((RunFolder(str(folder)), False), (None, True)):
-        task = QuestionAnswering.make(settings, tiny_config, WordTokenizer(), trained, {})
+        source = types.SimpleNamespace(
+            config=tiny_config, unchecked_tokenizer=WordTokenizer(), trained=trained
+        )
+        task = QuestionAnswering.open(settings, source)
         assert task.version_2 is version_2
 
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
+from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.prepared_task import PreparedTask
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.token_classification import Settings, task
 from albert_tf.finetuning.token_classification.conll import write_predictions
@@ -130,7 +130,7 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_or_of_its_micro_batch
     batch = {"input_ids": tf.zeros((3, 7), tf.int32), "label_ids": tf.constant(labels)}
     probabilities = tf.nn.softmax(logits).numpy()[labels >= 0]
     expected = -np.log(probabilities[np.arange(8), labels[labels >= 0]])
-    prepared = PreparedTask(classifier, {}, tf.distribute.get_strategy())
+    prepared = FineTuning(classifier, {}, tf.distribute.get_strategy())
     loss, sums = prepared.loss(logits, batch)
     np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
     hits = (logits.numpy().argmax(-1) == labels).sum()
