@@ -38,8 +38,7 @@ from contenders import SHARED
 import albert_tf
 from albert_tf.checkpoints import tflite
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.batch_runner import BatchRunner, Outputs
-from albert_tf.finetuning.batching import Batch, Padding
+from albert_tf.finetuning.batching import Batch, BatchRunner, Outputs, Padding
 from albert_tf.finetuning.registry import text_task_of
 from albert_tf.inference import convert
 from albert_tf.inference.predictor import Predictor

@@ -35,7 +35,7 @@ from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import find_task
-from albert_tf.finetuning.split_tables import SplitTables
+from albert_tf.finetuning.splits import SplitTables
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer

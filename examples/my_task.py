@@ -14,11 +14,10 @@ import tensorflow as tf
 
 from albert_tf.cli.programs import fine_tune
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.cells import text_cell
-from albert_tf.finetuning.rows import BadRowError
+from albert_tf.finetuning.columns import parse_text
+from albert_tf.finetuning.rows import BadRowError, text_cell
 from albert_tf.finetuning.settings import FineTuningSettings, TaskSettings
 from albert_tf.finetuning.task import FineTuningTask
-from albert_tf.finetuning.texts import parse_text
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.inference import inputs
 from albert_tf.model.heads import AlbertForClassification

@@ -13,7 +13,7 @@ from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
 from albert_tf.finetuning import classification, race, squad, token_classification
 from albert_tf.finetuning.classification import reading
-from albert_tf.finetuning.texts import parse_text
+from albert_tf.finetuning.columns import parse_text
 from albert_tf.inference import inputs
 from albert_tf.tables.python_rows import tables_of
 from tests.conftest import ROOT

@@ -38,12 +38,12 @@ from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
+from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.race import Settings as RaceSettings
 from albert_tf.finetuning.race.reading import read_data as read_options
 from albert_tf.finetuning.squad import Settings as SquadSettings
-from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.reading import read_data as read_answers
-from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
 from albert_tf.inference import inputs

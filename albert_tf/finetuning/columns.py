@@ -2,15 +2,20 @@
 
 Training and prediction of all tasks ask here. Names are compared in lower case and without spaces
 around them; if several columns have a name, it means the first. Of columns that have different
-usual names of a text, none is preferred: `find_texts` refuses to guess.
+usual names of a text, none is preferred: `find_texts` refuses to guess. `UnusedTexts` finds columns
+that have texts, and are not used.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row
+from absl import logging
+
+from albert_tf import files
+from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row, check_text, text_cell
 from albert_tf.tables.row import name_cells, normalized
 
 # Usual names of columns, in lower case.
@@ -120,3 +125,136 @@ def named_rows(numbered: Iterator[NumberedRow], names: Collection[str]) -> Itera
         return
     numbered = itertools.chain([first], numbered)
     yield from name_cells(numbered) if is_header(first[1], names) else numbered
+
+
+def parse_pair(row: Row) -> tuple[str, str]:
+    """Returns the two texts of a pair; the second is "" if the row has one text."""
+    if not isinstance(row, dict):
+        first, second = [*unnamed_texts(row, 2), ""][:2]
+        return first, second
+    column_a, column_b = _text_columns(row)
+    return text_cell(row, column_a), "" if column_b is None else text_cell(row, column_b)
+
+
+def parse_text(row: Row) -> str:
+    """Returns the text of a row."""
+    if not isinstance(row, dict):
+        return unnamed_texts(row, 1)[0]
+    return text_cell(row, _text_columns(row)[0])
+
+
+def _text_columns(row: files.JsonObject) -> tuple[Column, Column | None]:
+    """Returns the columns of the texts with usual names; None for the second if there is none.
+
+    Raises:
+        BadRowError: there are no such columns, or several may be meant.
+    """
+    found = find_texts(places_of(row))
+    if found is None:
+        expected = " or ".join(map(repr, TEXT_A))
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
+    return found
+
+
+def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
+    """Returns the cells of a row of a file without a header.
+
+    Raises:
+        BadRowError: there are more than `most`, the number of texts that the task takes; or one
+            contains a lone surrogate.
+    """
+    if len(row) > most:
+        raise BadRowError(
+            f"expected {most} or fewer columns, got {len(row)}: {files.quote_all(row)}. Leave out "
+            "the others, or name the columns in the first line of a .tsv or .csv file, such as "
+            "text and text_b"
+        )
+    return [check_text(cell, "the text") for cell in row]
+
+
+def named_text(row: files.JsonObject, names: Sequence[str]) -> str:
+    """Returns the text in the column that has one of `names`.
+
+    Raises:
+        BadRowError: there is no such column, or several.
+    """
+    places = places_of(row)
+    columns = [places[name] for name in names if name in places]
+    if len(columns) > 1:
+        raise BadRowError(
+            f"{files.quote_all(columns)} may each be the {names[0]}: keep one, or rename the others"
+        )
+    if not columns:
+        expected = " or ".join(map(repr, names))
+        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
+    return text_cell(row, columns[0])
+
+
+# Names of columns that are texts, besides those that are used by default.
+_NAMES = NAMES_OF_INPUTS | {"title", "content", "body", "headline", "summary", "description"}
+_WORD = re.compile(r"[^\W\d_]+")
+_CHINESE = re.compile("[\u3400-\u9fff]")
+_MIN_WORDS, _MIN_CHINESE = 3, 4  # in the mean over rows; fewer may be a category or a name
+MAX_ROWS = 100  # which are looked at
+FLAGS = "Pass --text_a_column, and --text_b_column for a second text, to say what is the text"
+
+
+class UnusedTexts:
+    """The unused columns of a file, and whether they have texts.
+
+    Args:
+        places: name of each column in lower case → the column.
+        used: the columns that are used.
+    """
+
+    def __init__(self, places: Mapping[str, Column], used: Collection[Column]) -> None:
+        self._places = {name: column for name, column in places.items() if column not in used}
+        self._values: dict[str, list[str]] = {name: [] for name in self._places}
+        self._num_rows = 0
+
+    def add(self, row: Row) -> None:
+        """Looks at a row, if it is one of the first."""
+        if self._num_rows == MAX_ROWS:
+            return
+        self._num_rows += 1
+        for name, column in self._places.items():
+            value = _value(row, column)
+            if isinstance(value, str) and value.strip():
+                self._values[name].append(value)
+
+    def report(self, path: str, advice: str = FLAGS) -> None:
+        """Warns of the columns that have texts.
+
+        Args:
+            path: the file.
+            advice: what to do if they are to be used.
+        """
+        names = self.names()
+        if names:
+            logging.warning(
+                "%s: not used, but seems to have texts: %s. %s",
+                path,
+                files.quote_all(names),
+                advice,
+            )
+
+    def names(self) -> list[str]:
+        """Returns the names of the columns that have texts."""
+        return [name for name, values in self._values.items() if _are_texts(name, values)]
+
+
+def _value(row: Row, column: Column) -> files.Json:
+    if isinstance(row, dict):
+        return row.get(str(column))
+    return row[int(column)] if int(column) < len(row) else None
+
+
+def _are_texts(name: str, values: Sequence[str]) -> bool:
+    """Returns whether a column has texts, by its name, or by its values in several rows."""
+    if not values or len(set(values)) * 2 <= len(values):
+        return False
+    if name in _NAMES:
+        return True
+    words = sum(len(_WORD.findall(value)) for value in values)
+    characters = sum(len(_CHINESE.findall(value)) for value in values)
+    return words >= _MIN_WORDS * len(values) or characters >= _MIN_CHINESE * len(values)

@@ -20,8 +20,15 @@ from albert_tf.checkpoints import finding, record_comparison
 from albert_tf.checkpoints.evaluations import Evaluation, digest_of_data
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import batching
-from albert_tf.finetuning.batch_runner import BatchRunner, Outputs, Step
-from albert_tf.finetuning.batching import Features, Padding, TrainingOrder, training_batches
+from albert_tf.finetuning.batching import (
+    BatchRunner,
+    Features,
+    Outputs,
+    Padding,
+    Step,
+    TrainingOrder,
+    training_batches,
+)
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DEV, TRAIN, AnySplit
 from albert_tf.finetuning.task import AnyFineTuningTask

@@ -19,7 +19,7 @@ from albert_tf.checkpoints import containers, loading, run_record, saved_model, 
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.batching import Outputs
 from albert_tf.finetuning.engine import FineTuning, training_steps
 from albert_tf.finetuning.examples import choose_examples
 from albert_tf.finetuning.result import FineTuningResult, RunResult

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
+import numpy as np
 from absl import logging
 
 from albert_tf import files
@@ -30,14 +31,12 @@ from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import result_files
-from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Padding
-from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.batching import Outputs, Padding
+from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.splits import DataType, FeaturesType, Split
-from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
-from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.token_sequences import encode_pairs, parse_pairs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import Table
@@ -50,6 +49,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.checkpoints.signatures import Export
     from albert_tf.model.modeling import AlbertModel
     from albert_tf.training.task import Batch, ModelOutputs
+
 
 Result: TypeAlias = files.JsonObject
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
@@ -549,3 +549,17 @@ def mark(text: str, spans: Sequence[Result]) -> files.JsonObject:
     keys = {"entity": "type", "start": "begin", "end": "end"}
     found = [span for span in spans if span["begin"] >= 0]
     return {"text": text, "entities": [{k: span[v] for k, v in keys.items()} for span in found]}
+
+
+def as_json(value: object) -> files.Json:
+    """Returns a value that may contain NumPy arrays and numbers as one that JSON can express.
+
+    A float has the fewest digits that round to the same float of its type.
+    """
+    if isinstance(value, Mapping):
+        return {name: as_json(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [as_json(part) for part in value]
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return value.item() if isinstance(value, np.generic) else value

@@ -26,7 +26,7 @@ from albert_tf import files
 from albert_tf.checkpoints.tasks import EMBEDDINGS, FILL_MASK
 from albert_tf.checkpoints.weight_names import MASKED_LM_BIAS
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.texts import parse_pair
+from albert_tf.finetuning.columns import parse_pair
 from albert_tf.inference import embedding_program, program
 from albert_tf.inference.embeddings import Embeddings
 from albert_tf.inference.fill_mask import FillMask

@@ -22,7 +22,7 @@ from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED
 from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.checkpoints.tasks import EMBEDDINGS
-from albert_tf.finetuning.batch_runner import Step
+from albert_tf.finetuning.batching import Step
 from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.inference.exporting import ExportedModel, make_export
 from albert_tf.inference.model_task import find_task

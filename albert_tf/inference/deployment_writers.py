@@ -11,8 +11,7 @@ from albert_tf.checkpoints import saved_model, tflite
 from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
 from albert_tf.checkpoints.quantizations import NONE
 from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
-from albert_tf.finetuning.batch_runner import Step
-from albert_tf.finetuning.batching import Array, Batch
+from albert_tf.finetuning.batching import Array, Batch, Step
 from albert_tf.inference import onnx_runtime, openvino_engine, openvino_runtime
 from albert_tf.inference.exporting import ExportedModel
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.tasks import EMBEDDINGS
-from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.task import Result
+from albert_tf.finetuning.task import Result, as_json
 from albert_tf.inference.embeddings import similarities
 from albert_tf.inference.inputs import Block, Inputs
 from albert_tf.inference.program import open_predictor, with_progress

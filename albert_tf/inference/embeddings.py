@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.sentence_modules import SentenceModules
-from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.task import Result, Task
+from albert_tf.finetuning.batching import Outputs
+from albert_tf.finetuning.task import Result, Task, as_json
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model.poolings import MEAN, MEAN_LAST_4, POOLED, POOLINGS

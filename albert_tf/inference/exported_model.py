@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
-from albert_tf.finetuning.batch_runner import Step
+from albert_tf.finetuning.batching import Step
 from albert_tf.inference import onnx_runtime, openvino_runtime
 from albert_tf.inference.settings import AUTO, OPENVINO
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.batch_runner import BatchRunner, Outputs
-from albert_tf.finetuning.batching import Batch, Features
+from albert_tf.finetuning.batching import Batch, BatchRunner, Features, Outputs
 from albert_tf.inference.exported_model import choose_runtime
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import Predictor

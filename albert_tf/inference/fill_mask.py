@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.json_values import as_json
+from albert_tf.finetuning.batching import Outputs
+from albert_tf.finetuning.columns import parse_text
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.task import Result, Task
-from albert_tf.finetuning.texts import parse_text
+from albert_tf.finetuning.task import Result, Task, as_json
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.inference.settings import PredictorSettings
 from albert_tf.model.tokenization import MASK_TOKEN as MASK

@@ -17,16 +17,17 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import (
+    MAX_ROWS,
     PAIRS,
     TEXT_A,
     TEXT_B,
+    UnusedTexts,
     named_rows,
+    parse_pair,
     places_of,
 )
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.texts import parse_pair
-from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
 from albert_tf.inference.input_columns import InputColumns
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
 from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table

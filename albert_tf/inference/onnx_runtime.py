@@ -5,8 +5,7 @@ The package onnxruntime is an extra: pip install 'albert-tf2[onnxruntime]'.
 
 from __future__ import annotations
 
-from albert_tf.finetuning.batch_runner import Step
-from albert_tf.finetuning.batching import Array, Batch
+from albert_tf.finetuning.batching import Array, Batch, Step
 
 
 def open_file(path: str, threads: int | None = None) -> Step:

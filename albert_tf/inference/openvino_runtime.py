@@ -11,8 +11,7 @@ import logging as python_logging
 import sys
 from typing import TYPE_CHECKING
 
-from albert_tf.finetuning.batch_runner import Step
-from albert_tf.finetuning.batching import Array, Batch
+from albert_tf.finetuning.batching import Array, Batch, Step
 
 if TYPE_CHECKING:
     import openvino

@@ -22,8 +22,7 @@ from typing import Any, NoReturn
 
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
-from albert_tf.finetuning.batch_runner import BatchRunner
-from albert_tf.finetuning.batching import Features, Padding
+from albert_tf.finetuning.batching import BatchRunner, Features, Padding
 from albert_tf.finetuning.task import AnyTask, Result
 from albert_tf.inference.settings import PredictorSettings
 
@@ -83,7 +82,7 @@ class Predictor(abc.ABC):
         """Number of texts so far that were too long, and of which only a part was read."""
         return self.task.num_truncated
 
-    def __call__(self, *inputs: object, **named_inputs: object) -> Any:
+    def __call__(self, *inputs: Any, **named_inputs: Any) -> Any:
         """Returns the result of each input, in their order; for a single one, its result alone.
 
         Args:

@@ -14,8 +14,7 @@ from absl import logging
 
 from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.batch_runner import BatchRunner
-from albert_tf.finetuning.batching import Features
+from albert_tf.finetuning.batching import BatchRunner, Features
 from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino

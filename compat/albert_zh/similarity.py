@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 
 from albert_tf.cli import console
-from albert_tf.finetuning.cells import text_cell
-from albert_tf.finetuning.rows import Row, parse_rows
+from albert_tf.finetuning.rows import Row, parse_rows, text_cell
 from albert_tf.settings import SettingsGroup, setting
 from albert_tf.tables import open_table
 

@@ -2,8 +2,14 @@
 
 import pytest
 
-from albert_tf.finetuning.cells import cell, cells_of, check_name, text_cell
-from albert_tf.finetuning.rows import BadRowError, ShortRowError
+from albert_tf.finetuning.rows import (
+    BadRowError,
+    ShortRowError,
+    cell,
+    cells_of,
+    check_name,
+    text_cell,
+)
 
 
 def test_cells_are_found_by_index_or_key():

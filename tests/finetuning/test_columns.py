@@ -5,8 +5,8 @@ import pytest
 from albert_tf.finetuning import columns
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.reading import read_data
+from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.texts import parse_pair
 from albert_tf.inference import inputs
 
 

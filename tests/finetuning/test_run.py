@@ -10,7 +10,7 @@ import tf_keras
 from albert_tf.checkpoints import store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import fine_tune as engine
-from albert_tf.finetuning.batch_runner import BatchRunner
+from albert_tf.finetuning.batching import BatchRunner
 from albert_tf.finetuning.run import open_source
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.split_reading import divide, read_splits
-from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables, find_name
+from albert_tf.finetuning.splits import (
+    Layout,
+    MissingSplitError,
+    SplitTables,
+    divide,
+    find_name,
+    read_splits,
+)
 from albert_tf.tables import open_table
 
 OLD = Layout(["MRPC/train.tsv", "train.tsv"], takes_first=True, configurations=["mrpc"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.text_pairs import encode_pairs, parse_pairs
+from albert_tf.finetuning.token_sequences import encode_pairs, parse_pairs
 from tests.finetuning.conftest import ids_of
 
 

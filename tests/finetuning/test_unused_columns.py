@@ -2,8 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.columns import places_of
-from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
+from albert_tf.finetuning.columns import MAX_ROWS, UnusedTexts, places_of
 
 HEADER = ["title", "text", "label", "review", "author", "date", "kind", "标题"]
 ROW = [

@@ -11,10 +11,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from albert_tf.finetuning.columns import parse_pair, parse_text
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.rows import BadRowError
 from albert_tf.finetuning.squad.questions import parse_question
-from albert_tf.finetuning.texts import parse_pair, parse_text
 from albert_tf.finetuning.token_classification.sentences import parse_words
 from albert_tf.inference import inputs
 from albert_tf.inference.settings import Settings

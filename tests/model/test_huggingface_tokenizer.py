@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.race.features import option_sequences
 from albert_tf.finetuning.race.questions import Question
+from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.squad import alignment
 from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.settings import WindowSettings

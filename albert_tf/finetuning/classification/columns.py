@@ -8,7 +8,6 @@ from typing import Protocol
 
 from albert_tf import files
 from albert_tf.finetuning import columns
-from albert_tf.finetuning.cells import cell
 from albert_tf.finetuning.classification.labels import parse_label
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
 from albert_tf.finetuning.columns import (
@@ -20,7 +19,7 @@ from albert_tf.finetuning.columns import (
     find_texts,
     places_of,
 )
-from albert_tf.finetuning.rows import BadRowError, Column, Row
+from albert_tf.finetuning.rows import BadRowError, Column, Row, cell
 
 
 def is_header(row: Row, source: Source) -> bool:

@@ -23,8 +23,7 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.labels import check_number_of_labels, is_none
+from albert_tf.finetuning.examples import Examples, check_number_of_labels, is_none
 from albert_tf.finetuning.rows import Column
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")

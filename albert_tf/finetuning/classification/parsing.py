@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.finetuning.cells import cell, check_text, text_cell
-from albert_tf.finetuning.classification.label_reader import LabelReader
-from albert_tf.finetuning.classification.labels import Label
+from albert_tf.finetuning.classification.labels import Label, LabelReader
 from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
-from albert_tf.finetuning.rows import BadRowError, Row, ShortRowError
+from albert_tf.finetuning.rows import BadRowError, Row, ShortRowError, cell, check_text, text_cell
 from albert_tf.tables.row import width_error
 
 

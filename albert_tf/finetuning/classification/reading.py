@@ -14,9 +14,7 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import MULTI_LABEL
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.cells import cell, check_name
 from albert_tf.finetuning.classification import tasks
-from albert_tf.finetuning.classification.class_names import ClassNames
 from albert_tf.finetuning.classification.columns import (
     columns_of_labels,
     find_columns,
@@ -31,7 +29,7 @@ from albert_tf.finetuning.classification.custom import (
     make_custom_task,
     recorded_labels,
 )
-from albert_tf.finetuning.classification.label_reader import LabelReader
+from albert_tf.finetuning.classification.labels import ClassNames, LabelReader
 from albert_tf.finetuning.classification.parsing import Example, RowParser
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
@@ -40,13 +38,10 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning.columns import LABEL, find_column, places_of
+from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, find_column, places_of
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError
-from albert_tf.finetuning.split_reading import read_splits
-from albert_tf.finetuning.split_tables import Layout, SplitTables
-from albert_tf.finetuning.splits import TRAIN
-from albert_tf.finetuning.unused_columns import MAX_ROWS, UnusedTexts
+from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError, cell, check_name
+from albert_tf.finetuning.splits import TRAIN, Layout, SplitTables, read_splits
 from albert_tf.tables import Table
 
 

@@ -23,8 +23,7 @@ from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics, result_files
-from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Array, Padding
+from albert_tf.finetuning.batching import Array, Outputs, Padding
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.prediction_files import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from albert_tf import files
-from albert_tf.finetuning.labels import is_none
+from albert_tf.finetuning.examples import is_none
 from albert_tf.finetuning.rows import Column
 from albert_tf.spelling import did_you_mean
 

@@ -1,15 +1,32 @@
-"""Multiple-choice questions, and how they are parsed from JSON objects."""
+"""Multiple-choice questions, and how they are parsed from JSON objects with the names of data sets.
+
+* the passage: `passage`, `article` (RACE), `context` (Cosmos QA, C3), `ctx` (HellaSwag),
+  `startphrase` (SWAG), `premise` (COPA), `dialogue` (DREAM);
+* the question: `question`, `question_stem` (OpenBookQA), `goal` (PIQA), `sentence` (WinoGrande);
+* the options: `options`, `choices`, `choice`, `endings`, or a column for each, such as `ending0` or
+  `answerA`;
+* the label: `label`, `answer`, `answerKey`;
+* the id: `id`, `example_id`, `idx`, `ind`, `guid`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from albert_tf import files
-from albert_tf.finetuning.cells import cell, check_name, check_text, text_cell
-from albert_tf.finetuning.race.question_columns import parse_options, with_known_names
-from albert_tf.finetuning.rows import BadRowError, Row
+from albert_tf.finetuning.columns import places_of
+from albert_tf.finetuning.rows import (
+    BadRowError,
+    Column,
+    Row,
+    cell,
+    check_name,
+    check_text,
+    text_cell,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,3 +106,115 @@ def object_of(row: Row) -> files.JsonObject:
     if not isinstance(row, dict):
         raise BadRowError("expected a JSON object with passage, question and options")
     return row
+
+
+# The part of a question → its names in data sets, in lower case.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "passage": ("passage", "article", "context", "ctx", "startphrase", "premise", "dialogue"),
+    "question": ("question", "question_stem", "goal", "sentence"),
+    "options": ("options", "choices", "choice", "endings"),
+    "label": ("label", "answer", "answerkey"),
+    "id": ("id", "example_id", "idx", "ind", "guid"),
+    "level": ("level",),
+}
+# Columns of single options, which are numbered or have letters.
+_NUMBERED = re.compile("(option|choice|ending|answer|sol)_?([0-9]+|[a-z])")
+
+
+def with_known_names(row: files.JsonObject) -> files.JsonObject:
+    """Returns the parts of a question: the keys are those of NAMES that the row has.
+
+    Options that have a column each are a list.
+
+    Raises:
+        BadRowError: two columns might be the same part, or there are no options.
+    """
+    values = _unnested(row)
+    places = places_of(values)
+    found: files.JsonObject = {}
+    for part, names in NAMES.items():
+        columns = [places[name] for name in names if name in places]
+        if part == "id":
+            columns = columns[:1]
+        if len(columns) > 1:
+            raise BadRowError(
+                f"{files.quote_all(list(map(str, columns)))} may each be the {part}: keep one, or "
+                f"name it {part!r} and the others otherwise"
+            )
+        if columns:
+            found[part] = values[str(columns[0])]
+    if "options" not in found:
+        found |= _numbered_options(values, places)
+    if "options" not in found:
+        raise BadRowError(
+            f"no options among {files.quote_all(values)}: expected a column "
+            f"{' or '.join(map(repr, NAMES['options']))}, or one for each option, such as 'option0'"
+        )
+    return found
+
+
+def _unnested(row: files.JsonObject) -> files.JsonObject:
+    """Returns the row with the text and the options of the question as parts of their own.
+
+    In the authors' files of ARC and CommonsenseQA, they are `stem` and `choices` in `question`.
+    """
+    question = row.get("question")
+    if not isinstance(question, dict) or "stem" not in question:
+        return row
+    return {**row, "question": question["stem"], "choices": question.get("choices")}
+
+
+def _numbered_options(
+    row: files.JsonObject, places: Mapping[str, Column]
+) -> dict[str, list[files.Json]]:
+    """Returns the options that have a column each, in the order of their names, as `options`."""
+    groups: dict[str, dict[str, Column]] = {}
+    for name, column in places.items():
+        matched = _NUMBERED.fullmatch(name)
+        if matched:
+            groups.setdefault(matched[1], {})[matched[2].zfill(2)] = column
+    groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
+    if len(groups) > 1:
+        raise BadRowError(f"the columns of {' and of '.join(groups)} may be the options: keep one")
+    for columns in groups.values():
+        values = [row[str(columns[number])] for number in sorted(columns)]
+        while len(values) > 2 and (values[-1] is None or values[-1] == ""):  # it has fewer
+            values.pop()
+        return {"options": values}
+    return {}
+
+
+def parse_options(
+    values: object, num_options: int | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the texts of the options, and their letters or numbers if the data has them.
+
+    Args:
+        values: a list of texts; or, as in ARC and CommonsenseQA, `{"label": ["A", …], "text":
+            […]}` or a list of `{"label": "A", "text": …}`; or an object of letters with texts.
+        num_options: the number of options; None for any.
+
+    Raises:
+        BadRowError: there are no such options, fewer than two, or one is empty.
+    """
+    texts: object = values
+    names: object = ()
+    if isinstance(values, list) and values and all(isinstance(x, dict) for x in values):
+        texts = [option.get("text") for option in values]
+        names = [option.get("label") for option in values]
+    elif isinstance(values, dict) and "text" in values:
+        texts = values["text"]
+        names = values.get("label", ())
+    elif isinstance(values, dict):
+        texts = list(values.values())
+        names = list(values)
+    if not isinstance(texts, list) or len(texts) < 2:
+        raise BadRowError(f"options {files.quote(values)}: expected a list of two or more")
+    for number, text in enumerate(texts, 1):
+        if not check_text(text, f"option {number}").strip():
+            raise BadRowError(f"option {number} of {len(texts)} is empty")
+    if num_options not in (None, len(texts)):
+        raise BadRowError(f"{len(texts)} options, expected {num_options}")
+    if not isinstance(names, (list, tuple)) or len(names) not in (0, len(texts)):
+        raise BadRowError(f"options {files.quote(values)}: expected a label for each")
+    return tuple(texts), tuple(map(str, names))

@@ -15,16 +15,19 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.cells import cell
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.labels import is_none, report_skipped, report_unlabeled
+from albert_tf.finetuning.examples import Examples, is_none, report_skipped, report_unlabeled
 from albert_tf.finetuning.race.answers import Answers
-from albert_tf.finetuning.race.question_columns import NAMES, with_known_names
-from albert_tf.finetuning.race.questions import Question, nonempty_text, object_of, parse_question
+from albert_tf.finetuning.race.questions import (
+    NAMES,
+    Question,
+    nonempty_text,
+    object_of,
+    parse_question,
+    with_known_names,
+)
 from albert_tf.finetuning.race.settings import Settings
-from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.split_reading import read_splits
-from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
+from albert_tf.finetuning.rows import BadRowError, Row, cell
+from albert_tf.finetuning.splits import Layout, MissingSplitError, SplitTables, read_splits
 from albert_tf.tables import JSON_LINES, Table, open_table
 from albert_tf.tables.row import normalized
 from albert_tf.tables.splits import has_splits

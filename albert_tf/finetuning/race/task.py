@@ -2,7 +2,10 @@
 
 Each option of a question is a separate sequence, and the model scores each of them.
 
-Source: `run_race.py` of google-research/albert.
+    [CLS] passage [SEP] question and option [SEP] padding
+    [CLS] question [SEP] option [SEP] padding                if there is no passage
+
+Source: `run_race.py` and `race_utils.py` of google-research/albert.
 
 Shapes: B batch size, N questions, C options, S sequence length.
 """
@@ -10,7 +13,7 @@ Shapes: B batch size, N questions, C options, S sequence length.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,18 +23,16 @@ from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics
-from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.batching import Outputs
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.json_values import as_json
-from albert_tf.finetuning.race.features import SPECIAL_TOKENS, option_sequences
 from albert_tf.finetuning.race.questions import Question, num_choices, parse_choice
 from albert_tf.finetuning.race.reading import read_data
 from albert_tf.finetuning.race.settings import Settings
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import Split
-from albert_tf.finetuning.task import FineTuningTask, Result, ranked
+from albert_tf.finetuning.task import FineTuningTask, Result, as_json, ranked
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
-from albert_tf.model.tokenization import split_pairs
+from albert_tf.model.tokenization import Tokenizer, split_pairs
 from albert_tf.tables import Table
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -42,6 +43,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.checkpoints.signatures import Export, Tensors
     from albert_tf.model.heads import AlbertForMultipleChoice
     from albert_tf.training.task import Batch
+
 
 RaceSplit = Split[Examples[Question], TokenSequences]
 
@@ -261,3 +263,49 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
             return self.served_outputs(model(batch, training=False))
 
         return Export(token_signatures(inputs, serve, takes_examples=False))
+
+
+BLANK = "_"
+SPECIAL_TOKENS = 3
+
+
+def fill_in(question: str, option: str) -> str:
+    """Returns the question with "_" replaced by the option, or with the option appended."""
+    return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
+
+
+def option_sequences(
+    questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
+) -> Iterator[tuple[list[int], int]]:
+    """Yields C sequences for each question: (token ids, number of ids in segment 0).
+
+    They are identical to those of Google's program, which has passages only.
+
+    Args:
+        questions: the questions.
+        tokenizer: the tokenizer.
+        max_seq_length: S; passages are truncated at their end.
+        max_qa_length: maximum number of tokens of question and option together; longer ones are
+            truncated at their start. It must fit into `max_seq_length`.
+    """
+    cls_id = tokenizer.cls_id
+    sep_id = tokenizer.sep_id
+    count = num_choices(questions)
+    passage = ""
+    passage_ids = [0]
+    for question in questions:
+        first, asked = question.passage, question.question
+        if not first:
+            first, asked = asked, ""
+        if first != passage:  # consecutive questions share a passage
+            passage = first
+            passage_ids = tokenizer.encode(passage)
+        text = tokenizer.preprocess(asked)
+        for option in question.options:
+            # Not `encode`: question and option are normalized separately, and only once.
+            tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
+            ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
+            kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
+            ids = [cls_id, *kept, sep_id, *ending, sep_id]
+            yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
+        yield from [([], 0)] * (count - len(question.options))

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.questions import SquadExample
 from albert_tf.finetuning.squad.settings import NBEST, NULL_ODDS, PREDICTIONS
+from albert_tf.finetuning.squad.windows import SquadFeatures
 
 # The outputs of the heads of SQuAD 1.1 and 2.0, and their padding values in shorter batches.
 NOWHERE = -1e30  # logit of padding positions, where no answer can start or end

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.finetuning.cells import text_cell
-from albert_tf.finetuning.columns import CONTEXT, QUESTION
+from albert_tf.finetuning.columns import CONTEXT, QUESTION, named_text, unnamed_texts
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.rows import BadRowError, Row, abbreviate
-from albert_tf.finetuning.texts import named_text, unnamed_texts
+from albert_tf.finetuning.rows import BadRowError, Row, abbreviate, text_cell
 
 SHUFFLE_SEED = 12345  # as in Google's programs
 MAX_NAMED = 5  # question ids in a warning

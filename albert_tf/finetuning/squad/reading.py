@@ -1,19 +1,325 @@
-"""Reads the questions of each split, from files in SQuAD's format or from rows."""
+"""Reads the questions of each split, from files in SQuAD's format or from rows.
+
+The format of SQuAD 1.1 and 2.0, CMRC 2018 and DRCD is
+
+    {"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …,
+               "answers": [{"text": …, "answer_start": …}], "is_impossible": …}]}]}]}
+
+Other keys are ignored. Offsets are in characters (code points), starting at 0. A paragraph is in
+memory at a time, besides the questions. Rows are as the Hub has SQuAD and data sets like it:
+
+    {"id": "7", "context": "Anna lives in Rome.", "question": "Where does Anna live?",
+     "answers": {"text": ["Rome"], "answer_start": [14]}}
+
+Their answers may also be a list of `{"text": …, "answer_start": …}`. A question without any is
+unanswerable, unless no question of the file has one, as in test data.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 
-from albert_tf.finetuning.split_reading import read_splits
-from albert_tf.finetuning.split_tables import Layout, MissingSplitError, SplitTables
-from albert_tf.finetuning.splits import DEV, TRAIN
-from albert_tf.finetuning.squad.question_files import read_squad
-from albert_tf.finetuning.squad.question_rows import open_rows, read_rows
-from albert_tf.finetuning.squad.questions import SquadData, SquadExample, refuse_duplicate_ids
+from absl import logging
+
+from albert_tf import files
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.columns import CONTEXT, GUID, QUESTION, find_column, named_text, places_of
+from albert_tf.finetuning.rows import BadRowError, Row, check_text
+from albert_tf.finetuning.splits import (
+    DEV,
+    TRAIN,
+    Layout,
+    MissingSplitError,
+    SplitTables,
+    read_splits,
+)
+from albert_tf.finetuning.squad.questions import (
+    SquadData,
+    SquadExample,
+    make_data,
+    refuse_duplicate_ids,
+)
 from albert_tf.finetuning.squad.settings import Settings
-from albert_tf.tables import Table
+from albert_tf.tables import JSON_LINES, Table, open_table
+from albert_tf.tables.compression import open_content
+from albert_tf.tables.json_stream import JsonStream
 from albert_tf.tables.splits import find_files
+from albert_tf.tables.table_files import ending_of
+
+# What objects in the file must have; see `files.parse_json`.
+_FILE = {"data": list}
+_ARTICLE = {"paragraphs": list}
+_PARAGRAPH = {"context": str, "qas": list}
+_QUESTION = {
+    "id": str | int,
+    "question": str,
+    "answers": list | None,
+    "is_impossible": bool | None,
+}
+
+
+def read_squad(path: str, is_training: bool) -> SquadData:
+    """Reads a file of questions.
+
+    Args:
+        path: JSON file in SQuAD's format, maybe compressed.
+        is_training: see `make_data`.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not JSON or not in SQuAD's format (the message says what was
+            expected where), or its questions cannot be used; see `make_data`.
+    """
+    root: files.JsonObject = {}
+    with open_content(path) as (opened, _):
+        questions = list(_questions(JsonStream(path, opened), root, is_training))
+    return make_data(
+        path, questions, str(root.get("version")).lower().startswith("v2"), is_training
+    )
+
+
+def _questions(
+    stream: JsonStream, root: files.JsonObject, is_training: bool
+) -> Iterator[tuple[SquadExample, bool]]:
+    """Yields each question, and whether its answers are known.
+
+    Args:
+        stream: the content of the file.
+        root: gets what the file says besides the questions.
+        is_training: see `read_squad`.
+    """
+    path = stream.path
+    for number in _list_in_object(stream, "data", root):
+        place = f"{path}: data[{number}]"
+        if not stream.begins("{"):
+            raise _not_an_object(place, stream.value())
+        article: files.JsonObject = {}
+        for inner_number in _list_in_object(stream, "paragraphs", article):
+            inner = f"{place}: paragraphs[{inner_number}]"
+            paragraph = _checked(stream.value(), inner, _PARAGRAPH)
+            for innermost, qa in _objects(paragraph, "qas", inner, _QUESTION):
+                yield _question(qa, paragraph["context"], innermost, is_training)
+        files.check_fields(article, place, _ARTICLE)
+    stream.require_end()
+    files.check_fields(root, path, _FILE)
+
+
+def _list_in_object(stream: JsonStream, key: str, others: files.JsonObject) -> Iterator[int]:
+    """Steps through the items of a list in the object at the position.
+
+    Args:
+        stream: the content of the file.
+        key: the name of the list.
+        others: gets the other values of the object, and [] for the list.
+
+    Yields:
+        The number of the item, starting at 0, with the position of the stream at it.
+    """
+    for name in stream.object_keys():
+        if name == key and stream.begins("["):
+            others[name] = []
+            for number, _ in enumerate(stream.array_items()):
+                yield number
+        else:
+            others[name] = stream.value()
+
+
+def _question(
+    qa: files.JsonObject, context: str, place: str, is_training: bool
+) -> tuple[SquadExample, bool]:
+    is_impossible = bool(qa.get("is_impossible"))
+    has_answers = qa.get("answers") is not None
+    answers = list(_objects(qa, "answers", place, {"text": str})) if has_answers else []
+    needs_answer = is_training and not is_impossible
+    if needs_answer and not answers:
+        raise ValueError(f'{place}: expected an answer or "is_impossible": true for training')
+    start = None
+    if answers:
+        first_place, first = answers[0]
+        files.check_fields(
+            first, first_place, {"answer_start": int if needs_answer else int | None}
+        )
+        start = first.get("answer_start")
+    example = SquadExample(
+        qas_id=str(qa["id"]),
+        question=qa["question"],
+        context=context,
+        answers=tuple(answer["text"] for _, answer in answers),
+        answer_start=-1 if start is None else start,
+        is_impossible=is_impossible,
+    )
+    return example, is_impossible or has_answers
+
+
+def _objects(
+    value: files.JsonObject, key: str, place: str, fields: files.JsonFields
+) -> Iterator[tuple[str, files.JsonObject]]:
+    """Yields (path in the file, entry) of the list `key`.
+
+    Args:
+        value: the JSON object with the list.
+        key: its name.
+        place: the path of `value`.
+        fields: what each entry must have; see `files.parse_json`.
+
+    Raises:
+        ValueError: an entry has not; the message starts with its path.
+    """
+    for number, item in enumerate(value[key]):
+        path = f"{place}: {key}[{number}]"
+        yield path, _checked(item, path, fields)
+
+
+def _checked(item: files.Json, place: str, fields: files.JsonFields) -> files.JsonObject:
+    """Returns a value that is an object with certain fields, whose texts are valid Unicode."""
+    if not isinstance(item, dict):
+        raise _not_an_object(place, item)
+    files.check_fields(item, place, fields)
+    for name in fields:
+        if isinstance(item.get(name), str):
+            check_text(item[name], f"{place}: {name!r}")
+    return item
+
+
+def _not_an_object(place: str, item: files.Json) -> ValueError:
+    return ValueError(f"{place}: expected a JSON object, got {files.quote(item)}")
+
+
+ANSWERS = ("answers",)
+IMPOSSIBLE = ("is_impossible",)
+_TEXT_ROWS = (".jsonl", ".csv", ".tsv")
+_MAX_LINE = 1 << 22  # bytes of a question with its context; a line of SQuAD's format is longer
+
+
+def read_rows(table: Table, is_training: bool) -> SquadData:
+    """Reads questions.
+
+    Args:
+        table: the rows.
+        is_training: see `make_data`.
+
+    Raises:
+        ValueError: there is no question, or a bad row; the message names the file and the rows.
+    """
+    found = [example for _, example in rows.parse_rows(table.place, table.objects(), _parse_row)]
+    if not found:
+        raise ValueError(f"{table.path}: contains no question")
+    has_answers = any(example.answers or example.is_impossible for example in found)
+    if is_training and not has_answers:
+        raise ValueError(
+            f"{table.path}: expected answers for training in a column 'answers', found none"
+        )
+    without = [x.qas_id for x in found if not (x.answers or x.is_impossible)]
+    if has_answers and without:
+        logging.info(
+            "%s: %d questions without an answer are unanswerable, as in SQuAD 2.0: %s",
+            table.path,
+            len(without),
+            rows.abbreviate(without),
+        )
+        found = [
+            dataclasses.replace(example, is_impossible=not example.answers) for example in found
+        ]
+    return make_data(
+        table.path,
+        [(example, has_answers) for example in found],
+        declares_version_2=False,
+        is_training=is_training,
+    )
+
+
+def _parse_row(row: Row, number: int) -> SquadExample:
+    """Returns the question of a row; `is_impossible` is what the row says, or False."""
+    if not isinstance(row, dict):
+        raise BadRowError("expected columns with names: id, question, context and answers")
+    places = places_of(row)
+    question, context = named_text(row, QUESTION), named_text(row, CONTEXT)
+    guid = find_column(GUID, places)
+    qas_id = str(number) if guid is None else check_text(str(row[str(guid)]), "the id")
+    column = find_column(ANSWERS, places)
+    answers = [] if column is None else _answers(row[str(column)])
+    impossible = find_column(IMPOSSIBLE, places)
+    is_impossible = impossible is not None and bool(row[str(impossible)])
+    if is_impossible:
+        answers = []
+    return SquadExample(
+        qas_id=qas_id,
+        question=question,
+        context=sys.intern(context),  # held once for all its questions
+        answers=tuple(text for text, _ in answers),
+        answer_start=answers[0][1] if answers else -1,
+        is_impossible=is_impossible,
+    )
+
+
+def _answers(value: object) -> list[tuple[str, int]]:
+    """Returns the text and the offset of each answer, -1 if it is not known.
+
+    Raises:
+        BadRowError: the value is neither of the two forms.
+    """
+    pairs: list[tuple[object, object]]
+    if value is None:
+        pairs = []
+    elif isinstance(value, dict) and "text" in value:
+        texts = _listed(value["text"])
+        starts = _listed(value.get("answer_start")) or [None] * len(texts)
+        if len(texts) != len(starts):
+            raise BadRowError(f"{len(texts)} answers and {len(starts)} places: expected as many")
+        pairs = list(zip(texts, starts, strict=True))
+    elif isinstance(value, list) and all(isinstance(answer, dict) for answer in value):
+        pairs = [(answer.get("text"), answer.get("answer_start")) for answer in value]
+    else:
+        raise BadRowError(
+            f"answers {files.quote(value)}: expected text and answer_start, in Parquet, Arrow or "
+            "JSON"
+        )
+    found = []
+    for text, start in pairs:
+        if isinstance(start, bool) or not isinstance(start, int | None):
+            raise BadRowError(f"answer_start {files.quote(start)}: expected a whole number")
+        found.append((check_text(text, "the text of an answer"), -1 if start is None else start))
+    return found
+
+
+def _listed(value: object) -> list[object]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def open_rows(paths: Sequence[str]) -> Table | None:
+    """Returns the rows of files of questions; None if it is a file in SQuAD's own format.
+
+    Args:
+        paths: the files.
+
+    Raises:
+        FileNotFoundError, ValueError: a file does not exist, or is damaged.
+    """
+    table = open_table(paths, JSON_LINES if _has_json(paths[0]) else "")
+    is_text = table.unit == "line" and ending_of(paths[0]) not in _TEXT_ROWS
+    return table if len(paths) > 1 or not is_text or _has_json_lines(paths[0]) else None
+
+
+def _has_json(path: str) -> bool:
+    return ending_of(path) not in (".csv", ".tsv")
+
+
+def _has_json_lines(path: str) -> bool:
+    """Returns whether the first line of a file is the JSON object of a question."""
+    with open_content(path) as (stream, _):
+        first, line_feed, _ = stream.read(_MAX_LINE).partition(b"\n")
+    if not line_feed:
+        return False
+    try:
+        row = files.load_json(first)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and "data" not in row
+
 
 _LAYOUT = Layout(configurations=("plain_text", "squad_v2"))  # of SQuAD 1.1 and 2.0 on the Hub
 

@@ -25,8 +25,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.weight_names import ANSWERABLE_SPANS_HEAD, GLOBAL_STEP, SPANS_HEAD
 from albert_tf.finetuning import result_files
-from albert_tf.finetuning.batch_runner import Outputs
-from albert_tf.finetuning.batching import Padding
+from albert_tf.finetuning.batching import Outputs, Padding
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import DEV, TRAIN, Split
 from albert_tf.finetuning.squad.answers import (
@@ -39,14 +38,13 @@ from albert_tf.finetuning.squad.answers import (
     decode,
     write_answers,
 )
-from albert_tf.finetuning.squad.evaluation import (
+from albert_tf.finetuning.squad.metrics import (
     THRESHOLD,
     THRESHOLD_FILE,
     evaluate,
+    format_exactly,
     null_threshold,
 )
-from albert_tf.finetuning.squad.features import SquadFeatures
-from albert_tf.finetuning.squad.metrics import format_exactly
 from albert_tf.finetuning.squad.questions import (
     SquadData,
     SquadExample,
@@ -55,9 +53,9 @@ from albert_tf.finetuning.squad.questions import (
 )
 from albert_tf.finetuning.squad.reading import read_data
 from albert_tf.finetuning.squad.settings import Settings
-from albert_tf.finetuning.squad.windows import NoFeaturesError, make_features
+from albert_tf.finetuning.squad.windows import NoFeaturesError, SquadFeatures, make_features
 from albert_tf.finetuning.task import FineTuningTask, Result, mark
-from albert_tf.finetuning.text_pairs import parse_pairs
+from albert_tf.finetuning.token_sequences import parse_pairs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import MarkRemoval, Tokenizer
 from albert_tf.tables import Table

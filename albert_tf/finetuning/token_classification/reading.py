@@ -1,19 +1,241 @@
-"""Reads the tags and the sentences of each split."""
+"""Reads the tags and the sentences of each split, from files of columns or from rows with lists.
+
+Rows are as the Hub has them:
+
+    {"tokens": ["U.N.", "official", "Ekeus"], "ner_tags": [3, 0, 1]}
+
+The tags are names, or ids whose names the metadata of the table have. CLUENER's rows are read too:
+the tokens are the characters of the text, except white space, with labels in the scheme IOB2.
+
+    {"text": "浙商银行", "label": {"company": {"浙商银行": [[0, 3]]}}}
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
+from absl import logging
+
+from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.split_reading import read_splits
-from albert_tf.finetuning.split_tables import Layout, SplitTables, open_described
-from albert_tf.finetuning.token_classification.sentence_rows import read_rows
+from albert_tf.finetuning import rows
+from albert_tf.finetuning.columns import TOKENS, find_column, places_of
+from albert_tf.finetuning.examples import Examples, is_none, report_unlabeled
+from albert_tf.finetuning.rows import BadRowError, Column, Row, cell, check_text
+from albert_tf.finetuning.splits import Layout, SplitTables, open_described, read_splits
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
+from albert_tf.finetuning.token_classification.spans import OUTSIDE
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
-from albert_tf.tables import Table
+from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
+from albert_tf.tables import LabelNames, Table
 from albert_tf.tables.table_files import ending_of
+
+TAGS = ("ner_tags", "tags", "labels", "ner")  # usual names; the first one found is used
+_NO_TAG = (-1, -100)  # in place of the id of a tag, as in `-100` of transformers
+
+
+@dataclasses.dataclass
+class _Reader:
+    """Converts rows to sentences.
+
+    Attributes:
+        table: the rows.
+        is_test: whether tags may be missing.
+        labels: all valid labels; () to accept any.
+        tag_column: the column of the tags in the settings; None to find it by its name.
+        unlabeled: where the first tokens without a known tag are, of each sentence that has some.
+        num_overlapping: the number of spans that are left out because they overlap others.
+    """
+
+    table: Table
+    is_test: bool
+    labels: Sequence[str]
+    tag_column: str | None
+    unlabeled: list[str] = dataclasses.field(default_factory=list)
+    num_overlapping: int = 0
+
+    def parse(self, row: Row, number: int) -> Sentence | None:
+        """Returns the sentence of a row; None for a mark between documents.
+
+        Raises:
+            BadRowError: the row has no tokens, or other tags than those of the labels.
+        """
+        if not isinstance(row, dict):
+            raise BadRowError("expected a list of tokens, in JSON, Parquet or Arrow")
+        places = places_of(row)
+        column = find_column(TOKENS, places)
+        if column is None and "text" in places and (self.is_test or "label" in places):
+            tokens, tags = self._of_spans(row, str(places["text"]), places.get("label"))
+        elif column is None:
+            raise BadRowError(f"no column 'tokens' among {files.quote_all(row)}")
+        else:
+            tokens = _tokens(cell(row, column))
+            tags = self._tags(row, str(column), places, len(tokens))
+        if tokens == [DOCUMENT_START]:
+            return None
+        known = [self._checked(tag, index) for index, tag in enumerate(tags)]
+        if None in known:
+            self.unlabeled.append(self.table.place(number))
+        return Sentence(number, tuple(tokens), tuple(known))
+
+    def _checked(self, tag: str | None, index: int) -> str | None:
+        """Returns a tag; None if a test split has none or an unknown one."""
+        if tag is not None and (tag in self.labels or not self.labels):
+            return tag
+        if self.is_test:
+            return None
+        if tag is None:
+            raise BadRowError(f"token {index + 1} has no tag")
+        expected = rows.abbreviate(self.labels)
+        raise BadRowError(f"unknown label {files.quote(tag)}; expected {expected}")
+
+    def _tags(
+        self, row: files.JsonObject, tokens: str, places: Mapping[str, Column], count: int
+    ) -> list[str | None]:
+        column = self._tag_column(row, tokens, places, count)
+        if column is None:
+            return [None] * count
+        values = cell(row, column)
+        if self.is_test and is_none(values):
+            return [None] * count
+        if not isinstance(values, list) or len(values) != count:
+            raise BadRowError(
+                f"{column!r} is {files.quote(values)}, expected a list of {count} tags, one for "
+                "each token"
+            )
+        names = self.table.labels.get(column)
+        return [_tag(value, column, names) for value in values]
+
+    def _tag_column(
+        self, row: files.JsonObject, tokens: str, places: Mapping[str, Column], count: int
+    ) -> str | None:
+        """Returns the column of the tags; None if a test split has none.
+
+        Raises:
+            BadRowError: there is none, or several may be meant.
+        """
+        names = TAGS if self.tag_column is None else (self.tag_column,)
+        found = find_column(names, places)
+        if found is not None:
+            return str(found)
+        others = [
+            name
+            for name, value in row.items()
+            if name != tokens and isinstance(value, list) and len(value) == count
+        ]
+        if self.tag_column is None and len(others) == 1 and count > 1:
+            return others[0]
+        if self.is_test:
+            return None
+        candidates = f"; {files.quote_all(others)} may be meant" if others else ""
+        raise BadRowError(
+            f"no column {' or '.join(map(repr, names))} among {files.quote_all(row)}{candidates}. "
+            "Pass --tag_column"
+        )
+
+    def _of_spans(
+        self, row: files.JsonObject, text_column: str, label_column: Column | None
+    ) -> tuple[list[str], list[str | None]]:
+        """Returns the characters of a text, and the tags of its spans, as CLUENER has them."""
+        text = check_text(row[text_column], repr(text_column))
+        spans = None if label_column is None else row[str(label_column)]
+        is_known = not is_none(spans)
+        tags: list[str | None] = [OUTSIDE if is_known else None] * len(text)
+        for begin, end, kind in _spans(spans, text) if is_known else ():
+            if any(tag != OUTSIDE for tag in tags[begin:end]):
+                self.num_overlapping += 1
+                continue
+            tags[begin:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
+        kept = [place for place, character in enumerate(text) if not character.isspace()]
+        if not kept:
+            raise BadRowError(f"{text_column!r} is empty")
+        return [text[place] for place in kept], [tags[place] for place in kept]
+
+
+def _tokens(values: object) -> list[str]:
+    if not isinstance(values, list) or not values:
+        raise BadRowError(f"the tokens are {files.quote(values)}, expected a list of one or more")
+    for number, value in enumerate(values, 1):
+        token = check_text(value, f"token {number}")
+        if not token or any(character in token for character in "\t\n\r"):
+            raise BadRowError(
+                f"token {number} is {files.quote(token)}, expected text without tabs and line "
+                "breaks"
+            )
+    return values
+
+
+def _tag(value: object, column: str, names: LabelNames | None) -> str | None:
+    """Returns a tag by its name or id; None if it stands for none."""
+    if value is None or (value in _NO_TAG and not isinstance(value, bool)):
+        return None
+    if isinstance(value, str):
+        return value.strip() or None
+    if names is None or not isinstance(value, int):
+        raise BadRowError(
+            f"{column!r} has {files.quote(value)} without a name: write the names of the tags, or "
+            "read Parquet or Arrow files that have them"
+        )
+    if not 0 <= value < len(names.names):
+        raise BadRowError(f"tag {value}: expected an id below {len(names.names)}")
+    return names.names[value]
+
+
+def _spans(value: object, text: str) -> list[tuple[int, int, str]]:
+    """Returns (begin, end, type) of each span, from the first on; of several, the longest first.
+
+    Args:
+        value: type → text of the span → list of [first character, last character].
+        text: the text.
+    """
+    found = []
+    try:
+        for kind, places in dict(value).items():  # type: ignore[call-overload]
+            for word, ranges in (places or {}).items():
+                for first, last in ranges or []:
+                    if text[first : last + 1] != word:
+                        raise BadRowError(
+                            f"the text does not have {files.quote(word)} at characters {first} to "
+                            f"{last}"
+                        )
+                    found.append((first, last + 1, str(kind)))
+    except (AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, BadRowError):
+            raise
+        raise BadRowError(
+            f"label {files.quote(value)}: expected type → text → list of [first, last] character"
+        ) from None
+    return sorted(found, key=lambda span: (span[0], -span[1]))
+
+
+def read_rows(
+    table: Table, is_test: bool, labels: Sequence[str] = (), tag_column: str | None = None
+) -> Examples[Sentence]:
+    """Reads sentences.
+
+    Args:
+        table: the rows.
+        is_test: whether tags may be missing.
+        labels: all valid labels; () to accept any.
+        tag_column: the name of the column of the tags; None for a usual name.
+
+    Raises:
+        ValueError: there is no sentence, or a bad row; the message names the file and the rows.
+    """
+    reader = _Reader(table, is_test, labels, tag_column)
+    parsed = rows.parse_rows(table.place, table.objects(), reader.parse)
+    examples = [sentence for _, sentence in parsed if sentence is not None]
+    report_unlabeled(table.path, reader.unlabeled, len(examples))
+    if reader.num_overlapping:
+        logging.warning(
+            "%s: %d spans are left out, because they overlap others",
+            table.path,
+            reader.num_overlapping,
+        )
+    return Examples(table.path, examples, not reader.unlabeled)
+
 
 EXTENSIONS = (".txt", ".conll", ".tsv")
 _TABLES = (".parquet", ".arrow", ".jsonl", ".json", ".csv")

@@ -1,4 +1,4 @@
-"""Reads sentences with a label for each token.
+"""Sentences with a label for each token, read from and written to files of columns.
 
 Files have one token per line, with the token in the first column and its label in the last one,
 and blank lines between sentences. In Chinese, a token is often a character:
@@ -18,12 +18,9 @@ from collections.abc import Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.cells import cell, cells_of, check_text
-from albert_tf.finetuning.columns import TOKENS, find_column, places_of
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.labels import report_unlabeled
-from albert_tf.finetuning.rows import BadRowError, Row
-from albert_tf.finetuning.texts import parse_text
+from albert_tf.finetuning.columns import TOKENS, find_column, parse_text, places_of
+from albert_tf.finetuning.examples import Examples, report_unlabeled
+from albert_tf.finetuning.rows import BadRowError, Row, cell, cells_of, check_text
 from albert_tf.finetuning.token_classification.settings import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
 from albert_tf.tables.text_rows import decode_lines
@@ -118,3 +115,25 @@ def parse_words(row: Row) -> str | list[str]:
     if not isinstance(tokens, list):
         raise BadRowError(f"{column!r}: expected a list, got {json.dumps(tokens)[:50]}")
     return [check_text(token, "a token") for token in tokens]
+
+
+def write_predictions(
+    path: str, data: Examples[Sentence], predicted: Sequence[Sequence[str]]
+) -> None:
+    r"""Writes one token per line and blank lines between sentences, for `conlleval -d '\t'`.
+
+    A line contains the token, its label if all labels are known, and the predicted label, separated
+    by tabs.
+
+    Args:
+        path: the file.
+        data: the sentences.
+        predicted: the predicted labels of each sentence.
+    """
+    has_labels = data.has_labels
+    with files.write_atomically(path) as stream:
+        for sentence, guesses in zip(data.examples, predicted, strict=True):
+            for cells in zip(sentence.tokens, sentence.labels, guesses, strict=True):
+                shown = cells if has_labels else (cells[0], cells[2])
+                stream.write("\t".join(map(str, shown)) + "\n")
+            stream.write("\n")

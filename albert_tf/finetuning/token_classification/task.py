@@ -17,20 +17,20 @@ from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.batch_runner import Outputs
+from albert_tf.finetuning.batching import Outputs
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.json_values import as_json
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import Split
-from albert_tf.finetuning.task import FineTuningTask, Result, check_labels, mark
-from albert_tf.finetuning.token_classification.conll import write_predictions
-from albert_tf.finetuning.token_classification.metrics import span_metrics
+from albert_tf.finetuning.task import FineTuningTask, Result, as_json, check_labels, mark
 from albert_tf.finetuning.token_classification.reading import read_data
-from albert_tf.finetuning.token_classification.sentences import Sentence, parse_words
+from albert_tf.finetuning.token_classification.sentences import (
+    Sentence,
+    parse_words,
+    write_predictions,
+)
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
-from albert_tf.finetuning.token_classification.spans import find_spans
-from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
-from albert_tf.finetuning.token_classification.units import cut, join_tokens
+from albert_tf.finetuning.token_classification.spans import find_spans, span_metrics
+from albert_tf.finetuning.token_classification.tags import Tags, cut, join_tokens, recorded_tags
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, check_text, split_pairs

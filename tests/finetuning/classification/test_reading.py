@@ -7,7 +7,7 @@ from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.split_tables import SplitTables
+from albert_tf.finetuning.splits import SplitTables
 
 # Task, split and file; header lines; cells c0, c1, … of a row, and those with other content; and
 # the example: id, texts and label. This is Google's table of columns; for the other files, see

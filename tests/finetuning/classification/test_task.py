@@ -15,8 +15,7 @@ from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.split_tables import SplitTables
-from albert_tf.finetuning.splits import Split
+from albert_tf.finetuning.splits import Split, SplitTables
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, Columns, find_task
-from albert_tf.finetuning.split_tables import SplitTables
+from albert_tf.finetuning.splits import SplitTables
 
 # Task, folder and split; file, and columns of the first text, the second, the label and the id; and
 # whether the first line is a header.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.race.question_columns import parse_options, with_known_names
+from albert_tf.finetuning.race.questions import parse_options, with_known_names
 from albert_tf.finetuning.rows import BadRowError
 
 OPTIONS = ["w", "x", "y", "z"]

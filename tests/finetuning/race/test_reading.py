@@ -7,7 +7,7 @@ import pytest
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race.questions import Question, num_choices
 from albert_tf.finetuning.race.reading import read_data, read_questions, read_race
-from albert_tf.finetuning.split_tables import SplitTables
+from albert_tf.finetuning.splits import SplitTables
 from albert_tf.tables.python_rows import tables_of
 
 OPTIONS = ["w", "x", "y", "z"]

@@ -14,8 +14,8 @@ from albert_tf.finetuning.squad.answers import (
     candidates_v2,
     decode,
 )
-from albert_tf.finetuning.squad.features import SquadFeatures
 from albert_tf.finetuning.squad.questions import SquadExample
+from albert_tf.finetuning.squad.windows import SquadFeatures
 from albert_tf.finetuning.token_sequences import TokenSequences
 
 CONTEXT = "ab cd ef gh ij"  # five pieces of two characters

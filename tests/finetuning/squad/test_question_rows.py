@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.finetuning.squad import Settings, run
-from albert_tf.finetuning.squad.question_files import read_squad
-from albert_tf.finetuning.squad.question_rows import open_rows, read_rows
-from albert_tf.finetuning.squad.reading import read_data
+from albert_tf.finetuning.squad.reading import open_rows, read_data, read_rows, read_squad
 from albert_tf.tables.python_rows import table_of
 from tests.hub_files import WITH_NAMES, write_json_lines
 from tests.script_runner import tensors

@@ -8,9 +8,8 @@ import os
 import pytest
 
 from albert_tf.finetuning.squad import Settings
-from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.questions import SquadExample
-from albert_tf.finetuning.squad.reading import read_data
+from albert_tf.finetuning.squad.reading import read_data, read_squad
 from albert_tf.tables.python_rows import table_of
 
 CONTEXT = "A small boat waits at the landing."

@@ -23,9 +23,9 @@ from albert_tf.finetuning.squad.answers import (
     decode,
     write_answers,
 )
-from albert_tf.finetuning.squad.evaluation import evaluate, null_threshold
-from albert_tf.finetuning.squad.question_files import read_squad
+from albert_tf.finetuning.squad.metrics import evaluate, null_threshold
 from albert_tf.finetuning.squad.questions import SquadData, SquadExample
+from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.squad.task import QuestionAnswering, choose_version
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from albert_tf.finetuning.squad import windows
-from albert_tf.finetuning.squad.question_files import read_squad
 from albert_tf.finetuning.squad.questions import SquadExample, shuffled
+from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.squad.settings import WindowSettings
 from albert_tf.finetuning.squad.windows import make_features
 from albert_tf.model.tokenization import FullTokenizer

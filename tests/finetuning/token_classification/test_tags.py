@@ -6,11 +6,9 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.token_classification import tags
-from albert_tf.finetuning.token_classification.metrics import span_metrics
 from albert_tf.finetuning.token_classification.sentences import Sentence
-from albert_tf.finetuning.token_classification.spans import find_spans
-from albert_tf.finetuning.token_classification.tags import Tags
-from albert_tf.finetuning.token_classification.units import cut, find_units, join_tokens
+from albert_tf.finetuning.token_classification.spans import find_spans, span_metrics
+from albert_tf.finetuning.token_classification.tags import Tags, cut, find_units, join_tokens
 
 
 def labeled(*sentences):

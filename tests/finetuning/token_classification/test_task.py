@@ -12,9 +12,8 @@ from albert_tf.finetuning.engine import FineTuning
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.token_classification import Settings, task
-from albert_tf.finetuning.token_classification.conll import write_predictions
 from albert_tf.finetuning.token_classification.reading import read_data
-from albert_tf.finetuning.token_classification.sentences import Sentence
+from albert_tf.finetuning.token_classification.sentences import Sentence, write_predictions
 from albert_tf.finetuning.token_classification.tags import Tags, recorded_tags
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, make_features
 
