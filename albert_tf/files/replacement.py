@@ -21,7 +21,14 @@ from collections.abc import Iterable, Iterator
 from absl import logging
 
 from albert_tf.files.checks import ensure_directory
-from albert_tf.files.paths import exists, inside, is_directory, is_remote, list_directory, list_sizes
+from albert_tf.files.paths import (
+    exists,
+    inside,
+    is_directory,
+    is_remote,
+    list_directory,
+    list_sizes,
+)
 from albert_tf.files.reading import read_text
 from albert_tf.files.writing import copy, remove, remove_tree, rename, write_file
 

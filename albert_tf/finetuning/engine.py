@@ -35,8 +35,7 @@ from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training import replicas
-from albert_tf.training.task import prefetch
-from albert_tf.training.task import Batch, ModelOutputs, Sums, Task
+from albert_tf.training.task import Batch, ModelOutputs, Sums, Task, prefetch
 
 GPU_MULTIPLE = 8  # for which tensor cores are fastest
 MAX_LENGTHS = 64  # of batches on CPUs, by default
