@@ -37,9 +37,7 @@ from contenders import SHARED
 
 import albert_tf
 from albert_tf.checkpoints import tflite
-from albert_tf.finetuning import registry
 from albert_tf.finetuning.batching import Batch, BatchRunner, Outputs, Padding
-from albert_tf.finetuning.registry import text_task_of
 from albert_tf.inference import convert
 from albert_tf.inference.predictor import Predictor
 from albert_tf.model.config import AlbertConfig
@@ -143,11 +141,10 @@ def answers_of_tflite(path: str, model: Predictor, inputs: Sequence[Any]) -> Any
         warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated", UserWarning)
         runner = tf.lite.Interpreter(path).get_signature_runner()
     names = runner.get_input_details()
-    predicting = registry.get(model.trained.task).make_predicting(model.trained)
-    task = text_task_of(predicting, model.trained)
+    task = model.task
 
     def step(batch: Batch) -> Outputs:
-        found = runner(**{name: batch[name] for name in names})
+        found: Outputs = runner(**{name: batch[name] for name in names})
         is_own = task.outputs.keys() <= found.keys()  # as in TFLite files of spans
         return found if is_own else task.outputs_of(found)
 
