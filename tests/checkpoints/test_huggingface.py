@@ -176,7 +176,8 @@ def task_of(name, *labels):
         (config_of(SEQUENCE, "x", problem_type="regression"), task_of("regression")),
         (config_of(SEQUENCE, "LABEL_0"), task_of("regression")),
         (config_of(SEQUENCE, num_labels=1), task_of("regression")),  # by early versions
-        (config_of(TOKENS, "O", "B-PER"), task_of("token_classification", "O", "B-PER")),
+        # Sorted as text, "10" would precede "2".
+        (config_of(TOKENS, *"OabcdefghijK"), task_of("token_classification", *"OabcdefghijK")),
         (config_of("AlbertForQuestionAnswering"), {"name": "spans"}),
         (config_of("AlbertForMultipleChoice"), {"name": "multiple_choice"}),
         (config_of("AlbertForMaskedLM"), {}),
