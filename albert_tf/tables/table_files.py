@@ -106,8 +106,7 @@ class _File:
         """Yields the rows of the file with their numbers."""
         if self._form == ARROW_ROWS:
             with _open_arrow(self._file) as table:
-                batches = (row for batch in table.batches() for row in batch.to_pylist())
-                yield from enumerate(batches, 1)
+                yield from enumerate(table.rows(), 1)
             return
         with open_content(self._file) as (stream, _):
             numbered = self._text_rows(stream)

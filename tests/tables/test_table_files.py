@@ -13,7 +13,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from albert_tf.finetuning.rows import parse_rows
-from albert_tf.tables import BadRowError, LabelNames, open_table
+from albert_tf.tables import BadRowError, LabelNames, arrow, open_table
 from tests.hub_files import compress_zstandard
 
 ROWS = [
@@ -47,21 +47,21 @@ def arrow_table(features=None):
     return table.replace_schema_metadata({"huggingface": info})
 
 
-def pack_parquet(table):
+def pack_parquet(table, at_once=2):
     stream = io.BytesIO()
-    parquet.write_table(table, stream, row_group_size=2)
+    parquet.write_table(table, stream, row_group_size=at_once)
     return stream.getvalue()
 
 
-def pack_arrow(table, new=ipc.new_file):
+def pack_arrow(table, at_once=2, new=ipc.new_file):
     stream = io.BytesIO()
     with new(stream, table.schema) as writer:
-        writer.write_table(table, max_chunksize=2)
+        writer.write_table(table, max_chunksize=at_once)
     return stream.getvalue()
 
 
-def pack_arrow_stream(table):
-    return pack_arrow(table, ipc.new_stream)
+def pack_arrow_stream(table, at_once=2):
+    return pack_arrow(table, at_once, ipc.new_stream)
 
 
 def test_only_tabs_separate_cells_and_only_line_feeds_end_rows(write):
@@ -108,6 +108,59 @@ def short_lines(monkeypatch):
 def test_a_line_a_row_and_a_value_have_a_limit(write, short_lines, name, content, problem):
     path = write(name, content)
     with pytest.raises(ValueError, match=f"{name}{problem}"):
+        list(open_table(path))
+
+
+OUT_OF_RANGE = [
+    pyarrow.array([0, 1 << 52], pyarrow.timestamp("s")),
+    pyarrow.array([0, -62135596801], pyarrow.timestamp("s")),
+    pyarrow.array([0, -(1 << 31)], pyarrow.date32()),
+    pyarrow.array([0, 1 << 62], pyarrow.duration("s")),
+    pyarrow.array([None, 0], pyarrow.timestamp("us", tz="Mars/X")),
+]
+
+
+@pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])
+@pytest.mark.parametrize("column", OUT_OF_RANGE)
+def test_a_value_that_python_does_not_have_is_named(write, pack, column):
+    table = pyarrow.table({"text": ["one", "two"], "when": column})
+    table = pyarrow.concat_tables([table.slice(0, 1)] * 300 + [table])
+    path = write("a.rows", pack(table.combine_chunks()))
+    with pytest.raises(ValueError, match=r"a\.rows, row 302: the value of 'when' \(.*\) is not"):
+        list(open_table(path))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [f"{n}" * (1 << 10) for n in range(300)],
+        ["x" * (1 << 10)] * 300,  # which a file has once
+        [*["x"] * 600, "y" * (1 << 16), *["x"] * 600],
+    ],
+)
+@pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_heavy_rows_are_decoded_a_few_at_a_time(write, monkeypatch, texts, pack, is_encoded):
+    for name, limit in (("_BATCH_BYTES", 1 << 14), ("_MOST_BYTES", 1 << 14)):
+        monkeypatch.setattr(arrow, name, limit)
+    column = pyarrow.array(texts)
+    column = column.dictionary_encode() if is_encoded else column
+    path = write("a.rows", pack(pyarrow.table({"text": column}), 5000))
+    with open(path, "rb") as stream, arrow.open_arrow_table(path, stream) as table:
+        sizes = []
+        for batch in table.batches():
+            parts = batch.to_pylist()
+            sizes.append((len(parts), sum(len(row["text"]) for row in parts)))
+    assert sum(rows for rows, _ in sizes) == len(texts)
+    assert all(rows == 1 or size <= 1 << 14 for rows, size in sizes)
+    assert [row["text"] for _, row in open_table(path)] == texts
+
+
+def test_a_row_larger_than_a_line_may_be_is_refused(write, monkeypatch):
+    monkeypatch.setattr(arrow, "_BATCH_BYTES", 1000)
+    monkeypatch.setattr(arrow.files, "MAX_LINE", 5000)
+    path = write("a.parquet", pack_parquet(pyarrow.table({"text": ["a", "b" * 4900, "c" * 5001]})))
+    with pytest.raises(ValueError, match=r"a\.parquet, row 3: larger than"):
         list(open_table(path))
 
 
