@@ -116,7 +116,7 @@ class _MissingPackages(importlib.abc.MetaPathFinder):
     not have the message of the AttributeError.
     """
 
-    def find_spec(self, fullname: str, *_: object) -> None:
+    def find_spec(self, fullname: str, *others: object) -> None:
         """Raises ImportError for a public name whose packages are not installed."""
         package, _, name = fullname.rpartition(".")
         if package == __name__:
