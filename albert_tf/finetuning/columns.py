@@ -8,6 +8,7 @@ that have texts, and are not used.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,18 +31,86 @@ PAIRS = (
     ("text1", "text2"),
     ("query", "title"),
 )
-# The first one found is used.
-LABEL = ("label", "labels", "score", "gold_label", "is_duplicate")
-GUID = ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
-QUESTION = ("question",)
-CONTEXT = ("context", "passage")
-TOKENS = ("tokens", "words")
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """What a task reads of a row: the column with one of some names.
+
+    Attributes:
+        name: what it is, for messages.
+        names: the usual names of the column, in lower case.
+        flag: the flag that names the column, without "--"; "" if there is none.
+        takes_first: whether of several columns with these names the first name is meant.
+        prefers_name: whether the column with the first of these names is meant, if there is one.
+            Otherwise, several columns are refused.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    flag: str = ""
+    takes_first: bool = False
+    prefers_name: bool = False
+
+    def find(self, places: Mapping[str, Column], asked: str | None = None) -> Column | None:
+        """Returns the column; None if there is none.
+
+        Args:
+            places: see `places_of`.
+            asked: the name in the settings instead of the usual ones; None if there is none.
+
+        Raises:
+            BadRowError: several columns may be meant.
+        """
+        names = self.names if asked is None else (normalized(asked),)
+        found = {name: places[name] for name in names if name in places}
+        is_clear = self.takes_first or (self.prefers_name and names[0] in found)
+        if len(found) > 1 and not is_clear:
+            advice = f"pass --{self.flag}" if self.flag else "keep one, or rename the others"
+            shown = [key if isinstance(key, str) else name for name, key in found.items()]
+            raise BadRowError(f"{files.quote_all(shown)} may each be the {self.name}: {advice}")
+        return next(iter(found.values()), None)
+
+    def of(self, row: files.JsonObject, asked: str | None = None) -> str:
+        """Returns the key of a JSON object; see `find`.
+
+        Raises:
+            BadRowError: there is none, or several may be meant.
+        """
+        found = self.find(places_of(row), asked)
+        if found is None:
+            raise self.missing(row, asked)
+        return str(found)
+
+    def missing(self, row: Row, asked: str | None = None) -> BadRowError:
+        """Returns the error about a row without the column."""
+        expected = " or ".join(map(repr, self.names if asked is None else (asked,)))
+        advice = f". Pass --{self.flag}" if self.flag else ""
+        return BadRowError(f"no column {expected} among {files.quote_all(row)}{advice}")
+
+
+LABEL = Field(
+    "label",
+    ("label", "labels", "score", "gold_label", "is_duplicate"),
+    flag="label_column",
+    prefers_name=True,
+)
+GUID = Field(
+    "id",
+    ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid"),
+    takes_first=True,
+)
+QUESTION = Field("question", ("question",))
+CONTEXT = Field("context", ("context", "passage"))
+TOKENS = Field("tokens", ("tokens", "words"), takes_first=True)
 
 # Names that make the first row of a file with labeled examples a header.
 _NAMES_IN_PAIRS = tuple(itertools.chain.from_iterable(PAIRS))
-NAMES_OF_EXAMPLES = frozenset((*TEXT_A, *TEXT_B, *_NAMES_IN_PAIRS, *LABEL, *GUID))
+NAMES_OF_EXAMPLES = frozenset((*TEXT_A, *TEXT_B, *_NAMES_IN_PAIRS, *LABEL.names, *GUID.names))
 # Those for a file to predict, in which "label" or "id" may as well be a text.
-NAMES_OF_INPUTS = frozenset((*TEXT_A, *_NAMES_IN_PAIRS, *QUESTION, *CONTEXT, *TOKENS))
+NAMES_OF_INPUTS = frozenset(
+    (*TEXT_A, *_NAMES_IN_PAIRS, *QUESTION.names, *CONTEXT.names, *TOKENS.names)
+)
 
 
 def is_header(row: Row | BadRowError, names: Collection[str]) -> bool:
@@ -65,16 +134,6 @@ def places_of(row: Row) -> dict[str, Column]:
     for name, key in zip(row, keys, strict=False):
         places.setdefault(normalized(name), key)
     return places
-
-
-def find_column(names: Iterable[str], places: Mapping[str, Column]) -> Column | None:
-    """Returns where the first existing column of some names is; None if there is none.
-
-    Args:
-        names: the names, in upper or lower case.
-        places: see `places_of`.
-    """
-    return next((places[n] for n in map(normalized, names) if n in places), None)
 
 
 def find_texts(places: Mapping[str, Column]) -> tuple[Column, Column | None] | None:
@@ -170,24 +229,6 @@ def unnamed_texts(row: Sequence[str], most: int) -> Sequence[str]:
             "text and text_b"
         )
     return [check_text(cell, "the text") for cell in row]
-
-
-def named_text(row: files.JsonObject, names: Sequence[str]) -> str:
-    """Returns the text in the column that has one of `names`.
-
-    Raises:
-        BadRowError: there is no such column, or several.
-    """
-    places = places_of(row)
-    columns = [places[name] for name in names if name in places]
-    if len(columns) > 1:
-        raise BadRowError(
-            f"{files.quote_all(columns)} may each be the {names[0]}: keep one, or rename the others"
-        )
-    if not columns:
-        expected = " or ".join(map(repr, names))
-        raise BadRowError(f"expected {expected}, found {files.quote_all(row)}")
-    return text_cell(row, columns[0])
 
 
 # Names of columns that are texts, besides those that are used by default.

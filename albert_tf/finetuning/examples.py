@@ -112,39 +112,45 @@ def check_number_of_labels(labels: Sequence[str], path: str, otherwise: str = ""
         )
 
 
-def report_unlabeled(path: str, places: Sequence[str], total: int) -> None:
-    """Logs that a split cannot be evaluated, because some of it has no known label.
+class Unlabeled:
+    """The rows, or tokens, of a split whose label is not known.
 
-    Nothing is logged if nothing has one, as in most test files.
-
-    Args:
-        path: the file.
-        places: where what has no known label is: the file, and the line or row.
-        total: the number of tokens or examples.
-    """
-    if 0 < len(places) < total:
-        logging.warning(
-            "%s: predicted, but not evaluated: %d of %d have no known label; the first is %s",
-            path,
-            len(places),
-            total,
-            places[0].removeprefix(f"{path}, "),
-        )
-
-
-def report_skipped(path: str, places: Sequence[str], total: int) -> None:
-    """Logs how many rows have no label, and are left out of training or evaluation.
+    In a test split they are predicted; in any other they are left out.
 
     Args:
         path: the file.
-        places: where these rows are: the file, and the line or row.
-        total: the number of rows of the file.
+        is_test: whether it is a test split.
     """
-    if places:
-        logging.warning(
-            "%s: %d of %d rows are skipped, because they have no label; the first is %s",
-            path,
-            len(places),
-            total,
-            places[0].removeprefix(f"{path}, "),
-        )
+
+    def __init__(self, path: str, is_test: bool) -> None:
+        self._path = path
+        self._is_test = is_test
+        self._count = 0
+        self._first = ""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, place: str) -> None:
+        """Adds one, given where it is: the file, and the line or row."""
+        self._first = self._first or place.removeprefix(f"{self._path}, ")
+        self._count += 1
+
+    def report(self, num_examples: int) -> None:
+        """Logs how many there are, and that a test split is not evaluated because of them.
+
+        Nothing is logged if nothing in a test split has a label, as in most test files.
+
+        Args:
+            num_examples: the number of examples, or tokens, that are used.
+        """
+        if self._is_test and 0 < self._count < num_examples:
+            logging.warning(
+                "%s: predicted, but not evaluated: %d of %d have no known label; the first is %s",
+                *(self._path, self._count, num_examples, self._first),
+            )
+        elif self._count and not self._is_test:
+            logging.warning(
+                "%s: %d of %d rows are skipped, because they have no label; the first is %s",
+                *(self._path, self._count, num_examples + self._count, self._first),
+            )

@@ -8,17 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from albert_tf import files
-from albert_tf.tables import BadRowError, Column, NumberedRow, Row, ShortRowError
-
-__all__ = [
-    "BadRowError",
-    "Column",
-    "NumberedRow",
-    "Row",
-    "ShortRowError",
-    "abbreviate",
-    "parse_rows",
-]
+from albert_tf.tables import BadRowError as BadRowError
+from albert_tf.tables import Column as Column
+from albert_tf.tables import NumberedRow as NumberedRow
+from albert_tf.tables import Row as Row
+from albert_tf.tables import ShortRowError as ShortRowError
 
 MAX_BAD = 10  # bad rows in an error
 MAX_NAMED = 10  # labels in a message

@@ -13,10 +13,20 @@ from albert_tf.inference import inputs
 def test_the_usual_names_are_these_in_this_order():
     assert columns.TEXT_A == ("text_a", "sentence1", "sentence", "text")
     assert columns.TEXT_B == ("text_b", "sentence2")
-    assert columns.LABEL == ("label", "labels", "score", "gold_label", "is_duplicate")
-    assert columns.GUID == ("guid", "id", "index", "idx", "qid", "uid", "example_id", "pairid")
-    assert (columns.QUESTION, columns.CONTEXT) == (("question",), ("context", "passage"))
-    assert columns.TOKENS == ("tokens", "words")
+    assert columns.LABEL.names == ("label", "labels", "score", "gold_label", "is_duplicate")
+    assert columns.GUID.names == (
+        "guid",
+        "id",
+        "index",
+        "idx",
+        "qid",
+        "uid",
+        "example_id",
+        "pairid",
+    )
+    assert columns.QUESTION.names == ("question",)
+    assert columns.CONTEXT.names == ("context", "passage")
+    assert columns.TOKENS.names == ("tokens", "words")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +58,23 @@ def test_a_header_has_one_of_the_names_of_its_kind_of_file(row, of_examples, of_
 )
 def test_of_columns_with_one_name_the_first_is_meant(row, places):
     assert columns.places_of(row) == places
-    assert columns.find_column(("none", "ID", "B"), places) in (0, "id ")
-    assert columns.find_column(("none",), places) is None
+    field = columns.Field("part", ("none", "id", "b"))
+    assert field.find(places) in (0, "id ")
+    assert field.find(places, asked="ID") == places.get("id")
+    assert columns.Field("part", ("none",)).find(places) is None
+
+
+def test_a_field_says_which_of_several_columns_is_meant():
+    names = ("label", "labels", "score")
+    refused = columns.Field("label", names, flag="label_column")
+    with pytest.raises(BadRowError, match="'a', 'b' may each be the label: pass --label_column"):
+        refused.find({"labels": "a", "score": "b"})
+    with pytest.raises(BadRowError, match="'a', 'b' may each be the label: "):
+        refused.find({"label": "a", "score": "b"})
+    assert columns.Field("label", names, prefers_name=True).find({"label": 3, "score": 2}) == 3
+    assert columns.Field("label", names, takes_first=True).find({"score": 2, "labels": 1}) == 1
+    with pytest.raises(BadRowError, match=r"no column 'label' or .* among 'x'\. Pass --label_col"):
+        refused.of({"x": 1})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
 
 from albert_tf import files
 from albert_tf.finetuning import columns
@@ -15,7 +14,7 @@ from albert_tf.finetuning.columns import (
     LABEL,
     TEXT_A,
     TEXT_B,
-    find_column,
+    Field,
     find_texts,
     places_of,
 )
@@ -82,7 +81,7 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
     if source.expand is None and not texts <= row.keys():  # a copy with other names
         return _custom_columns(Columns(), row, has_header, is_test)
     if source.columns.guid not in row:
-        return dataclasses.replace(source.columns, guid=find_column(GUID, places_of(row)))
+        return dataclasses.replace(source.columns, guid=GUID.find(places_of(row)))
     return source.columns
 
 
@@ -102,9 +101,9 @@ def is_named_otherwise(source: Source, row: Row, is_test: bool) -> bool:
     places = places_of(row)
     try:
         found = find_texts(places)
+        has_label = is_test or LABEL.find(places) is not None
     except BadRowError:
         return False
-    has_label = is_test or find_column(LABEL, places) is not None
     return has_label and found not in (None, (source.columns.text_a, source.columns.text_b))
 
 
@@ -120,8 +119,8 @@ def _columns_in_header(known: Columns, header: Row) -> Columns:
     """Returns the columns with usual names in a header; those without are where they are known."""
     places = places_of(header)
 
-    def place(column: Column | None, usual: tuple[str, ...]) -> Column | None:
-        named = find_column(usual, places)
+    def place(column: Column | None, field: Field) -> Column | None:
+        named = field.find(places)
         return column if column is None or named is None else named
 
     text_a, text_b = known.text_a, known.text_b
@@ -139,42 +138,8 @@ def _columns_in_header(known: Columns, header: Row) -> Columns:
     return Columns(text_a, text_b, label, guid)
 
 
-class _Place(Protocol):
-    def __call__(
-        self, field: str, column: Column | None, usual: tuple[str, ...], is_optional: bool
-    ) -> Column | None:
-        """Returns the column in the settings, or else that with one of its usual names."""
-
-
-def _custom_texts(
-    asked: Columns, place: _Place, places: Mapping[str, Column]
-) -> tuple[Column | None, Column | None]:
-    """Returns the columns of the texts; those of a pair have usual names that belong together.
-
-    Raises:
-        BadRowError: a column does not exist, or several columns may be the text.
-    """
-    if asked.text_a is None and asked.text_b is None:
-        try:
-            found = find_texts(places)
-        except BadRowError as error:
-            raise BadRowError(
-                f"{error}. Pass --text_a_column, and --text_b_column for pairs"
-            ) from None
-        if found is not None:
-            return found
-    text_a = place("text_a", asked.text_a, TEXT_A, is_optional=False)
-    text_b = place("text_b", asked.text_b, TEXT_B, is_optional=asked.text_b is None)
-    return text_a, text_b
-
-
-def _refuse_labels(places: Mapping[str, Column]) -> None:
-    """Raises BadRowError if several columns may be the label, and none is called so."""
-    names = [name for name in LABEL if name in places]
-    if len(names) > 1 and LABEL[0] not in names:
-        raise BadRowError(
-            f"several columns may be the label: {files.quote_all(names)}. Pass --label_column"
-        )
+_TEXT_A = Field("text", TEXT_A, flag="text_a_column", takes_first=True)
+_TEXT_B = Field("second text", TEXT_B, flag="text_b_column", takes_first=True)
 
 
 def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -> Columns:
@@ -183,29 +148,31 @@ def _custom_columns(asked: Columns, row: Row, has_header: bool, is_test: bool) -
     if has_header or isinstance(row, dict):
         places = places_of(row)
 
-    def place(
-        field: str, column: Column | None, usual: tuple[str, ...], is_optional: bool
-    ) -> Column | None:
+    def place(field: Field, column: Column | None, is_optional: bool) -> Column | None:
         if isinstance(column, int):
             return column
-        names = usual if column is None else (column,)
-        found = find_column(names, places)
+        found = field.find(places, column)
         if found is None and not is_optional:
-            raise BadRowError(
-                f"no column {' or '.join(map(repr, names))} among {files.quote_all(row)}. "
-                f"Set --{field}_column to its name, or to its index, starting at 0."
-            )
+            raise BadRowError(f"{field.missing(row, column)}, or the index of the column, from 0")
         return found
 
-    text_a, text_b = _custom_texts(asked, place, places)
+    texts = None
+    if asked.text_a is None and asked.text_b is None:  # those of a pair belong together
+        try:
+            texts = find_texts(places)
+        except BadRowError as error:
+            raise BadRowError(
+                f"{error}. Pass --text_a_column, and --text_b_column for pairs"
+            ) from None
+    text_a, text_b = texts or (
+        place(_TEXT_A, asked.text_a, is_optional=False),
+        place(_TEXT_B, asked.text_b, is_optional=asked.text_b is None),
+    )
     label: Column | tuple[Column, ...] | None
     if isinstance(asked.label, tuple):
-        of_labels = [place("label", name, (), is_test) for name in asked.label]
+        of_labels = [place(LABEL, name, is_test) for name in asked.label]
         label = tuple(column for column in of_labels if column is not None)
         label = label if len(label) == len(of_labels) else None
     else:
-        if asked.label is None:
-            _refuse_labels(places)
-        label = place("label", asked.label, LABEL, is_optional=is_test)
-    guid = place("guid", asked.guid, GUID, is_optional=asked.guid is None)
-    return Columns(text_a, text_b, label, guid)
+        label = place(LABEL, asked.label, is_optional=is_test)
+    return Columns(text_a, text_b, label, GUID.find(places))

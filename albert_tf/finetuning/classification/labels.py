@@ -12,7 +12,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints import huggingface_task
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
-from albert_tf.finetuning.examples import is_none, report_skipped, report_unlabeled
+from albert_tf.finetuning.examples import Unlabeled, is_none
 from albert_tf.finetuning.rows import (
     BadRowError,
     Column,
@@ -211,6 +211,7 @@ class LabelReader:
 
     Args:
         task: the task.
+        table: the rows.
         is_test: whether the split is for prediction, where other values than labels are unknown.
         column: the column of the label, or of each label of a multi-label task; None if there is
             none.
@@ -221,12 +222,14 @@ class LabelReader:
     def __init__(
         self,
         task: ClassificationTask,
+        table: Table,
         is_test: bool,
         column: Column | tuple[Column, ...] | None,
         names: Sequence[Column],
         class_names: ClassNames | None = None,
     ) -> None:
-        self._unlabeled: list[int] = []
+        self._unlabeled = Unlabeled(table.path, is_test)
+        self._table = table
         self._task = task
         self._is_test = is_test
         self._column = column
@@ -259,7 +262,7 @@ class LabelReader:
                 if not isinstance(row, dict) or self._column in row:
                     self._strange = self._strange or str(error)
         if label is None:
-            self._unlabeled.append(number)
+            self._unlabeled.add(self._table.place(number))
         return label
 
     def _label(self, row: Row, column: Column | tuple[Column, ...]) -> Label:
@@ -305,21 +308,16 @@ class LabelReader:
                 )
             logging.warning("%s: %s are taken as the same label", path, names)
 
-    def report(self, table: Table, num_examples: int) -> None:
+    def report(self, num_examples: int) -> None:
         """Logs how many rows have no known label, and what else labels are spelled.
 
         Args:
-            table: the rows.
             num_examples: the number of examples that are used.
 
         Raises:
             ValueError: the file has two spellings of a label, so that they may be two labels.
         """
-        self._check_spellings(table.path)
-        places = [table.place(number) for number in self._unlabeled]
-        if not self._is_test:
-            report_skipped(table.path, places, num_examples + len(places))
-            return
-        report_unlabeled(table.path, places, num_examples)
-        if self._strange and len(places) == num_examples:
-            logging.warning("%s: predicted, but not evaluated: %s", table.path, self._strange)
+        self._check_spellings(self._table.path)
+        self._unlabeled.report(num_examples)
+        if self._is_test and self._strange and len(self._unlabeled) == num_examples:
+            logging.warning("%s: predicted, but not evaluated: %s", self._table.path, self._strange)

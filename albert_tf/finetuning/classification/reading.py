@@ -38,7 +38,7 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     Source,
 )
-from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, find_column, places_of
+from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError, cell, check_name
 from albert_tf.finetuning.splits import TRAIN, Layout, SplitTables, read_splits
@@ -118,7 +118,7 @@ def read_examples(
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
     class_names = _class_names(task, table, columns.label, row if has_header else None)
     named = columns_of_labels(source.columns)
-    labels = LabelReader(task, split == "test", columns.label, named, class_names)
+    labels = LabelReader(task, table, split == "test", columns.label, named, class_names)
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
     parser = RowParser(task, split, source, columns, width, int(has_header), labels)
@@ -134,7 +134,7 @@ def read_examples(
         pass
     parser.report(path)
     unused.report(path)
-    labels.report(table, len(examples))
+    labels.report(len(examples))
     if split == "test" and task.is_regression and task.name == CUSTOM_TASK:
         examples = _without_placeholders(examples)
     return Examples(path, examples, all(example.label is not None for example in examples))
@@ -197,7 +197,10 @@ def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked:
     for _, row in itertools.islice(table, MAX_ROWS):
         if not isinstance(row, dict):
             return False
-        column = find_column(LABEL if asked.label is None else [str(asked.label)], places_of(row))
+        try:
+            column = LABEL.find(places_of(row), None if asked.label is None else str(asked.label))
+        except BadRowError:
+            return False  # which is reported where the split is read
         names = table.labels.get(str(column))
         label = row.get(str(column))
         if names is not None or label is not None:

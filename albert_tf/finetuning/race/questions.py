@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from albert_tf import files
-from albert_tf.finetuning.columns import places_of
+from albert_tf.finetuning.columns import Field, places_of
 from albert_tf.finetuning.rows import (
     BadRowError,
     Column,
@@ -109,20 +109,25 @@ def object_of(row: Row) -> files.JsonObject:
 
 
 # The part of a question → its names in data sets, in lower case.
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "passage": ("passage", "article", "context", "ctx", "startphrase", "premise", "dialogue"),
-    "question": ("question", "question_stem", "goal", "sentence"),
-    "options": ("options", "choices", "choice", "endings"),
-    "label": ("label", "answer", "answerkey"),
-    "id": ("id", "example_id", "idx", "ind", "guid"),
-    "level": ("level",),
-}
+LABEL = Field("label", ("label", "answer", "answerkey"))
+OPTIONS = Field("options", ("options", "choices", "choice", "endings"))
+FIELDS = (
+    Field(
+        "passage",
+        ("passage", "article", "context", "ctx", "startphrase", "premise", "dialogue"),
+    ),
+    Field("question", ("question", "question_stem", "goal", "sentence")),
+    OPTIONS,
+    LABEL,
+    Field("id", ("id", "example_id", "idx", "ind", "guid"), takes_first=True),
+    Field("level", ("level",)),
+)
 # Columns of single options, which are numbered or have letters.
 _NUMBERED = re.compile("(option|choice|ending|answer|sol)_?([0-9]+|[a-z])")
 
 
 def with_known_names(row: files.JsonObject) -> files.JsonObject:
-    """Returns the parts of a question: the keys are those of NAMES that the row has.
+    """Returns the parts of a question: the keys are the names of the FIELDS that the row has.
 
     Options that have a column each are a list.
 
@@ -132,23 +137,16 @@ def with_known_names(row: files.JsonObject) -> files.JsonObject:
     values = _unnested(row)
     places = places_of(values)
     found: files.JsonObject = {}
-    for part, names in NAMES.items():
-        columns = [places[name] for name in names if name in places]
-        if part == "id":
-            columns = columns[:1]
-        if len(columns) > 1:
-            raise BadRowError(
-                f"{files.quote_all(list(map(str, columns)))} may each be the {part}: keep one, or "
-                f"name it {part!r} and the others otherwise"
-            )
-        if columns:
-            found[part] = values[str(columns[0])]
+    for field in FIELDS:
+        column = field.find(places)
+        if column is not None:
+            found[field.name] = values[str(column)]
     if "options" not in found:
         found |= _numbered_options(values, places)
     if "options" not in found:
         raise BadRowError(
             f"no options among {files.quote_all(values)}: expected a column "
-            f"{' or '.join(map(repr, NAMES['options']))}, or one for each option, such as 'option0'"
+            f"{' or '.join(map(repr, OPTIONS.names))}, or one for each option, such as 'option0'"
         )
     return found
 

@@ -15,10 +15,10 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.examples import Examples, is_none, report_skipped, report_unlabeled
+from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
 from albert_tf.finetuning.race.answers import Answers
 from albert_tf.finetuning.race.questions import (
-    NAMES,
+    LABEL,
     Question,
     nonempty_text,
     object_of,
@@ -54,14 +54,16 @@ class _Split:
         name: "train", "dev" or "test"; in the first two, questions without a label are skipped.
         answers: the labels of `questions`.
         questions: the questions, without labels.
-        unlabeled: where questions without a label are.
+        unlabeled: the questions without a label.
     """
 
     path: str
     name: str
     answers: Answers
     questions: list[Question] = dataclasses.field(default_factory=list)
-    unlabeled: list[str] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.unlabeled = Unlabeled(self.path, self.name == "test")
 
     def add(self, parts: files.JsonObject, place: str, num_options: int | None = None) -> None:
         """Adds a question.
@@ -76,11 +78,11 @@ class _Split:
         """
         question, names = parse_question(parts, num_options)
         if "label" not in parts and self.name != "test":
-            expected = " or ".join(map(repr, NAMES["label"]))
+            expected = " or ".join(map(repr, LABEL.names))
             raise BadRowError(f"no label: expected a column {expected}")
         label = parts.get("label")
         if is_none(label):
-            self.unlabeled.append(place)
+            self.unlabeled.add(place)
             if self.name != "test":
                 return
             label = None
@@ -94,10 +96,7 @@ class _Split:
             ValueError: there is none, or it is unclear which options the labels mean.
         """
         labels = self.answers.indices()
-        if self.name == "test":
-            report_unlabeled(self.path, self.unlabeled, len(labels))
-        else:
-            report_skipped(self.path, self.unlabeled, len(labels) + len(self.unlabeled))
+        self.unlabeled.report(len(labels))
         found = [
             dataclasses.replace(question, label=label)
             for question, label in zip(self.questions, labels, strict=True)
@@ -223,7 +222,7 @@ def read_questions(
     """
     layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
     table, _ = tables.open(split, layout)
-    are_ids = any(normalized(name) in NAMES["label"] for name in table.labels)
+    are_ids = any(normalized(name) in LABEL.names for name in table.labels)
     found = _Split(table.path, split, Answers(table.path, are_ids=are_ids))
 
     def add(row: Row, number: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.finetuning.columns import CONTEXT, QUESTION, named_text, unnamed_texts
+from albert_tf.finetuning.columns import CONTEXT, QUESTION, unnamed_texts
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Row, abbreviate, text_cell
 
@@ -157,7 +157,7 @@ def _name(ids: list[str]) -> str:
 def parse_question(row: Row) -> tuple[str, str]:
     """Returns the question and the context of a row."""
     if isinstance(row, dict):
-        found = named_text(row, QUESTION), named_text(row, CONTEXT)
+        found = text_cell(row, QUESTION.of(row)), text_cell(row, CONTEXT.of(row))
     else:
         cells = unnamed_texts(row, 2)
         found = text_cell(cells, 0), text_cell(cells, 1)

@@ -25,8 +25,8 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.columns import CONTEXT, GUID, QUESTION, find_column, named_text, places_of
-from albert_tf.finetuning.rows import BadRowError, Row, check_text
+from albert_tf.finetuning.columns import CONTEXT, GUID, QUESTION, Field, places_of
+from albert_tf.finetuning.rows import BadRowError, Row, check_text, text_cell
 from albert_tf.finetuning.splits import (
     DEV,
     TRAIN,
@@ -187,8 +187,8 @@ def _not_an_object(place: str, item: files.Json) -> ValueError:
     return ValueError(f"{place}: expected a JSON object, got {files.quote(item)}")
 
 
-ANSWERS = ("answers",)
-IMPOSSIBLE = ("is_impossible",)
+ANSWERS = Field("answers", ("answers",))
+IMPOSSIBLE = Field("mark", ("is_impossible",))
 _TEXT_ROWS = (".jsonl", ".csv", ".tsv")
 _MAX_LINE = 1 << 22  # bytes of a question with its context; a line of SQuAD's format is longer
 
@@ -235,12 +235,12 @@ def _parse_row(row: Row, number: int) -> SquadExample:
     if not isinstance(row, dict):
         raise BadRowError("expected columns with names: id, question, context and answers")
     places = places_of(row)
-    question, context = named_text(row, QUESTION), named_text(row, CONTEXT)
-    guid = find_column(GUID, places)
+    question, context = (text_cell(row, field.of(row)) for field in (QUESTION, CONTEXT))
+    guid = GUID.find(places)
     qas_id = str(number) if guid is None else check_text(str(row[str(guid)]), "the id")
-    column = find_column(ANSWERS, places)
+    column = ANSWERS.find(places)
     answers = [] if column is None else _answers(row[str(column)])
-    impossible = find_column(IMPOSSIBLE, places)
+    impossible = IMPOSSIBLE.find(places)
     is_impossible = impossible is not None and bool(row[str(impossible)])
     if is_impossible:
         answers = []

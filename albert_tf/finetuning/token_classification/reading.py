@@ -20,8 +20,8 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.columns import TOKENS, find_column, places_of
-from albert_tf.finetuning.examples import Examples, is_none, report_unlabeled
+from albert_tf.finetuning.columns import TOKENS, Field, places_of
+from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
 from albert_tf.finetuning.rows import BadRowError, Column, Row, cell, check_text
 from albert_tf.finetuning.splits import Layout, SplitTables, open_described, read_splits
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
@@ -32,7 +32,7 @@ from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
 from albert_tf.tables import LabelNames, Table
 from albert_tf.tables.table_files import ending_of
 
-TAGS = ("ner_tags", "tags", "labels", "ner")  # usual names; the first one found is used
+TAGS = Field("tags", ("ner_tags", "tags", "labels", "ner"), flag="tag_column", takes_first=True)
 _NO_TAG = (-1, -100)  # in place of the id of a tag, as in `-100` of transformers
 
 
@@ -53,7 +53,7 @@ class _Reader:
     is_test: bool
     labels: Sequence[str]
     tag_column: str | None
-    unlabeled: list[str] = dataclasses.field(default_factory=list)
+    unlabeled: Unlabeled
     num_overlapping: int = 0
 
     def parse(self, row: Row, number: int) -> Sentence | None:
@@ -65,11 +65,11 @@ class _Reader:
         if not isinstance(row, dict):
             raise BadRowError("expected a list of tokens, in JSON, Parquet or Arrow")
         places = places_of(row)
-        column = find_column(TOKENS, places)
+        column = TOKENS.find(places)
         if column is None and "text" in places and (self.is_test or "label" in places):
             tokens, tags = self._of_spans(row, str(places["text"]), places.get("label"))
         elif column is None:
-            raise BadRowError(f"no column 'tokens' among {files.quote_all(row)}")
+            raise TOKENS.missing(row)
         else:
             tokens = _tokens(cell(row, column))
             tags = self._tags(row, str(column), places, len(tokens))
@@ -77,7 +77,7 @@ class _Reader:
             return None
         known = [self._checked(tag, index) for index, tag in enumerate(tags)]
         if None in known:
-            self.unlabeled.append(self.table.place(number))
+            self.unlabeled.add(self.table.place(number))
         return Sentence(number, tuple(tokens), tuple(known))
 
     def _checked(self, tag: str | None, index: int) -> str | None:
@@ -116,8 +116,7 @@ class _Reader:
         Raises:
             BadRowError: there is none, or several may be meant.
         """
-        names = TAGS if self.tag_column is None else (self.tag_column,)
-        found = find_column(names, places)
+        found = TAGS.find(places, self.tag_column)
         if found is not None:
             return str(found)
         others = [
@@ -129,11 +128,8 @@ class _Reader:
             return others[0]
         if self.is_test:
             return None
-        candidates = f"; {files.quote_all(others)} may be meant" if others else ""
-        raise BadRowError(
-            f"no column {' or '.join(map(repr, names))} among {files.quote_all(row)}{candidates}. "
-            "Pass --tag_column"
-        )
+        error = TAGS.missing(row, self.tag_column)
+        raise BadRowError(f"{files.quote_all(others)} may be meant; {error}") if others else error
 
     def _of_spans(
         self, row: files.JsonObject, text_column: str, label_column: Column | None
@@ -224,10 +220,10 @@ def read_rows(
     Raises:
         ValueError: there is no sentence, or a bad row; the message names the file and the rows.
     """
-    reader = _Reader(table, is_test, labels, tag_column)
+    reader = _Reader(table, is_test, labels, tag_column, Unlabeled(table.path, is_test=True))
     parsed = rows.parse_rows(table.place, table.objects(), reader.parse)
     examples = [sentence for _, sentence in parsed if sentence is not None]
-    report_unlabeled(table.path, reader.unlabeled, len(examples))
+    reader.unlabeled.report(len(examples))
     if reader.num_overlapping:
         logging.warning(
             "%s: %d spans are left out, because they overlap others",

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.columns import TOKENS, find_column, parse_text, places_of
-from albert_tf.finetuning.examples import Examples, report_unlabeled
+from albert_tf.finetuning.columns import TOKENS, parse_text, places_of
+from albert_tf.finetuning.examples import Examples, Unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row, cell, cells_of, check_text
 from albert_tf.finetuning.token_classification.settings import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
@@ -70,16 +70,16 @@ def read_columns(
         return _parse_cells(cells_of(row), settings, labels, is_test)
 
     sentences: list[tuple[int, list[str], list[str | None]]] = []
-    unlabeled = []
+    unlabeled = Unlabeled(path, is_test=True)  # elsewhere, such tokens are refused
     for number, (token, label) in rows.parse_rows(path, token_lines(), parse):
         if number in starts:
             sentences.append((number, [], []))
         sentences[-1][1].append(token)
         sentences[-1][2].append(label)
         if label is None:
-            unlabeled.append(f"{path}, line {number}")
+            unlabeled.add(f"{path}, line {number}")
     examples = [Sentence(line, tuple(tokens), tuple(gold)) for line, tokens, gold in sentences]
-    report_unlabeled(path, unlabeled, sum(len(sentence.tokens) for sentence in examples))
+    unlabeled.report(sum(len(sentence.tokens) for sentence in examples))
     return Examples(path, examples, not unlabeled)
 
 
@@ -108,7 +108,7 @@ def _parse_cells(
 
 def parse_words(row: Row) -> str | list[str]:
     """Returns the text or the list of tokens of a row."""
-    column = find_column(TOKENS, places_of(row)) if isinstance(row, dict) else None
+    column = TOKENS.find(places_of(row)) if isinstance(row, dict) else None
     if column is None:
         return parse_text(row)
     tokens = cell(row, column)

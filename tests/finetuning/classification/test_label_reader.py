@@ -131,7 +131,7 @@ def test_a_list_in_a_cell_is_no_label_and_json_is_a_list_of_labels(write):
 
 def test_of_several_columns_that_may_be_the_label_none_is_guessed(write):
     folder = write("train.csv", "text,score,gold_label", "x,1,a", "y,0,b")
-    with pytest.raises(ValueError, match=r"may be the label: 'score', 'gold_label'. Pass --label"):
+    with pytest.raises(ValueError, match=r"'score', 'gold_label' may each be the label: pass --l"):
         read(folder)
     assert read(folder, label_column="gold_label")[0].labels == ("a", "b")
     folder = write("train.csv", "text,score,label", "x,1,a", "y,0,b")

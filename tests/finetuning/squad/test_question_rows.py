@@ -129,7 +129,7 @@ def test_what_is_wrong_in_a_row_is_named(changes, problem):
     rows = [with_lists(*QUESTIONS[0]), with_lists(*QUESTIONS[0]) | changes]
     with pytest.raises(ValueError, match=f"rows, row 2: {problem}"):
         read_rows(table_of(rows, "rows"), is_training=False)
-    with pytest.raises(ValueError, match=r"rows, row 1: expected 'question', found 'text'"):
+    with pytest.raises(ValueError, match=r"rows, row 1: no column 'question' among 'text'"):
         read_rows(table_of([{"text": "a"}], "rows"), is_training=False)
     with pytest.raises(ValueError, match="rows: contains no question"):
         read_rows(table_of([], "rows"), is_training=False)

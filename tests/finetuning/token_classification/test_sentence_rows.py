@@ -133,9 +133,9 @@ def row(**changes):
         ({"tokens": ["a", "b"]}, r"no column 'ner_tags' or .* among 'tokens'\. Pass --tag_column"),
         (
             {"tokens": ["a", "b"], "pos": ["x", "y"], "upos": ["x", "y"]},
-            "'pos', 'upos' may be meant. Pass --tag_column",
+            "'pos', 'upos' may be meant; no column .*Pass --tag_column",
         ),
-        ({"pieces": ["a"]}, "no column 'tokens' among 'pieces'"),
+        ({"pieces": ["a"]}, "no column 'tokens' or 'words' among 'pieces'"),
         ({"text": " ", "label": {}}, "'text' is empty"),
         ({"text": "ab", "label": "x"}, "label 'x': expected type → text → list of"),
         ({"text": "ab", "label": {"x": {"b": [[0, 0]]}}}, "the text does not have 'b' at char"),
