@@ -107,7 +107,10 @@ def _text_of_record(line: str, field: str, part: Part, number: int) -> str:
         return ValueError(f"{part.path}, line {part.first_line + number}: {reason}")
 
     try:
-        record = json.loads(line, strict=False)  # tolerates raw tabs and NUL bytes
+        # Tolerates raw tabs and NUL bytes.
+        record = json.loads(line, strict=False, object_pairs_hook=files.unique_object)
+    except files.RepeatedNameError as cause:
+        raise error(str(cause)) from None
     except ValueError as cause:
         raise error(f"expected a JSON object: {cause}") from None
     except RecursionError:

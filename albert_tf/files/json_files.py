@@ -6,7 +6,7 @@ import json
 import os
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from albert_tf.files.disk_errors import name_file
@@ -55,19 +55,41 @@ def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonO
     return values
 
 
-def load_json(text: str | bytes, place: str = "") -> Json:
+class RepeatedNameError(ValueError):
+    """An object in JSON has several values of one name, of which one would be used in silence."""
+
+
+def unique_object(pairs: Sequence[tuple[str, Json]]) -> JsonObject:
+    """Returns an object of names and values, for `object_pairs_hook` of the module json.
+
+    Raises:
+        RepeatedNameError: a name occurs several times.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise RepeatedNameError(f"an object has several values of {quote(repeated)}")
+    return values
+
+
+def load_json(text: str | bytes, place: str = "", is_row: bool = False) -> Json:
     """Parses JSON of any kind.
 
     Args:
         text: the JSON text.
         place: the file, or file and line, for the message; "" for a message without it.
+        is_row: whether it is a row of a table, whose columns have different names.
 
     Raises:
+        RepeatedNameError: an object of a row has several values of one name.
         ValueError: it is not JSON, or is nested so deeply that it is not data.
     """
     start = f"{place}: " if place else ""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_object if is_row else None)
+    except RepeatedNameError as error:
+        raise RepeatedNameError(f"{start}{error}") from None
     except ValueError as error:
         raise ValueError(f"{start}not JSON: {error}") from None
     except RecursionError:

@@ -1,7 +1,7 @@
 """Finds the columns of rows: by index, by the names in a header, or by the keys of JSON objects.
 
 Training and prediction of all tasks ask here. Names are compared in lower case and without spaces
-around them; if several columns have a name, it means the first. Of columns that have different
+around them; a name that several columns have means none of them. Of columns that have different
 usual names of a text, none is preferred: `find_texts` refuses to guess. `UnusedTexts` finds columns
 that have texts, and are not used.
 """
@@ -17,7 +17,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row, check_text, text_cell
-from albert_tf.tables.row import name_cells, normalized
+from albert_tf.tables.row import name_cells, normalized, repeated_name
 
 # Usual names of columns, in lower case.
 TEXT_A = ("text_a", "sentence1", "sentence", "text")
@@ -60,16 +60,17 @@ class Field:
             asked: the name in the settings instead of the usual ones; None if there is none.
 
         Raises:
-            BadRowError: several columns may be meant.
+            BadRowError: several columns may be meant, or have the name.
         """
         names = self.names if asked is None else (normalized(asked),)
-        found = {name: places[name] for name in names if name in places}
+        found = [name for name in names if name in places]
         is_clear = self.takes_first or (self.prefers_name and names[0] in found)
         if len(found) > 1 and not is_clear:
             advice = f"pass --{self.flag}" if self.flag else "keep one, or rename the others"
-            shown = [key if isinstance(key, str) else name for name, key in found.items()]
+            keys = [places.get(name) for name in found]
+            shown = [k if isinstance(k, str) else n for n, k in zip(found, keys, strict=True)]
             raise BadRowError(f"{files.quote_all(shown)} may each be the {self.name}: {advice}")
-        return next(iter(found.values()), None)
+        return places[found[0]] if found else None
 
     def of(self, row: files.JsonObject, asked: str | None = None) -> str:
         """Returns the key of a JSON object; see `find`.
@@ -113,6 +114,25 @@ NAMES_OF_INPUTS = frozenset(
 )
 
 
+class Places(dict[str, Column]):
+    """Where columns are: name in lower case → index of the cell, or key of the JSON object.
+
+    A name that several columns have raises BadRowError where it is looked up.
+
+    Attributes:
+        repeated: these names.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repeated: set[str] = set()
+
+    def __getitem__(self, name: str) -> Column:
+        if name in self.repeated:
+            raise repeated_name(name)
+        return super().__getitem__(name)
+
+
 def is_header(row: Row | BadRowError, names: Collection[str]) -> bool:
     """Returns whether the first row of a file is a header: whether it has one of `names`.
 
@@ -123,16 +143,18 @@ def is_header(row: Row | BadRowError, names: Collection[str]) -> bool:
     return not isinstance(row, (dict, BadRowError)) and not set(names).isdisjoint(places_of(row))
 
 
-def places_of(row: Row) -> dict[str, Column]:
-    """Returns where columns are: name in lower case → index of the cell, or key of the JSON object.
+def places_of(row: Row) -> Places:
+    """Returns where the columns of a row are.
 
     Args:
         row: a header or a JSON object.
     """
     keys: Iterable[Column] = row if isinstance(row, dict) else itertools.count()
-    places: dict[str, Column] = {}
-    for name, key in zip(row, keys, strict=False):
-        places.setdefault(normalized(name), key)
+    places = Places()
+    for name, key in zip(map(normalized, row), keys, strict=False):
+        if name in places:
+            places.repeated.add(name)
+        places.setdefault(name, key)
     return places
 
 
@@ -146,7 +168,7 @@ def find_texts(places: Mapping[str, Column]) -> tuple[Column, Column | None] | N
         The column of the first or only text, and that of the second text or None.
 
     Raises:
-        BadRowError: several columns might be the text, or the pair.
+        BadRowError: several columns might be the text, or the pair, or have this name.
     """
     singles = [name for name in TEXT_A if name in places]
     seconds = [name for name in TEXT_B if name in places]

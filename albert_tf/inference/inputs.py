@@ -172,7 +172,10 @@ class _FileInputs(Generic[ExampleType]):
             numbered = named_rows(numbered, self._columns.names)
         for number, row in numbered:
             if not isinstance(row, BadRowError):
-                row = self._columns.with_usual_names(row, IDS)
+                try:
+                    row = self._columns.with_usual_names(row, IDS)
+                except BadRowError as error:
+                    row = error
             yield number, row
 
 

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.tables.compression import naming_damage
+from albert_tf.tables.row import BadRowError, unique_places
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,8 +107,8 @@ def open_arrow_table(path: str, raw: IO[bytes]) -> Iterator[ArrowTable]:
             seekable to any place.
 
     Raises:
-        ValueError: the file is damaged, which may only be seen where it is read; or pyarrow cannot
-            be imported.
+        ValueError: the file is damaged, which may only be seen where it is read; two columns have
+            the same name; or pyarrow cannot be imported.
     """
     try:
         import pyarrow
@@ -123,6 +124,10 @@ def open_arrow_table(path: str, raw: IO[bytes]) -> Iterator[ArrowTable]:
             table = _open_arrow_file(path, raw)
         else:
             table = _open_arrow_stream(path, raw)
+        try:
+            unique_places(table.schema.names)
+        except BadRowError as error:
+            raise ValueError(f"{path}: {error}") from None
         yield table
 
 

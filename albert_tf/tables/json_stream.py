@@ -39,7 +39,7 @@ class JsonStream:
     def __init__(self, path: str, stream: IO[bytes]) -> None:
         self.path = path
         self._stream = stream
-        self._json = json.JSONDecoder()
+        self._json = json.JSONDecoder(object_pairs_hook=files.unique_object)
         self._text_decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._lines = 1  # before the part that is in memory, counted from 1
         self._text = ""
@@ -52,10 +52,14 @@ class JsonStream:
 
     def object_keys(self) -> Iterator[str]:
         """Yields the keys of the object at the position, each with the position at its value."""
+        before: set[str] = set()
         for _ in self._members("{"):
             if not self.begins('"'):
                 raise self._error("expected a key in double quotes")
             key = str(self.value())
+            if key in before:
+                raise self._error(f"an object has several values of {files.quote(key)}")
+            before.add(key)
             if self._next_character() != ":":
                 raise self._error(f"expected a colon after the key {files.quote(key)}")
             self._position += 1
@@ -78,7 +82,7 @@ class JsonStream:
             except json.JSONDecodeError as error:
                 if self._has_ended or len(self._text) - self._position > files.MAX_LINE:
                     raise self._error(error.msg, error.pos) from None
-            except ValueError as error:  # a number of thousands of digits
+            except ValueError as error:  # a name twice, or a number of thousands of digits
                 raise self._error(str(error)) from None
             except RecursionError:
                 raise self._error("nested too deeply, hundreds of levels") from None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from albert_tf import files
 from albert_tf.tables import label_names
 from albert_tf.tables.label_names import LabelNames
-from albert_tf.tables.row import BadRowError, NumberedRow
+from albert_tf.tables.row import BadRowError, NumberedRow, unique_places
 from albert_tf.tables.table import Table
 
 _ROWS_AT_ONCE = 1024  # of a DataFrame that are Python objects
@@ -61,7 +61,10 @@ class _PythonRows:
 def _dicts_of(rows: object, name: str) -> Iterable[object]:
     """Returns what yields the rows, each time that it is iterated."""
     if hasattr(rows, "iloc"):
-        return _Frame(rows)
+        try:
+            return _Frame(rows)
+        except BadRowError as error:
+            raise ValueError(f"{name}: {error}") from None
     if hasattr(rows, "iter_rows"):
         return _PolarsFrame(rows)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
@@ -77,6 +80,7 @@ class _Frame:
 
     def __init__(self, frame: files.Json) -> None:
         self._frame = frame
+        unique_places(map(str, frame.columns))
 
     def __iter__(self) -> Iterator[object]:
         for start in range(0, len(self._frame), _ROWS_AT_ONCE):

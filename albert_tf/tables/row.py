@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert_tf import files
 
@@ -24,18 +24,20 @@ NumberedRow = tuple[int, Row | BadRowError]
 def name_cells(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
     """Yields rows of cells as name → cell; the first row is a header with the names.
 
-    Names are in lower case and without spaces around them. If several columns have a name, it means
-    the first.
+    Names are in lower case and without spaces around them. Several columns may be without a name.
 
     Yields:
-        The number, and the row, or an error if its width is not that of the header.
+        The number, and the row, or an error if its width is not that of the header; or instead of
+        all rows an error if several columns have a name.
     """
-    _, header = next(numbered, (0, ()))
+    first, header = next(numbered, (0, ()))
     if isinstance(header, (dict, BadRowError)):
         raise TypeError(f"expected a header with cells, got {header!r}")
-    places: dict[str, int] = {}
-    for place, name in enumerate(header):
-        places.setdefault(normalized(name), place)
+    try:
+        places = unique_places(map(normalized, header))
+    except BadRowError as error:
+        yield first, error
+        return
     for number, row in numbered:
         if isinstance(row, (dict, BadRowError)):
             yield number, row
@@ -43,6 +45,24 @@ def name_cells(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
             yield number, {name: row[place] for name, place in places.items()}
         else:
             yield number, width_error(row, len(header))
+
+
+def unique_places(names: Iterable[str]) -> dict[str, int]:
+    """Returns name → index of its column.
+
+    Raises:
+        BadRowError: several columns have a name that is not blank.
+    """
+    places: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if places.setdefault(name, place) != place and name:
+            raise repeated_name(name)
+    return places
+
+
+def repeated_name(name: str) -> BadRowError:
+    """Returns the error for a name that several columns have."""
+    return BadRowError(f"several columns are called {files.quote(name)}: rename all but one")
 
 
 def normalized(name: str) -> str:

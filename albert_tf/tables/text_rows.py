@@ -112,7 +112,9 @@ def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[Numb
 def _json_row(line: str) -> Row | BadRowError:
     """Returns the JSON object or string, as the only cell, of a line."""
     try:
-        value = files.load_json(line)
+        value = files.load_json(line, is_row=True)
+    except files.RepeatedNameError as error:
+        return BadRowError(str(error))
     except ValueError as error:
         value = error
     if isinstance(value, str):

@@ -69,6 +69,7 @@ def test_documents_are_those_of_the_format(tmp_path, input_format, text, expecte
         ('["text"]', "expected a JSON object, found a list"),
         ("[" * 100_000, "expected a JSON object, found one that is nested hundreds of levels"),
         ('{"body": "one", "id": 3}', "no field 'text'; its fields: 'body', 'id'. .*--text_field"),
+        ('{"text": "one", "text": "two"}', "an object has several values of 'text'"),
         ('{"text": ["one"]}', "field 'text': expected text, found a list"),
     ],
 )

@@ -50,18 +50,15 @@ def test_a_header_has_one_of_the_names_of_its_kind_of_file(row, of_examples, of_
 
 
 @pytest.mark.parametrize(
-    ("row", "places"),
-    [
-        (["B", " a ", "b"], {"b": 0, "a": 1}),
-        ({"Text": 1, "text": 2, "id ": 3}, {"text": "Text", "id": "id "}),
-    ],
+    ("row", "found"), [(["B", " id ", "b"], 1), ({"B": 1, "b": 2, "id ": 3}, "id ")]
 )
-def test_of_columns_with_one_name_the_first_is_meant(row, places):
-    assert columns.places_of(row) == places
-    field = columns.Field("part", ("none", "id", "b"))
-    assert field.find(places) in (0, "id ")
-    assert field.find(places, asked="ID") == places.get("id")
+def test_a_name_that_several_columns_have_means_none_of_them(row, found):
+    places = columns.places_of(row)
+    field = columns.Field("part", ("none", "id", "b"), takes_first=True)
+    assert field.find(places) == field.find(places, asked="ID") == found
     assert columns.Field("part", ("none",)).find(places) is None
+    with pytest.raises(BadRowError, match=r"^several columns are called 'b': rename all but"):
+        field.find(places, asked="B")
 
 
 def test_a_field_says_which_of_several_columns_is_meant():
@@ -81,13 +78,13 @@ def test_a_field_says_which_of_several_columns_is_meant():
     ("name", "lines"),
     [
         ("train.tsv", ["id\tSentence2\tSENTENCE1\tlabel", "1\tb\ta\tx", "2\td\tc\ty"]),
-        ("train.tsv", ["text\tlabel\tText\ttext_b", "a\tx\tno\tb", "c\ty\tno\td"]),
+        ("train.tsv", ["text\tlabel\t\ttext_b\t", "a\tx\tno\tb\tno", "c\ty\tno\td\tno"]),
         ("train.csv", [" text_b ,text_a,label", '"b",a,x', '"d",c,y']),
         (
             "train.jsonl",
             [
-                '{"Text_B": "b", "Text": "a", "text": "no", "label": "x"}',
-                '{"Text_B": "d", "Text": "c", "text": "no", "label": "y"}',
+                '{"Text_B": "b", "Text": "a", "x": "no", "X": "no", "label": "x"}',
+                '{"Text_B": "d", "Text": "c", "x": "no", "X": "no", "label": "y"}',
             ],
         ),
     ],
@@ -102,6 +99,26 @@ def test_training_and_prediction_read_the_same_texts(tmp_path, name, lines):
     trained_on = [(example.text_a, example.text_b) for example in data["train"].examples]
     blocks = inputs.read_blocks(str(path), path.suffix[1:], parse_pair)
     assert [pair for block in blocks for _, pair in block] == trained_on == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("train.tsv", "text\tlabel\tText\na\tx\tb\n", "line 1"),
+        ("train.csv", "label,text,text\nx,a,b\n", "line 1"),
+        ("train.jsonl", '{"text": "a", "Text": "b", "label": "x"}', "line 1"),
+    ],
+)
+def test_two_columns_of_the_name_of_a_text_are_refused(tmp_path, name, content, place):
+    (tmp_path / name).write_text(content)
+    settings = Settings(
+        task_name="tsv", data_dir=str(tmp_path), output_dir="out", do_train=True, do_eval=False
+    )
+    said = rf"{name}, {place}: several columns are called 'text': rename"
+    with pytest.raises(ValueError, match=said):
+        read_data(settings)
+    with pytest.raises(ValueError, match=said):
+        inputs.read_blocks(str(tmp_path / name), name[6:], parse_pair)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,11 @@ def test_only_what_is_stepped_to_is_read():
         ('{"a": 1\n"b": 2}', "line 2: not JSON: expected a comma or the end of the object"),
         ("[1,\n\n nul]", "line 3: not JSON: Expecting value"),
         ("1\n2", "line 2: not JSON: expected the end of the file"),
+        ("[1,\n" + "1" * 5000 + "]", "line 2: not JSON: Exceeds the limit"),
+        (
+            '[1,\n[{"a": 1, "b": 2, "a": 3}]]',
+            "line 2: not JSON: an object has several",
+        ),
         (b'["a",\n"\xff"]', "line 2: not UTF-8"),
         (b'["a",\n"\xe5\xad', "line 2: not UTF-8"),
     ],

@@ -65,6 +65,15 @@ def test_the_rows_of_a_frame_are_the_same_and_are_read_in_parts():
     assert [row["n"] for _, row in table_of(large, "x")] == list(range(2500))
 
 
+def test_a_frame_with_two_columns_of_a_name_is_refused():
+    pandas = pytest.importorskip("pandas")
+    for names in (["a", "b", "a"], [1, "b", "1"]):
+        with pytest.raises(
+            ValueError, match=f"^x: several columns are called '{names[0]}': rename"
+        ):
+            table_of(pandas.DataFrame([[1, 2, 3]], columns=names), "x")
+
+
 def test_features_tell_the_names_of_labels():
     assert table_of(Dataset(ROWS), "x").labels == {
         "label": LabelNames(("no", "yes")),

@@ -111,6 +111,44 @@ def test_a_line_a_row_and_a_value_have_a_limit(write, short_lines, name, content
         list(open_table(path))
 
 
+def twice(text="a"):
+    """A table with two columns of one name."""
+    return pyarrow.Table.from_arrays([pyarrow.array([text])] * 3, names=["text", "b", "text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.tsv", "text\tb\tText \na\tb\tc\n", ", line 1: several columns are called 'text'"),
+        ("a.csv", "text,b,text\na,b,c\n", ", line 1: several columns are called 'text'"),
+        ("a.jsonl", '{"a": 1}\n{"a": 1, "a": 1}', ", line 2: an object has several values of 'a'"),
+        (
+            "a.json",
+            '[{"a": {"b": 1, "b": 2}}]',
+            ", line 1: not JSON: an object has .* of 'b'",
+        ),
+        ("a.parquet", pack_parquet(twice()), ": several columns are called 'text'"),
+        ("a.arrow", pack_arrow(twice()), ": several columns are called 'text'"),
+        ("a.arrow", pack_arrow_stream(twice()), ": several columns are called 'text'"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(write, name, content, problem):
+    path = write(name, content)
+
+    def read():
+        table = open_table(path)
+        return list(parse_rows(table.place, table.objects(), lambda row, _: row))
+
+    with pytest.raises(ValueError, match=f"{name}{problem}"):
+        read()
+
+
+def test_two_columns_without_a_name_are_read(write):
+    assert list(open_table(write("a.csv", ",text,\n1,a,2\n")).objects()) == [
+        (2, {"": "1", "text": "a"})
+    ]
+
+
 OUT_OF_RANGE = [
     pyarrow.array([0, 1 << 52], pyarrow.timestamp("s")),
     pyarrow.array([0, -62135596801], pyarrow.timestamp("s")),
@@ -318,7 +356,7 @@ def test_damaged_files_and_those_that_differ_are_named(write, names, contents, p
 
 
 def test_rows_of_cells_get_the_names_of_the_header(write):
-    table = open_table(write("a.tsv", "Text \tlabel\ttext\nx\t0\ty\nz\t1\n"))
+    table = open_table(write("a.tsv", "Text \tlabel\t\nx\t0\ty\nz\t1\n"))
     (number, first), (_, short) = table.objects()
-    assert (number, list(first.items())) == (2, [("text", "x"), ("label", "0")])
+    assert (number, list(first.items())) == (2, [("text", "x"), ("label", "0"), ("", "y")])
     assert str(short) == "expected 3 columns, as in the header, got 2"

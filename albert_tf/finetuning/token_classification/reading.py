@@ -20,7 +20,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.columns import TOKENS, Field, places_of
+from albert_tf.finetuning.columns import LABEL, TOKENS, Field, places_of
 from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
 from albert_tf.finetuning.rows import BadRowError, Column, Row, cell, check_text
 from albert_tf.finetuning.splits import Layout, SplitTables, open_described, read_splits
@@ -67,7 +67,7 @@ class _Reader:
         places = places_of(row)
         column = TOKENS.find(places)
         if column is None and "text" in places and (self.is_test or "label" in places):
-            tokens, tags = self._of_spans(row, str(places["text"]), places.get("label"))
+            tokens, tags = self._of_spans(row, str(places["text"]), LABEL.find(places, "label"))
         elif column is None:
             raise TOKENS.missing(row)
         else:
