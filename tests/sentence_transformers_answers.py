@@ -1,11 +1,11 @@
-"""Saves folders of six kinds with `sentence-transformers`, and its embeddings of texts.
+"""Saves folders of five kinds with `sentence-transformers`, and its embeddings of texts.
 
 Runs in a Python that has sentence-transformers, which need not be that of the tests:
 
     python sentence_transformers_answers.py MODEL OUTPUT TEXTS
 
 MODEL is a folder that transformers opens, TEXTS a file of one text per line. Writes the folders
-`mean`, `cls`, `max`, `concatenated`, `dense` and `old` (with the files of version 2) below OUTPUT,
+`mean`, `cls`, `max`, `concatenated` and `old` (with the files of version 2) below OUTPUT,
 and the embeddings of the texts in `<folder>.npy`.
 """
 
@@ -15,9 +15,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 model, output, texts = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]).read_text().splitlines()
@@ -25,7 +24,6 @@ size = json.loads((Path(model) / "config.json").read_text())["hidden_size"]
 
 
 def save(name, poolings, *others):
-    torch.manual_seed(7)
     modules = [Transformer(model), Pooling(size, pooling_mode=poolings), *others]
     made = SentenceTransformer(modules=modules, device="cpu")
     if name == "max":
@@ -61,15 +59,10 @@ def age(folder):
     (folder / "0_Transformer" / "sentence_bert_config.json").write_text(json.dumps(options))
 
 
-def dense(inputs, outputs, activation):
-    return Dense(inputs, outputs, activation_function=activation)
-
-
 save("mean", "mean", Normalize())
 save("cls", "cls")
 save("max", "max")
 save("concatenated", ("cls", "mean"), Normalize())
-save("dense", "mean", dense(size, 7, torch.nn.Tanh()), dense(7, 5, torch.nn.GELU()), Normalize())
 save("old", "mean", Normalize())
 age(output / "old")
 answer("old")

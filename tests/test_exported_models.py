@@ -25,7 +25,6 @@ from albert_tf.cli.flags import parse
 from albert_tf.inference import convert
 from albert_tf.model.poolings import POOLINGS
 from tests.conftest import ROOT, TINY_SHAPE
-from tests.huggingface_folders import save_file
 from tests.inference.conftest import KINDS, LONG, SIZE, TEXTS, make_model
 from tests.inference.test_sentence_modules import write_modules
 
@@ -294,19 +293,14 @@ def test_the_modules_of_sentence_transformers_are_exported(folder_of, tmp_path, 
     pytest.importorskip("openvino", reason="needs the extra openvino")
     folder = shutil.copytree(folder_of("embeddings"), tmp_path / "model")
     pooling = {"word_embedding_dimension": SIZE, "pooling_mode_max_tokens": True}
-    dense = {"in_features": SIZE, "out_features": 3, "activation_function": "torch.nn.Tanh"}
-    modules = ("Transformer", {}), ("Pooling", pooling), ("Dense", dense), ("Normalize", {})
-    write_modules(folder, *modules)
+    write_modules(folder, ("Transformer", {}), ("Pooling", pooling), ("Normalize", {}))
     (folder / "sentence_bert_config.json").write_text(
         '{"max_seq_length": 9, "do_lower_case": true}'
     )
-    random = np.random.default_rng(3).standard_normal((4, 3, SIZE)).astype(np.float32)
-    weights = {"linear.weight": random[0], "linear.bias": random[1, :, 0]}
-    save_file(weights, folder / "2_Dense" / "model.safetensors")
     list(convert.run(convert.Settings(str(folder), str(tmp_path / "new"), "openvino")))
     expected = albert_tf.load_predictor(str(folder), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(tmp_path / "new"))
     np.testing.assert_allclose(embed(TEXTS), expected, atol=1e-5)
     assert embed.max_seq_length == 9
-    assert embed([]).shape == (0, 3)
+    assert embed([]).shape == (0, SIZE)
     assert embed.task.modules.lowercases

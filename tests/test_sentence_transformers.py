@@ -26,7 +26,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with six of its folders, and its embeddings."""
+    """A folder with five of its folders, and its embeddings."""
     python = python_with("sentence_transformers", OTHER_PYTHON)
     root = tmp_path_factory.mktemp("sentences")
     model = root / "model"
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", ["tensorflow", "openvino"])
-@pytest.mark.parametrize("name", ["mean", "cls", "max", "concatenated", "dense", "old"])
+@pytest.mark.parametrize("name", ["mean", "cls", "max", "concatenated", "old"])
 def test_the_embeddings_are_those_of_sentence_transformers(made, name, engine):
     if engine == "openvino":
         pytest.importorskip("openvino")

@@ -171,9 +171,9 @@ class RunRecord:
             if field.name not in names or field.name not in self.settings:
                 continue
             value = self.settings[field.name]
-            parts = value if isinstance(value, list) else [value]
+            parts = value if isinstance(value, list) and field.is_tuple else [value]
             kinds = (int, float) if field.type is float else (field.type,)
-            if value is not None and not all(isinstance(part, kinds) for part in parts):
+            if value is not None and not all(type(part) in kinds for part in parts):
                 raise ValueError(
                     f"{FILE}: expected {field.type.__name__} as {field.name}, got {value!r:.100}"
                 )

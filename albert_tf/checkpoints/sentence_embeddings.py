@@ -1,25 +1,18 @@
-"""Embeddings of texts from the outputs of an encoder: poolings, and modules applied to them.
+"""Embeddings of texts from the outputs of an encoder: poolings, which may be normalized.
 
-Letters: B batch size, S sequence length, H hidden size, K size of an embedding after a module.
+Letters: B batch size, S sequence length, H hidden size, K size of an embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 
-from albert_tf.checkpoints.sentence_modules import Dense, Normalize, SentenceModules
+from albert_tf.checkpoints.sentence_modules import SentenceModules
 from albert_tf.model.poolings import CLS, MAX, MEAN, POOLED
 
 _LAST_LAYERS = 4
-_ACTIVATIONS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {  # of `torch.nn`
-    "GELU": tf.nn.gelu,  # the exact one
-    "Identity": tf.identity,
-    "ReLU": tf.nn.relu,
-    "Sigmoid": tf.math.sigmoid,
-    "Tanh": tf.math.tanh,
-}
 
 
 def pool(
@@ -70,15 +63,8 @@ def embed(
         modules: how the embeddings are computed.
     """
     pooled = pool(outputs, input_mask, modules.poolings)
-    x = tf.concat([pooled[pooling] for pooling in modules.poolings], -1)  # [B, H · poolings]
-    for module in modules.others:
-        x = _apply(module, x)  # [B, K]
-    return x
-
-
-def _apply(module: Dense | Normalize, x: tf.Tensor) -> tf.Tensor:
-    """Returns what a module of sentence-transformers makes of embeddings, float32 [B, K]."""
-    if isinstance(module, Normalize):
+    x = tf.concat([pooled[pooling] for pooling in modules.poolings], -1)  # [B, K], H · poolings
+    if modules.are_normalized:
         length = tf.norm(x, axis=-1, keepdims=True)  # [B, 1]
-        return x / tf.maximum(length, 1e-12)  # [B, K]
-    return _ACTIVATIONS[module.activation](tf.matmul(x, module.kernel) + module.bias)  # [B, K]
+        x = x / tf.maximum(length, 1e-12)  # [B, K]
+    return x

@@ -1,24 +1,18 @@
 """How a folder of sentence-transformers computes embeddings, as its `modules.json` says.
 
 The file lists modules, which are applied one after the other: a `Transformer`, the `Pooling` of its
-outputs, and then any number of `Dense` and `Normalize`. Other modules are refused, because without
-them the embeddings would be others in silence.
-
-Dimensions: H size of an embedding before a module, K after it.
+outputs, and maybe `Normalize`. Other modules are refused, because without them the embeddings would
+be others in silence; no ALBERT is known with one, such as `Dense`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.containers import open_weights
 from albert_tf.checkpoints.module_list import (
     MODULES_FILE,
     folder_of_module,
@@ -44,28 +38,7 @@ _OLD_POOLINGS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _POOLINGS = (CLS, MAX, MEAN)
-ACTIVATIONS = ("GELU", "Identity", "ReLU", "Sigmoid", "Tanh")  # of `torch.nn`
 _LARGE = 1 << 24  # transformers writes 1e30 where a tokenizer has no maximum
-
-
-@dataclasses.dataclass(frozen=True)
-class Dense:
-    """activation(x · kernel + bias).
-
-    Attributes:
-        kernel: float32 [H, K].
-        bias: float32 [K].
-        activation: name of a class of `torch.nn`, one of `ACTIVATIONS`.
-    """
-
-    kernel: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    activation: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalize:
-    """x / ‖x‖."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,22 +47,21 @@ class SentenceModules:
 
     Attributes:
         poolings: the poolings whose results are concatenated.
-        others: what is applied to that, in this order.
+        are_normalized: whether embeddings are divided by their length.
         max_seq_length: maximum number of tokens; None if nothing says so.
         lowercases: whether texts are lowercased before they are tokenized.
         exported_size: size of an embedding that an exported model computes; None for any other.
     """
 
     poolings: tuple[str, ...]
-    others: tuple[Dense | Normalize, ...]
+    are_normalized: bool
     max_seq_length: int | None
     lowercases: bool
     exported_size: int | None = None
 
     def size(self, hidden_size: int) -> int:
         """Returns the size of an embedding, given that of the model's hidden layers."""
-        sizes = [len(module.bias) for module in self.others if isinstance(module, Dense)]
-        return self.exported_size or [hidden_size * len(self.poolings), *sizes][-1]
+        return self.exported_size or hidden_size * len(self.poolings)
 
     def describe(self, hidden_size: int) -> files.JsonObject:
         """Returns what the record of an exported model says of them; see `exported_modules`."""
@@ -109,7 +81,7 @@ def exported_modules(record: RunRecord) -> SentenceModules | None:
         return None
     files.check_fields({RECORDED: found}, run_record.FILE, {RECORDED: dict})
     files.check_fields(found, run_record.FILE, {"size": int, "lowercases": bool})
-    return SentenceModules((EMBEDDING,), (), None, found["lowercases"], found["size"])
+    return SentenceModules((EMBEDDING,), False, None, found["lowercases"], found["size"])
 
 
 def read_modules(folder: str) -> SentenceModules | None:
@@ -130,26 +102,23 @@ def read_modules(folder: str) -> SentenceModules | None:
     if kinds[:2] != ["Transformer", "Pooling"]:
         raise ValueError(
             f"{path}: the modules are {', '.join(kinds) or 'none'}; expected a Transformer, a "
-            "Pooling, and then Dense or Normalize"
+            "Pooling, and maybe Normalize"
         )
     _check_prompts(os.path.join(folder, _SETTINGS_FILE))
-    readers: dict[str, Callable[[str], Dense | Normalize]]
-    readers = {"Dense": _read_dense, "Normalize": _read_normalize}
-    others: list[Dense | Normalize] = []
     for module, kind in zip(modules[2:], kinds[2:], strict=True):
-        if kind not in readers:
+        if kind != "Normalize":
             raise ValueError(
-                f"{path}: the module {module['type']} is not supported; expected Dense or "
-                'Normalize. Pass a pooling, such as pooling="mean", to do without all of them'
+                f"{path}: the module {module['type']} is not supported; expected Normalize. Pass a "
+                'pooling, such as pooling="mean", to do without all of them'
             )
-        others.append(readers[kind](folder_of_module(folder, module)))
+        # Only version 6 writes it.
+        config = os.path.join(folder_of_module(folder, module), _CONFIG_FILE)
+        _check_names(config, _read_if_there(config))
     inner = transformer_folder(folder)
-    options = _read_if_there(os.path.join(inner, _TRANSFORMER_FILE))
     return SentenceModules(
         _read_poolings(os.path.join(folder_of_module(folder, modules[1]), _CONFIG_FILE)),
-        tuple(others),
-        _max_length(inner, options),
-        bool(options.get("do_lower_case")),
+        len(modules) > 2,
+        *_read_options(inner),
     )
 
 
@@ -166,35 +135,45 @@ def _read_if_there(path: str) -> files.JsonObject:
 def _check_prompts(path: str) -> None:
     """Raises ValueError if a prompt is put before each text."""
     options = _read_if_there(path)
+    files.check_fields(options, path, {"default_prompt_name": str | None, "prompts": dict | None})
     name = options.get("default_prompt_name")
-    prompts = options.get("prompts") or {}
-    if name is not None and not (isinstance(prompts, dict) and prompts.get(name) == ""):
+    if name is not None and (options.get("prompts") or {}).get(name) != "":
         raise ValueError(
             f"{path}: default_prompt_name={name!r} is not supported. Put the prompt before the "
             'texts yourself, and pass a pooling, such as pooling="mean"'
         )
 
 
-def _max_length(folder: str, options: Mapping[str, files.Json]) -> int | None:
-    """Returns the maximum number of tokens, which version 6 leaves to the tokenizer's options."""
+def _read_options(folder: str) -> tuple[int | None, bool]:
+    """Returns the maximum number of tokens, and whether texts are lowercased before.
+
+    The number is left to the tokenizer's options in version 6.
+    """
+    path = os.path.join(folder, _TRANSFORMER_FILE)
+    options = _read_if_there(path)
+    fields = {"max_seq_length": int | None, "do_lower_case": bool | None}
+    files.check_fields(options, path, fields)
     tokenizer = _read_if_there(os.path.join(folder, TOKENIZER_CONFIG_FILE))
     limit = options.get("max_seq_length") or tokenizer.get("model_max_length")
-    return limit if isinstance(limit, int) and 0 < limit < _LARGE else None
+    is_limit = type(limit) is int and 0 < limit < _LARGE
+    return limit if is_limit else None, bool(options.get("do_lower_case"))
 
 
 def _read_poolings(path: str) -> tuple[str, ...]:
     config = files.read_json(path)
+    files.check_fields(config, path, {"pooling_mode": str | list | None})
+    files.check_fields(config, path, dict.fromkeys(_OLD_POOLINGS, bool | None))
     modes = config.get("pooling_mode")
     if modes is None:
         modes = [mode for key, mode in _OLD_POOLINGS.items() if config.get(key)] or [MEAN]
-    poolings = (modes,) if isinstance(modes, str) else tuple(modes)
-    for pooling in poolings:
+    poolings = [modes] if isinstance(modes, str) else modes
+    for pooling in poolings or ["none"]:
         if pooling not in _POOLINGS:
             raise ValueError(
-                f"{path}: the pooling {pooling!r} is not supported; expected one of "
+                f"{path}: the pooling {files.quote(pooling)} is not supported; expected one of "
                 f"{', '.join(_POOLINGS)}"
             )
-    return poolings
+    return tuple(poolings)
 
 
 def _check_names(path: str, config: Mapping[str, files.Json]) -> None:
@@ -203,31 +182,3 @@ def _check_names(path: str, config: Mapping[str, files.Json]) -> None:
     for key, value in (expected | {"use_residual": False}).items():
         if config.get(key) not in (None, value):
             raise ValueError(f"{path}: {key}={config[key]!r} is not supported; expected {value!r}")
-
-
-def _read_normalize(folder: str) -> Normalize:
-    path = os.path.join(folder, _CONFIG_FILE)  # only version 6 writes it
-    _check_names(path, _read_if_there(path))
-    return Normalize()
-
-
-def _read_dense(folder: str) -> Dense:
-    path = os.path.join(folder, _CONFIG_FILE)
-    config = files.read_json(path)
-    _check_names(path, config)
-    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    name = activation.rpartition(".")[2]
-    if not activation.startswith("torch.nn.") or name not in ACTIVATIONS:
-        raise ValueError(
-            f"{path}: activation_function={activation!r} is not supported; expected one of "
-            f"{', '.join(ACTIVATIONS)}, of torch.nn"
-        )
-    weights = open_weights(folder)
-    for weight in {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set()):
-        if weight not in weights.shapes:
-            raise ValueError(f"{weights.path}: {weight} is missing, of the Dense of {path}")
-    kernel = np.asarray(weights.read("linear.weight"), np.float32).T  # [H, K]
-    bias = np.zeros(kernel.shape[1:], np.float32)  # [K]
-    if config.get("bias", True):
-        bias = np.asarray(weights.read("linear.bias"), np.float32)
-    return Dense(kernel, bias, name)

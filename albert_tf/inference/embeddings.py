@@ -74,7 +74,9 @@ class Embeddings(Task[TokenSequences]):
             limit = min(limit, modules.max_seq_length)
         length = settings.max_seq_length or limit
         source.config.check_length(length)
-        return cls(source, length, modules or SentenceModules((pooling or MEAN,), (), None, False))
+        return cls(
+            source, length, modules or SentenceModules((pooling or MEAN,), False, None, False)
+        )
 
     def features_of(self, examples: Sequence[tuple[str, str]]) -> TokenSequences | None:
         """Returns the token sequences of one or more pairs, and counts those that are truncated."""

@@ -210,7 +210,10 @@ def _saved_order(folder: str, place: str) -> list[str]:
     if not files.is_file(state):
         return []
     listed = files.read_json(state, {"_data_files": list})["_data_files"]
-    names = [str(entry.get("filename")) for entry in listed]
+    for entry in listed:
+        files.check_fields({"_data_files": entry}, f"{state}: an entry", {"_data_files": dict})
+        files.check_fields(entry, state, {"filename": str})
+    names = [entry["filename"] for entry in listed]
     for name in names:
         if not files.is_file(files.inside(os.path.join(folder, place), name, state)):
             path = os.path.join(place, name)

@@ -97,9 +97,16 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
     record = RunRecord(settings=known | {"unknown": 5, "num_runs": 3})
     values = record.values_for(FineTuningSettings, {*known, "unknown"})
     assert values == known | {"learning_rate": (1e-5, 1)}
-    for name, value, kind in (("seed", "7", "int"), ("output_dir", 7, "str")):
+    for name, value, kind in (
+        ("seed", "7", "int"),
+        ("seed", [7], "int"),
+        ("seed", True, "int"),
+        ("output_dir", 7, "str"),
+    ):
         wrong = RunRecord(settings={name: value})
-        with pytest.raises(ValueError, match=f"expected {kind} as {name}, got {value!r}"):
+        with pytest.raises(
+            ValueError, match=re.escape(f"expected {kind} as {name}, got {value!r}")
+        ):
             wrong.values_for(pretraining.Settings, {name})
 
 

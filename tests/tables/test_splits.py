@@ -118,6 +118,22 @@ def test_save_to_disk_has_its_files_inside(folder, tmp_path, name):
 
 
 @pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (5, "an entry: '_data_files' is 5, expected dict"),
+        ([], r"an entry: '_data_files' is \[\], expected dict"),
+        ({}, "'filename' is missing, expected str"),
+        ({"filename": None}, "'filename' is None, expected str"),
+    ],
+)
+def test_a_damaged_order_is_named(folder, entry, said):
+    path = pathlib.Path(folder("train/data.arrow"))
+    (path / "train" / "state.json").write_text(json.dumps({"_data_files": [entry]}))
+    with pytest.raises(ValueError, match=rf"train/state\.json: {said}"):
+        find_split(str(path), "train")
+
+
+@pytest.mark.parametrize(
     ("files", "said"),
     [
         ([], r"no dev data in .*: it is empty"),
