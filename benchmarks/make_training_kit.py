@@ -68,7 +68,7 @@ def opened(settings: pretraining.Settings) -> Iterator[tuple[RecordTask, TrainSt
     settings = dataclasses.replace(settings, sentence_objective=objective)
     with Run.open(settings) as run:
         task = program.make_task(settings, run.config, found, held_out)
-        task.num_streams = program.streams_of(settings, run.folder, len(task.train_records.files))
+        task.num_streams = program.streams_of(settings, run.folder, task.train_records.counts)
         if task.train_records.masking is None or task.eval_records.masking is None:
             raise ValueError(
                 "--dynamic_masking is needed, and records created with --masked_lm_prob=0: masks "

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.config import AlbertConfig
 from albert_tf.pretraining.metadata_checks import check_records, find_objective, find_record_files
-from albert_tf.pretraining.record_streams import choose_streams
+from albert_tf.pretraining.record_streams import check_streams
 from albert_tf.pretraining.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
     settings.require_a_phase()
     settings = settings.completed()
     train_records = find_record_files(settings.input_file, "--input_file")
-    if settings.do_train:
-        choose_streams(settings.record_streams, len(train_records), settings.train_batch_size)
+    if settings.do_train and settings.record_streams is not None:
+        check_streams(settings.record_streams, len(train_records), settings.train_batch_size)
     eval_records = train_records
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")

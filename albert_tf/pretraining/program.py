@@ -84,8 +84,7 @@ def run(
     with Run.open(settings) as run:
         task = make_task(settings, run.config, train_records, eval_records, not run.is_chief)
         if settings.do_train:
-            num_files = len(task.train_records.files)
-            task.num_streams = streams_of(settings, run.folder, num_files)
+            task.num_streams = streams_of(settings, run.folder, task.train_records.counts)
         run.admit(describe_data(task, run.is_chief))
         if settings.do_train:
             check_learning_rate(settings.learning_rate, settings.train_batch_size)
@@ -157,7 +156,7 @@ def make_task(
     return RecordTask(config, settings, training, evaluating)
 
 
-def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
+def streams_of(settings: Settings, folder: RunFolder, counts: Sequence[int]) -> int:
     """Returns the number of streams in which a run reads its records.
 
     A run that is resumed keeps its number, unless the settings name another one.
@@ -165,14 +164,14 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
     Args:
         settings: settings of the run.
         folder: the folder of the run.
-        num_files: number of files to train on.
+        counts: number of records of each file to train on.
 
     Raises:
         ValueError: see `choose_streams`; or the run has read its records in streams of another
             order, and `allow_changed_settings` is not set.
     """
     batch_size = settings.train_batch_size
-    chosen = choose_streams(settings.record_streams, num_files, batch_size)
+    chosen = choose_streams(settings.record_streams, counts, batch_size, settings.seed)
     recorded = folder.record.settings
     if not (folder.is_trained and recorded):
         return chosen
@@ -181,7 +180,7 @@ def streams_of(settings: Settings, folder: RunFolder, num_files: int) -> int:
         _refuse_order(folder.path, before, settings.allow_changed_settings)
     if settings.record_streams is not None:
         return chosen
-    return next((n for n in possible_streams(num_files, batch_size) if n == before), chosen)
+    return next((n for n in possible_streams(len(counts), batch_size) if n == before), chosen)
 
 
 def _refuse_order(path: str, num_streams: object, is_allowed: bool) -> None:

@@ -41,6 +41,7 @@ STREAM_ORDER = 2  # number of this order in the record of a run; the first one d
 ONE_ORDER = 1  # number of streams of the order for few files, in which all workers read everything
 MAX_STREAMS = 64  # by default; as many as workers that read different files
 MIN_STREAMS = 4  # with fewer, the order for few files mixes more files
+MAX_DROPPED = 0.5  # records that streams may drop in an epoch, of those in it
 SHUFFLE_BLOCK = 10_000  # records in memory, of all streams together
 
 _FILES = 1  # mixed into the seed of the order of files
@@ -185,23 +186,47 @@ def streams_of_rows(rows: slice, batch_size: int, num_streams: int) -> range:
     return range(rows.start // each, -(-rows.stop // each))
 
 
-def choose_streams(num_streams: int | None, num_files: int, batch_size: int) -> int:
+def choose_streams(
+    num_streams: int | None, counts: Sequence[int], batch_size: int, seed: int
+) -> int:
     """Returns the number of streams of a run; `ONE_ORDER` for few files.
 
     Args:
-        num_streams: the number in the settings; None to choose it.
+        num_streams: the number in the settings; None to choose the largest one of which the streams
+            do not drop more than `MAX_DROPPED`.
+        counts: number of records of each file.
+        batch_size: B.
+        seed: random seed.
+
+    Raises:
+        ValueError: see `check_streams`.
+    """
+    if num_streams is not None:
+        check_streams(num_streams, len(counts), batch_size)
+        return num_streams
+    if len(counts) >= MAX_STREAMS:
+        for chosen in reversed(_divisors_of(batch_size, MAX_STREAMS)):
+            if chosen & (chosen - 1) == 0 and chosen >= MIN_STREAMS:
+                parts = divide_epoch(counts, batch_size, chosen, seed, epoch=0)
+                if parts.skipped.sum() <= MAX_DROPPED * sum(counts):
+                    return chosen
+    return ONE_ORDER
+
+
+def check_streams(num_streams: int, num_files: int, batch_size: int) -> None:
+    """Checks a number of streams in the settings.
+
+    Args:
+        num_streams: the number.
         num_files: number of record files.
         batch_size: B.
 
     Raises:
         ValueError: the streams are more than the files, or do not divide the batch.
     """
-    if num_streams is None:
-        chosen = max(n for n in _divisors_of(batch_size, MAX_STREAMS) if n & (n - 1) == 0)
-        return chosen if num_files >= MAX_STREAMS and chosen >= MIN_STREAMS else ONE_ORDER
     possible = possible_streams(num_files, batch_size)
     if num_streams in possible:
-        return num_streams
+        return
     largest = max(n for n in possible if n <= num_streams)
     if num_streams > num_files:
         raise ValueError(

@@ -27,9 +27,14 @@ class Records(NamedTuple):
     masking: DynamicMasking | None = None
 
     @property
+    def counts(self) -> list[int]:
+        """The number of records of each file."""
+        return [file.num_records for file in self.files]
+
+    @property
     def num_records(self) -> int:
         """The number of records."""
-        return sum(file.num_records for file in self.files)
+        return sum(self.counts)
 
 
 def records_with_masks(

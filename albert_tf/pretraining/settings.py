@@ -139,7 +139,8 @@ class Settings(RunSettings, RecordSettings):
         None,
         "Number of streams in which the records are read, a divisor of train_batch_size: each "
         "worker reads the files of its own streams. auto is the largest power of two up to 64, if "
-        "there are 64 files or more; with 1, all workers read all files.",
+        "there are 64 files or more, and less if files are much larger than others; with 1, all "
+        "workers read all files.",
         minimum=1,
         group="data",
         affects=TRAINING,

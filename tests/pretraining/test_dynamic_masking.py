@@ -15,6 +15,7 @@ from albert_tf.data.record_metadata import find_records
 from albert_tf.data.settings import MaskingSettings
 from albert_tf.pretraining import dynamic_masking, input_pipeline
 from albert_tf.pretraining.dynamic_masking import DynamicMasking
+from albert_tf.pretraining.record_streams import StreamPlan
 from albert_tf.pretraining.records import records_to_mask
 from albert_tf.pretraining.task import PretrainingTask
 from tests.conftest import TINY_SHAPE, TOY_TEXT
@@ -73,10 +74,10 @@ def find(settings, task):
     return records_to_mask(found, task.features, settings, settings.seed)
 
 
-def take(records, batch_size, count, start=0, rows=None):
+def take(records, batch_size, count, start=0, rows=None, plan=None):
     """Returns the features of `count` batches, concatenated: name → [count · B, …]."""
     dataset = input_pipeline.training_dataset(
-        *records[:2], batch_size, 3, start, rows, masking=records.masking
+        *records[:2], batch_size, 3, start, rows, masking=records.masking, plan=plan
     )
     batches = [
         {name: value.numpy() for name, value in batch.items()}
@@ -111,12 +112,15 @@ def unmask(batch):
     return original, is_masked
 
 
-def test_each_epoch_masks_the_same_instances_differently(records):
-    total = sum(file.num_records for file in records.files)
+@pytest.mark.parametrize("streams", [1, 3])
+def test_each_epoch_masks_the_same_instances_differently(records, streams):
+    total = records.num_records
     settings = MaskingSettings(masked_lm_prob=0.3, max_predictions_per_seq=5)
+    plan = StreamPlan(records.files, streams, 6, seed=3) if streams > 1 else None
+    order = take(records, 6, total * 4 // 6 + 1, plan=plan)
     masks = []
     for number in range(4):
-        epoch = take(records, total, 1, start=total * number)
+        epoch = {name: values[total * number :][:total] for name, values in order.items()}
         original, is_masked = unmask(epoch)
         wanted = num_to_predict(epoch["input_mask"].sum(axis=1), settings)
         assert (is_masked.sum(axis=1) <= wanted).all()

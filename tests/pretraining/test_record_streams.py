@@ -91,7 +91,10 @@ def test_an_epoch_has_every_record_once(
         monkeypatch.setattr(module, "SHUFFLE_BLOCK", 130)
     lengths = lengths_of(kind, num_files)
     files, total = write_files(tmp_path, lengths), sum(lengths)
-    sizes = {"streams": choose_streams(streams, num_files, batch_size), "batch_size": batch_size}
+    sizes = {
+        "streams": choose_streams(streams, lengths, batch_size, SEED),
+        "batch_size": batch_size,
+    }
     count = -(-3 * total // batch_size)
     through, _ = take(files, count, **sizes)
     assert_each_once(through, total)
@@ -214,10 +217,19 @@ def test_the_number_of_streams_divides_the_batch_and_needs_as_many_files(
     given, files, batch_size, expected
 ):
     if isinstance(expected, int):
-        assert choose_streams(given, files, batch_size) == expected
+        assert choose_streams(given, [20] * files, batch_size, SEED) == expected
     else:
         with pytest.raises(ValueError, match=f"--record_streams={given}: .*{expected}"):
-            choose_streams(given, files, batch_size)
+            choose_streams(given, [20] * files, batch_size, SEED)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "streams"),
+    [([100] * 64 + [1000] * 10, 32), ([100] * 63 + [60000], 1), ([100] * 999 + [1000] * 10, 64)],
+    ids=["some", "one", "among many"],
+)
+def test_there_are_fewer_streams_if_many_of_them_would_share_large_files(lengths, streams):
+    assert choose_streams(None, lengths, 64, SEED) == streams
 
 
 def test_a_file_that_disappears_meanwhile_is_named(numbered, tmp_path):
