@@ -150,9 +150,9 @@ def _rows_at_once(group: pyarrow.parquet.RowGroupMetaData, raw: IO[bytes]) -> in
     That is what has `_BATCH_BYTES` on average, S / R bytes a row. A text that is repeated is stored
     once, in a dictionary, so that each value may be as large as that.
     """
-    on_average = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+    on_average: int = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
     columns = map(group.column, range(group.num_columns))
-    largest = sum(
+    largest: int = sum(
         _dictionary_bytes(column, raw) * -(-column.num_values // max(1, group.num_rows))
         for column in columns
         if column.has_dictionary_page and column.physical_type.endswith("BYTE_ARRAY")
