@@ -23,14 +23,14 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from albert_tf.model.tokenization import SPIECE_UNDERLINE, UNKNOWN_TOKEN, FullTokenizer, characters
 from albert_tf.model.tokenization.characters import character_class
-from albert_tf.model.tokenization.library_errors import naming_library_errors
-from albert_tf.model.tokenization.sentencepiece_encoder import has_number_comma
-from albert_tf.model.tokenization.sentencepiece_file import (
+from albert_tf.model.tokenization.huggingface_tokenizer import naming_library_errors
+from albert_tf.model.tokenization.huggingface_vocabulary import build_tokenizer
+from albert_tf.model.tokenization.sentencepiece_encoder import (
     UNIGRAM,
     SentencePieceFile,
+    has_number_comma,
     read_sentencepiece_file,
 )
-from albert_tf.model.tokenization.tokenizers_builder import build_tokenizer
 from albert_tf.model.tokenization.wordpiece_encoder import MAX_INPUT_CHARS_PER_WORD
 
 _FINAL_SIGMA, _SIGMA = "\u03c2", "\u03a3"

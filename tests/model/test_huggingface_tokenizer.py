@@ -14,7 +14,6 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.race.task import option_sequences
 from albert_tf.finetuning.squad import alignment
@@ -27,7 +26,7 @@ from albert_tf.model.tokenization import (
     list_files,
     load_tokenizer,
 )
-from albert_tf.model.tokenization.sentencepiece_file import read_sentencepiece_file
+from albert_tf.model.tokenization.sentencepiece_encoder import read_sentencepiece_file
 from tests import huggingface_folders as folders
 
 tokenizers = pytest.importorskip("tokenizers", reason="needs the extra hf")
@@ -180,8 +179,8 @@ def test_questions_and_options_have_the_segments_of_the_tokenizer(tokenizers_of_
     start, end = (batch[f"{name}_positions"][0] - first for name in ("start", "end"))
     assert question.context[answered.first_char[start] : answered.last_char[end] + 1] == "Müller"
 
-    data = Examples("", [Question("", "the river", "in _", ("the", "1999"), 0)])
-    for ids, first_length in option_sequences(data, tokenizer, 20, 9):
+    questions = [Question("", "the river", "in _", ("the", "1999"), 0)]
+    for ids, first_length in option_sequences(questions, tokenizer, 20, 9):
         place = ids.index(tokenizer.sep_id) + 1
         assert first_length == (place if second else len(ids))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from albert_tf.model.tokenization.sentencepiece_file import (
+from albert_tf.model.tokenization.sentencepiece_encoder import (
     CONTROL,
     NORMAL,
     UNIGRAM,

@@ -17,7 +17,7 @@ from albert_tf.model.tokenization import (
     BasicTokenizer,
     FullTokenizer,
     WordpieceTokenizer,
-    bounded_cache,
+    characters,
     encode_pieces,
     preprocess_text,
 )
@@ -187,7 +187,7 @@ def test_full_tokenizer_agrees_with_the_official_unit_test(toy_vocabulary):
 def test_a_full_word_cache_does_not_change_wordpiece(toy_vocabulary, monkeypatch):
     texts = ["unwanted running", "running 博推", "wa unwanted want", "博7, wax"]
     expected = FullTokenizer(toy_vocabulary).encode_batch(texts)
-    monkeypatch.setattr(bounded_cache, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(characters, "MAX_REMEMBERED", 2)
     limited = FullTokenizer(toy_vocabulary)
     assert limited.encode_batch(texts) == expected
     assert len(limited._encoder._ids_of) <= 2

@@ -1,4 +1,4 @@
-"""Classes of characters, as BERT's tokenizer has them, and the words of a text by these classes."""
+"""Classes of characters, as BERT's tokenizer has them, and the words of a text by these."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import TypeVar
 
 _PUNCTUATION_IN_WORD = re.compile(r"(?<=a)\.(?=a)")
 _WORD = re.compile(r"a+|[c.]")
@@ -97,3 +98,23 @@ def character_class(contains: Callable[[str], bool]) -> str:
         else:
             runs.append([code, code])
     return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in runs) + "]"
+
+
+MAX_REMEMBERED = 200_000  # words in the cache, about 40 MB
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class BoundedCache(dict[Key, Value]):
+    """A cache of a function's results; can be used as a table for `str.translate`."""
+
+    def __init__(self, function: Callable[[Key], Value]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: Key) -> Value:
+        if len(self) >= MAX_REMEMBERED:
+            self.clear()
+        value = self[key] = self._function(key)
+        return value

@@ -9,6 +9,7 @@ with.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -33,13 +34,13 @@ from albert_tf.model.tokenization.huggingface_files import (
     read_files,
     read_options,
 )
-from albert_tf.model.tokenization.library_errors import naming_library_errors
 from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
 from albert_tf.model.tokenization.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     import tokenizers
     from tokenizers import normalizers
+
 
 # Class → options by which it normalizes texts.
 _OPTIONS = {
@@ -266,3 +267,30 @@ def _parse(content: bytes, path: str) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # the library raises no other class
         raise ValueError(f"{path}: not a tokenizer of the library tokenizers: {error}") from None
+
+
+_PANIC = "PanicException"  # of Rust, which is no `Exception`, and which the library does not export
+# What the messages of the library have → what is wrong with the file.
+_REASONS = {
+    "Regex search error": "a regular expression in it takes too many steps for a text",
+    "charsmap": "its precompiled_charsmap is damaged",
+    "index": "a table in it is damaged, such as its precompiled_charsmap",  # out of bounds
+}
+
+
+@contextlib.contextmanager
+def naming_library_errors(path: str) -> Iterator[None]:
+    """Converts what the library raises to a ValueError with the file and what is wrong with it.
+
+    Args:
+        path: the file of the tokenizer.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != _PANIC and type(error) is not Exception:  # its other errors
+            raise
+        message = str(error)
+        known = (reason for said, reason in _REASONS.items() if said in message)
+        reason = next(known, "the library tokenizers cannot use it")
+        raise ValueError(f"{path}: {reason} ({message})") from None

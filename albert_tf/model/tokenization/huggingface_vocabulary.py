@@ -7,10 +7,10 @@ computed by the same library.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import tokenizers
-from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from albert_tf import files
 from albert_tf.files import JsonObject
@@ -26,15 +26,14 @@ from albert_tf.model.tokenization.huggingface_files import (
     TOKENIZER_FILE,
     class_of,
 )
-from albert_tf.model.tokenization.sentencepiece_encoder import SPIECE_UNDERLINE
-from albert_tf.model.tokenization.sentencepiece_file import (
+from albert_tf.model.tokenization.sentencepiece_encoder import (
     CONTROL,
+    SPIECE_UNDERLINE,
     UNIGRAM,
     USER_DEFINED,
     read_sentencepiece_file,
 )
-from albert_tf.model.tokenization.special_tokens import UNKNOWN_TOKEN
-from albert_tf.model.tokenization.tokenizers_builder import build_tokenizer
+from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
 
 
 def build_from_vocabulary(path: str, options: JsonObject) -> tokenizers.Tokenizer:
@@ -136,3 +135,38 @@ def _tokens(own_tokens: list[JsonObject], options: JsonObject) -> Iterator[Added
     names = ("single_word", "lstrip", "rstrip", "normalized", "special")
     for content, token in unique.items():
         yield AddedToken(content, **{name: token[name] for name in names if name in token})
+
+
+def build_tokenizer(
+    model: models.Model,
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    tokens: Iterable[AddedToken],
+    decoder: decoders.Decoder | None = None,
+) -> tokenizers.Tokenizer:
+    """Returns a tokenizer with ALBERT's template, `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`.
+
+    Args:
+        model: cuts words into pieces.
+        normalizer: what a text goes through first.
+        pre_tokenizer: splits a text into words.
+        tokens: special tokens, and others that are not cut; those that the vocabulary lacks get a
+            new id. If [CLS] or [SEP] is not among them and not in the vocabulary, there is no
+            template.
+        decoder: joins pieces to a text.
+    """
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    if decoder is not None:
+        tokenizer.decoder = decoder
+    for token in tokens:
+        tokenizer.add_tokens([token])
+    cls, sep, _ = SPECIAL_TOKENS
+    ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
+    if all(token_id is not None for _, token_id in ids):
+        single = f"{cls}:0 $A:0 {sep}:0"
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=single, pair=f"{single} $B:1 {sep}:1", special_tokens=ids
+        )
+    return tokenizer

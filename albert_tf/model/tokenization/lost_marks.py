@@ -12,8 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Literal
 
-from albert_tf.model.tokenization.bounded_cache import BoundedCache
-from albert_tf.model.tokenization.characters import is_combining, is_dropped, is_mark
+from albert_tf.model.tokenization.characters import BoundedCache, is_combining, is_dropped, is_mark
 from albert_tf.model.tokenization.full_tokenizer import FullTokenizer
 from albert_tf.model.tokenization.tokenizer import Tokenizer
 

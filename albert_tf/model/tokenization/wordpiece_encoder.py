@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 from albert_tf import files
-from albert_tf.model.tokenization.bounded_cache import BoundedCache
 from albert_tf.model.tokenization.characters import (
+    BoundedCache,
     is_cjk,
     is_dropped,
     is_mark,
