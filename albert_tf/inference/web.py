@@ -112,6 +112,7 @@ def serve(settings: Settings, source: ModelSource) -> None:
                 quiet=True,
                 footer_links=[],
                 app_kwargs={"middleware": web_access.middleware()},
+                max_file_size=0,
                 run_history=False,
                 ssr_mode=False,
                 prevent_thread_lock=True,

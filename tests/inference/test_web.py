@@ -31,7 +31,7 @@ from tests.inference.conftest import TEXTS
 
 gr = pytest.importorskip("gradio", reason="needs the extra web")
 
-from albert_tf.inference import web  # noqa: E402 - it needs the package above
+from albert_tf.inference import web, web_access  # noqa: E402 - they need the package above
 
 pytestmark = pytest.mark.ci
 
@@ -144,6 +144,111 @@ def test_a_page_has_a_form_for_each_task(saved):
     assert tabs(model_dir=saved("classification")) == ["classification", "embeddings"]
 
 
+# Which requests are answered
+
+PATHS = ["/", "/theme.css", "/assets/index.js", "/static/a.woff2", "/gradio_api/queue/data"]
+FORMS = ["/gradio_api/queue/join", "/gradio_api/run/predict"]
+# What Gradio's server has for other pages, in its version 6.31.
+OTHERS = [
+    "upload",
+    "process_recording",
+    "component_server",
+    "stream/1",
+    "call/answer",
+    "api/predict",
+]
+OTHERS += ["run/answer", "call/v2/answer", "cancel", "reset", "vibe-edit", "run-history/connect"]
+READ_OTHERS = [
+    "file=/etc/passwd",
+    "file/a",
+    "proxy=http://a.b/c",
+    "upload_progress",
+    "info",
+    "runs",
+]
+READ_OTHERS += [
+    "call/answer/1",
+    "heartbeat/1",
+    "openapi.json",
+    "user",
+    "token",
+    "custom_component/1",
+]
+FORM = b'{"data": ["The river", null, 1], "fn_index": 0}'
+
+
+def answer_of(method, path, *parts, kind="application/json"):
+    """The status for a request with a body in parts, the body that Gradio gets, and parts read."""
+    waiting = [
+        {"type": "http.request", "body": part, "more_body": number < len(parts)}
+        for number, part in enumerate(parts or [b""], 1)
+    ]
+    found = {"body": None}
+
+    async def receive():
+        return waiting.pop(0) if waiting else {"type": "http.disconnect"}
+
+    async def send(message):
+        found.setdefault("status", message.get("status"))
+
+    async def gradio(scope, receive, send):
+        found["body"] = (await receive()).get("body")
+        assert (await receive())["type"] == "http.disconnect"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    headers = [(b"content-type", kind.encode())]
+    scope = {"type": "http", "method": method, "path": path, "headers": headers}
+    asyncio.run(web_access.PageOnly(gradio)(scope, receive, send))
+    return found["status"], found["body"], (len(parts) or 1) - len(waiting)
+
+
+@pytest.mark.parametrize(
+    ("method", "paths", "status"),
+    [
+        ("GET", PATHS, 200),
+        ("HEAD", PATHS, 200),
+        ("POST", FORMS, 200),
+        ("POST", [*PATHS, "/upload", "/login", "/gradio_api/queue/join/"], 404),
+        ("POST", [f"/gradio_api/{name}" for name in OTHERS], 404),
+        ("GET", [f"/gradio_api/{name}" for name in READ_OTHERS], 404),
+        ("GET", ["/config", "/monitoring", "/logout", "/manifest.json", *FORMS], 404),
+        ("PUT", [*PATHS, *FORMS], 404),
+    ],
+)
+def test_only_what_the_page_asks_for_is_answered(method, paths, status):
+    found = {path: answer_of(method, path, FORM)[0] for path in paths}
+    assert found == dict.fromkeys(paths, status)
+
+
+BIG = b"x" * (web_access.MAX_BYTES // 4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "status", "read"),
+    [
+        ([FORM], "application/json", 200, 1),
+        ([FORM[:9], FORM[9:]], "application/json; charset=utf-8", 200, 2),
+        ([b'{"data": ["', BIG, BIG, BIG, b'"]}'], "application/json", 200, 5),
+        ([b'{"data": ["', *[BIG] * 9, b'"]}'], "application/json", 413, 5),
+        ([FORM], "multipart/form-data; boundary=x", 415, 0),
+        ([FORM], "text/plain", 415, 0),
+        ([FORM], "", 415, 0),
+        ([b'{"data": ['], "application/json", 422, 1),
+        ([b'{"data": [[1]]}'], "application/json", 422, 1),
+        ([b'{"data": {"0": "a"}}'], "application/json", 422, 1),
+        (
+            [b'{"data": [{"path": "http://a.b/c", "meta": {"_type": "gradio.FileData"}}]}'],
+            *("application/json", 422, 1),
+        ),
+    ],
+)
+def test_a_form_is_json_with_texts_and_is_not_read_further_than_its_limit(
+    parts, kind, status, read
+):
+    body = b"".join(parts) if status == 200 else None
+    assert answer_of("POST", FORMS[0], *parts, kind=kind) == (status, body, read)
+
+
 def request(port, method, path, body=None, host=None, content_type="application/json"):
     """The status and the text of a response of the server on a port."""
     headers = {"Host": host or f"127.0.0.1:{port}", "Content-Type": content_type}
@@ -153,25 +258,36 @@ def request(port, method, path, body=None, host=None, content_type="application/
         return response.status, response.read().decode()
 
 
-def ask(port, text):
-    """The JSON that the form of a classifier shows for a text."""
-    path = "/gradio_api/call/answer"
-    _, body = request(port, "POST", path, json.dumps({"data": [text, ""]}))
-    _, events = request(port, "GET", f"{path}/{json.loads(body)['event_id']}")
-    (data,) = re.findall(r"event: complete\ndata: (.*)", events)
-    return json.loads(data)[-1]
+def ask(port, number, text):
+    """The JSON that the form of a classifier shows for a text, as the page asks for it."""
+    session = f"session{number}"
+    form = {"data": [text, ""], "fn_index": 0, "session_hash": session}
+    assert request(port, "POST", "/gradio_api/queue/join", json.dumps(form))[0] == 200
+    _, events = request(port, "GET", f"/gradio_api/queue/data?session_hash={session}")
+    found = [json.loads(event) for event in re.findall(r"data: (.*)", events)]
+    (data,) = [event["output"]["data"] for event in found if event["msg"] == "process_completed"]
+    return data[-1]
 
 
 @pytest.fixture
-def served(saved):
+def temporary(tmp_path):
+    """The folder of the server's temporary files."""
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary"
+
+
+@pytest.fixture
+def served(saved, temporary):
     """The port of `albert predict --web` for a classifier."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     command = [sys.executable, "-m", "albert_tf", "predict", "--web", f"--web_port={port}"]
     command += [f"--model_dir={saved('classification')}", "--task=classification"]
-    with subprocess.Popen([*command, "--precision=float32"], cwd=ROOT) as program:
-        for _ in range(600):
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    command.append("--precision=float32")
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as program:
+        for _ in range(1800):
             with contextlib.suppress(OSError):
                 request(port, "GET", "/")
                 break
@@ -180,19 +296,26 @@ def served(saved):
         program.send_signal(signal.SIGINT)
 
 
-def test_a_page_answers_this_machine_alone_and_takes_no_files(saved, served):
-    """200 questions at the same time get an answer each; no other host name, and no uploads."""
+def test_a_page_answers_this_machine_alone_and_takes_no_files(saved, served, temporary):
+    """200 questions at the same time get an answer each; no other host name, and no files."""
     hosts = ("127.0.0.1", "localhost", "example.com", "127.0.0.1.example.com")
     found = [request(served, "GET", "/", host=f"{host}:{served}")[0] for host in hosts]
     assert found == [200, 200, 400, 400]
-    form = '--x\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\na\r\n--x--\r\n'
+    part = '--x\r\nContent-Disposition: form-data; name="{}"; filename="a"\r\n\r\na\r\n--x--\r\n'
     kind = "multipart/form-data; boundary=x"
-    for path in ("/gradio_api/upload", "/gradio_api/upload/"):
-        assert request(served, "POST", path, form, content_type=kind)[0] == 403
+    for name in ("upload", "process_recording"):
+        for field in ("files", "video"):
+            path, form = f"/gradio_api/{name}", part.format(field)
+            assert request(served, "POST", path, form, content_type=kind)[0] == 404
+    scripts = re.findall(r'(?:src|href)="(?:\./|/)?(assets/[^"]+)"', request(served, "GET", "/")[1])
+    assert scripts
+    for path in scripts:
+        assert request(served, "GET", f"/{path}")[0] == 200
     asked = [TEXTS[number % len(TEXTS)] for number in range(200)]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(functools.partial(ask, served), asked))
+        answers = list(pool.map(functools.partial(ask, served), range(200), asked))
     classify = albert_tf.load_predictor(saved("classification"))
     expected = {text: classify(text)["probabilities"] for text in TEXTS}
     for text, answer in zip(asked, answers, strict=True):
         assert answer["probabilities"] == pytest.approx(expected[text], abs=1e-4)
+    assert not [path for path in temporary.rglob("*") if path.is_file()]
