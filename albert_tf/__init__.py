@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from albert_tf.finetuning import squad as squad
     from albert_tf.finetuning import token_classification as token_classification
     from albert_tf.inference.exporting import export_saved_model as export_saved_model
-    from albert_tf.inference.keras_callback import PretrainedCheckpoint as PretrainedCheckpoint
     from albert_tf.inference.opening import load_predictor as load_predictor
     from albert_tf.inference.pretrained import from_pretrained as from_pretrained
+    from albert_tf.inference.saving import PretrainedCheckpoint as PretrainedCheckpoint
     from albert_tf.inference.saving import save_pretrained as save_pretrained
     from albert_tf.model.config import AlbertConfig as AlbertConfig
     from albert_tf.model.heads import AlbertForAnswerableSpans as AlbertForAnswerableSpans
@@ -67,7 +67,7 @@ _MODULES = {
     "AlbertForTokenClassification": "model.heads",
     "FullTokenizer": "model.tokenization",
     "Lamb": "model.optimization",
-    "PretrainedCheckpoint": "inference.keras_callback",
+    "PretrainedCheckpoint": "inference.saving",
     "TokenizerLayer": "model.tokenizer_layer",
     "WarmUpPolynomialDecay": "model.schedules",
     "download": "checkpoints.download",

@@ -1,6 +1,7 @@
 """Writes a model and its tokenizer to a folder that `from_pretrained` reads: `save_pretrained`.
 
-`from_pretrained` gives what it returns methods of this name, which users of transformers call.
+`from_pretrained` gives what it returns methods of this name, which users of transformers call. The
+Keras callback `PretrainedCheckpoint` saves a model after an epoch.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -272,3 +273,71 @@ def _vocabulary_path(tokenizer: Tokenizer, folder: str, now: str) -> str:
         if others := [other for other in finding.list_tokenizers(place) if other not in own]:
             raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     return os.path.join(folder, names[-1])
+
+
+class PretrainedCheckpoint(tf_keras.callbacks.Callback):
+    """Keras callback that saves the model after an epoch, as `save_pretrained` does.
+
+    The folder always contains the last or the best model.
+
+    >>> model, tokenizer = albert_tf.from_pretrained(
+    ...     "albert_tiny/", "classification", num_labels=2
+    ... )
+    >>> model.compile(albert_tf.fine_tuning_optimizer(1e-4, 3), "mse")
+    >>> keep = PretrainedCheckpoint("best", tokenizer, ["sports", "politics"], monitor="loss")
+    >>> batch, targets = tokenizer(["A goal", "A law"]), np.eye(2)
+    >>> history = model.fit(batch, targets, epochs=3, verbose=0, callbacks=[keep])
+    >>> keep.best == min(history.history["loss"])
+    True
+
+    Args:
+        folder: as in `save_pretrained`.
+        tokenizer: as in `save_pretrained`.
+        labels: as in `save_pretrained`.
+        monitor: name of the metric, such as "val_accuracy", by which the best model is selected;
+            None saves the model after every epoch.
+        mode: "min" if smaller values of the metric are better, "max" if larger ones are.
+
+    Attributes:
+        best: the metric of the saved model; None before the first epoch, and without `monitor`.
+
+    Raises:
+        ValueError: `mode` is neither "min" nor "max"; or, in training, the model cannot be saved,
+            or there is no such metric.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        tokenizer: Tokenizer | None = None,
+        labels: Sequence[str] | None = None,
+        monitor: str | None = None,
+        mode: str = "min",
+    ) -> None:
+        super().__init__()
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode={mode!r}: expected 'min' or 'max'")
+        self.folder = folder
+        self.tokenizer = tokenizer
+        self.labels = labels
+        self.monitor = monitor
+        self.mode = mode
+        self.best: float | None = None
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        """Checks that the model can be saved before it is trained."""
+        check_savable(self.model, self.labels)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Saves the model if it is the best one so far."""
+        if self.monitor is not None:
+            metrics = dict(logs or {})
+            if self.monitor not in metrics:
+                names = ", ".join(metrics)
+                raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
+            value = metrics[self.monitor]
+            sign = 1 if self.mode == "min" else -1
+            if self.best is not None and not sign * value < sign * self.best:
+                return
+            self.best = value
+        save_pretrained(self.model, self.folder, self.tokenizer, self.labels)

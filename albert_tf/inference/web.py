@@ -1,26 +1,76 @@
-"""The web page of `albert predict --web`: a form for each task of a model."""
+"""The web page of `albert predict --web`: a form for each task of a model, with inputs to try."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning.task import Result
+from albert_tf.finetuning.task import AnyTask, Result
 from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
 from albert_tf.inference.model_task import find_predicted_task, possible_tasks
 from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.settings import Settings
-from albert_tf.inference.web_examples import LISTS, TEXTS, choose_examples
+from albert_tf.model.tokenization import Tokenizer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     import gradio as gr
+
+
+TEXTS = "texts"  # a column of texts to compare with one, which only the page has
+LISTS = ("options", TEXTS)  # columns with several texts, which are the lines of a field
+
+
+def choose_examples(source: ModelSource, task: str, predicted: AnyTask) -> list[dict[str, str]]:
+    """Returns rows to try a task with: column → text, for the same columns in each.
+
+    They are of the training data if the run has kept some, and then there is a second text only if
+    these are pairs. Otherwise they are in a language that the vocabulary has.
+
+    Args:
+        source: the model.
+        task: name of the task.
+        predicted: what the predictor asks of it.
+
+    Raises:
+        ValueError: the file of the run is damaged.
+    """
+    kept: Sequence[Mapping[str, files.Json]] = []
+    if source.run.record.task_name == task:
+        kept = source.run.examples()
+    rows = kept or readable_rows(predicted.demos, predicted.tokenizer)
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: _as_text(row.get(name, "")) for name in columns} for row in rows]
+
+
+def _as_text(value: files.Json) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def readable_rows(
+    rows: Sequence[Mapping[str, str]], tokenizer: Tokenizer
+) -> list[Mapping[str, str]]:
+    """Returns the rows that the vocabulary has the characters of, Chinese before other languages.
+
+    Vocabularies for Chinese have English words too; those for English have no Chinese characters.
+    """
+    known = [row for row in rows if not _has_unknown_pieces(row, tokenizer)]
+    return sorted(known, key=lambda row: not _is_chinese(row)) or list(rows)
+
+
+def _has_unknown_pieces(row: Mapping[str, str], tokenizer: Tokenizer) -> bool:
+    return any(tokenizer.unk_id in tokenizer.encode(text) for text in row.values())
+
+
+def _is_chinese(row: Mapping[str, str]) -> bool:
+    return any("CJK" in unicodedata.name(char, "") for text in row.values() for char in text)
 
 
 _JSON_HEIGHT = 220  # pixels, so that the examples below are seen

@@ -24,7 +24,7 @@ from albert_tf import inference
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.inference.model_task import find_task
-from albert_tf.inference.web_examples import readable_rows
+from albert_tf.inference.web import readable_rows
 from albert_tf.model.tokenization import FullTokenizer
 from tests.conftest import ROOT
 from tests.inference.conftest import TEXTS
