@@ -36,7 +36,7 @@ from absl import logging
 from contenders import SHARED
 
 import albert_tf
-from albert_tf.checkpoints import tflite
+from albert_tf.export import tflite
 from albert_tf.finetuning.batching import Batch, BatchRunner, Outputs, Padding
 from albert_tf.inference import convert
 from albert_tf.inference.predictor import Predictor

@@ -31,7 +31,8 @@ TENSORFLOW, HUGGING_FACE = "tensorflow", "huggingface"
 MAKE = """
 import sys
 import albert_tf
-from albert_tf.checkpoints import convert, store
+from albert_tf.checkpoints import store
+from albert_tf.export import convert
 from albert_tf.checkpoints.weight_names import by_name
 config = albert_tf.AlbertConfig.from_json_file(sys.argv[1])
 model = albert_tf.AlbertForPretraining(config)

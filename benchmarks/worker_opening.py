@@ -65,7 +65,7 @@ def converts(folder: str, output_format: str, output: str) -> Callable[[], Opene
     import safetensors.numpy  # noqa: F401
     import tensorflow as tf
 
-    from albert_tf.checkpoints import convert
+    from albert_tf.export import convert
 
     tf.zeros(1)
 

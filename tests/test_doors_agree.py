@@ -21,10 +21,10 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification, race, squad, token_classification
-from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
+from albert_tf.export import convert
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.splits import Split

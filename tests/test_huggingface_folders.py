@@ -12,10 +12,11 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import convert, finding
+from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
+from albert_tf.export import convert
 from albert_tf.model.tokenization import FullTokenizer, HuggingFaceTokenizer, load_tokenizer
 from tests import huggingface_folders as folders
 from tests.checkpoints.checkpoint_samples import SHARED, random_arrays, random_weights

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints import convert
+from albert_tf.export import convert
 from tests import huggingface_folders as folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

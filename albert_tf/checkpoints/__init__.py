@@ -9,8 +9,6 @@ Read the modules in this order:
 * A run: `run_folder` reads and writes its files: the `run_record`, with the name of one of the
   `tasks`, which `record_comparison` compares; `evaluations`; and the lock of `folder_lock`. `store`
   writes its numbered checkpoints.
-* Out: `signatures`, among them `text_signature`, are what an export computes, such as that of
-  `embeddings_export`; `saved_model`, `tflite` and `hub_module` write it. `huggingface`,
-  `huggingface_task` and `tokenizer_json` write the files of Hugging Face. `convert` is the program,
-  with its `output_formats`.
+* Out: `huggingface`, `huggingface_task` and `tokenizer_json` write the files of Hugging Face. What
+  else a model is written as is in `albert_tf.export`.
 """

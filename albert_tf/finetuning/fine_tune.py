@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, run_record, saved_model, tasks
+from albert_tf.checkpoints import containers, loading, run_record, tasks
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.export import saved_model
 from albert_tf.finetuning.batching import Outputs
 from albert_tf.finetuning.engine import FineTuning, training_steps
 from albert_tf.finetuning.examples import choose_examples

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from albert_tf import files
 from albert_tf.checkpoints import releases
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.quantizations import QUANTIZATIONS
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
+from albert_tf.export.formats import QUANTIZATIONS
 from albert_tf.settings import (
     NOTHING,
     READING,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tf_keras
     from typing_extensions import Self
 
-    from albert_tf.checkpoints.signatures import Export
+    from albert_tf.export.signatures import Export
     from albert_tf.model.modeling import AlbertModel
     from albert_tf.training.task import Batch, ModelOutputs
 
@@ -517,7 +517,7 @@ class FineTuningTask(Task[FeaturesType], Generic[SettingsType, DataType, Feature
             max_seq_length: sequence length of serialized examples.
             folder: folder with the record of the run.
         """
-        from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+        from albert_tf.export.signatures import Export, token_inputs, token_signatures
 
         def serve(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             return dict(self.served_outputs(model(batch, training=False)))

@@ -29,8 +29,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from albert_tf import tensorflow_packages
-from albert_tf.checkpoints import convert, output_formats
-from albert_tf.checkpoints.quantizations import NONE, QUANTIZATIONS
+from albert_tf.export import convert, weights
+from albert_tf.export.formats import NONE, QUANTIZATIONS
 from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.settings import redefined, setting
 
@@ -43,7 +43,7 @@ class Settings(convert.Settings):
         convert.Settings,
         "output_format",
         "tensorflow",
-        choices=tuple(dict.fromkeys((*output_formats.FORMATS, *FORMATS))),
+        choices=tuple(dict.fromkeys((*weights.FORMATS, *FORMATS))),
     )
     quantization: str = setting(
         NONE,
@@ -83,7 +83,7 @@ def run(settings: Settings) -> Iterator[str]:
 
     source = convert.open_input(settings)
     task = model_task.find_task(source)
-    if settings.output_format in output_formats.FORMATS and not registry.get(task).is_fine_tuned:
+    if settings.output_format in weights.FORMATS and not registry.get(task).is_fine_tuned:
         yield from convert.run(settings)
         return
     yield f"{source.checkpoint}: {task}"

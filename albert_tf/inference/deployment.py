@@ -15,13 +15,14 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record, saved_model
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.quantizations import NONE
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED
-from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.checkpoints.tasks import EMBEDDINGS
+from albert_tf.export import saved_model
+from albert_tf.export.formats import NONE
+from albert_tf.export.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.finetuning.batching import Step
 from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.inference.exporting import ExportedModel, make_export

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from albert_tf.checkpoints.finding import EXTRA_ASSETS
 
 if TYPE_CHECKING:
-    from albert_tf.checkpoints.signatures import Signature
+    from albert_tf.export.signatures import Signature
     from albert_tf.finetuning.batching import Step
     from albert_tf.inference.exporting import ExportedModel
 

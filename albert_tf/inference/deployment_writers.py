@@ -7,10 +7,10 @@ import warnings
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model, tflite
 from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
-from albert_tf.checkpoints.quantizations import NONE
-from albert_tf.checkpoints.signatures import DEFAULT, TENSORS, Signature
+from albert_tf.export import saved_model, tflite
+from albert_tf.export.formats import NONE
+from albert_tf.export.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.finetuning.batching import Array, Batch, Step
 from albert_tf.inference import onnx_runtime, openvino_engine, openvino_runtime
 from albert_tf.inference.exporting import ExportedModel

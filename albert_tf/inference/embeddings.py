@@ -88,7 +88,7 @@ class Embeddings(Task[TokenSequences]):
         self, model: tf_keras.layers.Layer, batch: Mapping[str, tf.Tensor]
     ) -> Mapping[str, tf.Tensor]:
         """Returns the embeddings of a model of TensorFlow, float32 [B, K]."""
-        from albert_tf.checkpoints.sentence_embeddings import embed
+        from albert_tf.export.embeddings import embed
 
         has_layers = MEAN_LAST_4 in self.modules.poolings
         outputs = model(dict(batch), training=False, output_hidden_states=has_layers)

@@ -9,10 +9,11 @@ from typing import cast
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import embeddings_export, saved_model, tasks
+from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.model_protocols import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.signatures import Export
+from albert_tf.export import embeddings, saved_model
+from albert_tf.export.signatures import Export
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.inference.model_task import find_task, open_task
@@ -125,11 +126,11 @@ def _export_embeddings(
         logging.warning("%s: the export takes no texts, which are lowercased", source.folder)
     options = PredictorSettings(max_seq_length=max_seq_length)
     length = open_task(source, tasks.EMBEDDINGS, options).max_seq_length
-    exported = embeddings_export.embeddings_export(
+    exported = embeddings.embeddings_export(
         encoder_of(model),
         tokenizer if takes_texts else None,
         length,
-        embeddings_export.poolings_of(source.parts, poolings),
+        embeddings.poolings_of(source.parts, poolings),
         modules,
     )
     return ExportedModel(model.variables, exported, length)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import signatures
+from albert_tf.export import signatures
 from albert_tf.finetuning.batching import Step
 from albert_tf.inference import openvino_runtime
 from albert_tf.model import dispatch

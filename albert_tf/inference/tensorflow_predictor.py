@@ -12,8 +12,8 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.export import saved_model
 from albert_tf.finetuning.batching import BatchRunner, Features
 from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
 from albert_tf.inference.model_task import open_task

@@ -7,19 +7,16 @@ import inspect
 
 import pytest
 
-from albert_tf.checkpoints import (
+from albert_tf.checkpoints import download, evaluations, loading, run_record
+from albert_tf.export import (
     convert,
-    download,
-    embeddings_export,
-    evaluations,
+    embeddings,
     hub_module,
-    loading,
-    output_formats,
-    run_record,
     saved_model,
     signatures,
-    text_signature,
+    text_graph,
     tflite,
+    weights,
 )
 from albert_tf.settings import REQUIRED
 
@@ -61,10 +58,10 @@ def test_the_number_of_groups_to_write_is_at_least_1():
         (loading.load_checkpoint, {"allow_partial": False, "init_from_group0": False}),
         (evaluations.best_of, {"official_order": False}),
         (signatures.token_signatures, {"takes_examples": True, "any_length": True}),
-        (text_signature.text_signatures, {"pad_to": None}),
-        (text_signature.compute_in_batches, {"is_trimmed": False}),
+        (text_graph.text_signatures, {"pad_to": None}),
+        (text_graph.compute_in_batches, {"is_trimmed": False}),
         (
-            embeddings_export.embeddings_export,
+            embeddings.embeddings_export,
             {"poolings": ("mean", "mean_last_4", "pooled"), "modules": None},
         ),
         (tflite.write_tflite, {"quantization": "none"}),
@@ -83,7 +80,7 @@ def test_arguments_have_these_defaults(function, defaults):
 
 def test_files_of_others_have_these_names_and_numbers():
     assert run_record.FORMAT == 1  # docs/devices.md
-    formats = output_formats.FORMATS.items()
+    formats = weights.FORMATS.items()
     assert {name: (form.has_own_files, form.has_task) for name, form in formats} == {
         "tensorflow": (False, True),
         "huggingface": (True, True),
@@ -91,4 +88,4 @@ def test_files_of_others_have_these_names_and_numbers():
         "saved_model": (False, False),
     }
     assert tflite.TFLITE_FILE == "albert_model.tflite"  # of Google's programs
-    assert text_signature.BATCH_SIZE == 32  # bounds the memory of a server
+    assert text_graph.BATCH_SIZE == 32  # bounds the memory of a server

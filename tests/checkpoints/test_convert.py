@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from albert_tf.checkpoints.containers import open_checkpoint
-from albert_tf.checkpoints.convert import Settings, run
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.store import save_checkpoint
+from albert_tf.export.convert import Settings, run
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import (
     ALBERT_ZH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.checkpoints.embeddings_export import pool, poolings_of
+from albert_tf.export.embeddings import pool, poolings_of
 
 
 def test_embeddings_are_poolings_of_the_last_layer_or_the_last_four():

@@ -8,7 +8,7 @@ import pytest
 
 import albert_tf
 from albert_tf import files
-from albert_tf.checkpoints import convert
+from albert_tf.export import convert
 from tests.file_events import folders_at_each_event
 from tests.inference.conftest import write_folder
 

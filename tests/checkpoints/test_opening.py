@@ -31,7 +31,7 @@ MEASURE = """
 import re, sys
 import tensorflow as tf
 import albert_tf
-from albert_tf.checkpoints import convert
+from albert_tf.export import convert
 act, folder, output = sys.argv[1:]
 def peak():
     with open("/proc/self/status") as status:

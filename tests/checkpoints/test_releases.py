@@ -19,11 +19,12 @@ import pytest
 import tf_keras
 
 import albert_tf
-from albert_tf.checkpoints import convert, finding, loading, releases
 from albert_tf.checkpoints import download as program
+from albert_tf.checkpoints import finding, loading, releases
 from albert_tf.checkpoints.download import download
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import flags
+from albert_tf.export import convert
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model
-from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
-from albert_tf.checkpoints.text_signature import BATCH_SIZE, compute_in_batches, text_signatures
 from albert_tf.data.tf_example import encode_examples
+from albert_tf.export import saved_model
+from albert_tf.export.signatures import Export, token_inputs, token_signatures
+from albert_tf.export.text_graph import BATCH_SIZE, compute_in_batches, text_signatures
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from tests.conftest import TINY_SHAPE

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import hub_module
 from albert_tf.checkpoints.loading import inspect_checkpoint, read_weights
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.weight_names import variable_name
+from albert_tf.export import hub_module
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.model.tokenization import FullTokenizer

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model, tflite
-from albert_tf.checkpoints.signatures import Signature, token_inputs
+from albert_tf.export import saved_model, tflite
+from albert_tf.export.signatures import Signature, token_inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
 from tests.conftest import TINY_SHAPE

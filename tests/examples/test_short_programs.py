@@ -14,7 +14,7 @@ import serving_client
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints.signatures import TEXTS as TEXT_INPUTS
+from albert_tf.export.signatures import TEXTS as TEXT_INPUTS
 from tests.checkpoints.serving_rest import served
 from tests.conftest import ROOT
 from tests.inference.conftest import TEXTS, write_folder

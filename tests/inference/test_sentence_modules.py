@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import albert_tf
-from albert_tf.checkpoints import convert
 from albert_tf.checkpoints.sentence_modules import read_modules
+from albert_tf.export import convert
 
 TEXTS = ["A boat", "The river carries the rain."]
 KINDS = "sentence_transformers.models."

@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tf_keras
     from typing_extensions import Self
 
-    from albert_tf.checkpoints.signatures import Export, Tensors
+    from albert_tf.export.signatures import Export, Tensors
     from albert_tf.model.heads import AlbertForClassification
     from albert_tf.training.task import Batch
 
@@ -364,13 +364,13 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
 
         With `tflite_quantization`, there is a TFLite file as well.
         """
-        from albert_tf.checkpoints.signatures import (
+        from albert_tf.export.signatures import (
             Export,
             Signature,
             token_inputs,
             token_signatures,
         )
-        from albert_tf.checkpoints.text_signature import text_signatures
+        from albert_tf.export.text_graph import text_signatures
 
         call = functools.partial(model, training=False)
         inputs = token_inputs(max_seq_length)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tf_keras
     from typing_extensions import Self
 
-    from albert_tf.checkpoints.signatures import Export, Tensors
+    from albert_tf.export.signatures import Export, Tensors
     from albert_tf.model.heads import AlbertForMultipleChoice
     from albert_tf.training.task import Batch
 
@@ -254,7 +254,7 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         """
         import tensorflow as tf
 
-        from albert_tf.checkpoints.signatures import Export, token_inputs, token_signatures
+        from albert_tf.export.signatures import Export, token_inputs, token_signatures
 
         options = tf.TensorSpec([None, None, max_seq_length], tf.int32)
         inputs = dict.fromkeys(token_inputs(max_seq_length), options)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tf_keras
     from typing_extensions import Self
 
-    from albert_tf.checkpoints.signatures import Export, Tensors
+    from albert_tf.export.signatures import Export, Tensors
     from albert_tf.model.heads import AlbertForAnswerableSpans, AlbertForSpans
     from albert_tf.training.task import Batch
 
@@ -422,7 +422,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         Google's program does not export, both models return `OUTPUTS_V2` and have `p_mask` as an
         additional input.
         """
-        from albert_tf.checkpoints.signatures import (
+        from albert_tf.export.signatures import (
             Export,
             Signature,
             token_inputs,

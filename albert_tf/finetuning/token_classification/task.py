@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     import tensorflow as tf
     from typing_extensions import Self
 
-    from albert_tf.checkpoints.signatures import Tensors
+    from albert_tf.export.signatures import Tensors
     from albert_tf.model.heads import AlbertForTokenClassification
     from albert_tf.training.task import Batch
 

@@ -4,7 +4,7 @@ r"""Writes a TF-Hub module, like Google's program of this name.
 
 reads albert_config.json, 30k-clean.model and model.ckpt-best in albert_base/, and writes a folder
 for `hub.load` and `hub.KerasLayer`, in TensorFlow 2's format; see
-albert_tf/checkpoints/hub_module.py.
+albert_tf/export/hub_module.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 from collections.abc import Iterator
 
 from albert.export_checkpoints import ExportSettings
-from albert_tf.checkpoints import convert
 from albert_tf.cli import compatibility, console
+from albert_tf.export import convert
 
 VOCABULARY = "30k-clean.model"  # the only name that Google's program supports
 

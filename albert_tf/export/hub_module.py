@@ -24,15 +24,16 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import saved_model
 from albert_tf.checkpoints.run_record import LOWER_CASE
-from albert_tf.checkpoints.signatures import DEFAULT, Signature, Tensors
+from albert_tf.export import saved_model
+from albert_tf.export.signatures import DEFAULT, Signature, Tensors
 from albert_tf.model import dispatch
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.model.modeling import AlbertForPretraining
+
 
 _INPUTS = {
     "input_ids": "input_word_ids",

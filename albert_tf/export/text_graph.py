@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import tensorflow_packages
-from albert_tf.checkpoints.signatures import TEXTS, Signature, Tensors
+from albert_tf.export.signatures import TEXTS, Signature, Tensors
 from albert_tf.model.tokenization import Tokenizer
 
 Outputs = TypeVar("Outputs")  # any structure of tensors

@@ -18,15 +18,15 @@ from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints import loading, releases, run_record, tasks
 from albert_tf.checkpoints.load_report import LoadReport
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.checkpoints.output_formats import FORMATS, Output
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
+from albert_tf.export.weights import FORMATS, Output
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, read_files
 from albert_tf.settings import REQUIRED, setting
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.model.modeling import AlbertForPretraining
 
 

@@ -23,8 +23,9 @@ from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.model.objectives import SOP
 from albert_tf.model.tokenization import FullTokenizer, Tokenizer
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.model.modeling import AlbertForPretraining
+
 
 MASKED_LM, SENTENCE = "masked-LM head", "sentence head"  # keys of `weight_names.PARTS`
 
@@ -76,7 +77,7 @@ def _write_hugging_face(output: Output) -> None:
 
 
 def _write_tf_hub(output: Output) -> None:
-    from albert_tf.checkpoints.hub_module import save_hub_module
+    from albert_tf.export.hub_module import save_hub_module
 
     parts = _assign(output, "a TF-Hub module")
     model, tokenizer = output.model, output.tokenizer
@@ -91,8 +92,8 @@ def _write_tf_hub(output: Output) -> None:
 
 
 def _write_saved_model(output: Output) -> None:
-    from albert_tf.checkpoints import saved_model
-    from albert_tf.checkpoints.embeddings_export import embeddings_export, poolings_of
+    from albert_tf.export import saved_model
+    from albert_tf.export.embeddings import embeddings_export, poolings_of
 
     parts = _assign(output, "a pre-trained SavedModel")
     model = output.model

@@ -1,5 +1,7 @@
 """How the weights of a TFLite model are stored. Settings have these names without TensorFlow."""
 
+from __future__ import annotations
+
 NONE = "none"  # float32
 FLOAT16 = "float16"
 INT8 = "int8"  # dynamic-range quantization

@@ -9,8 +9,8 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.exported_files import TFLITE_FILE as TFLITE_FILE
-from albert_tf.checkpoints.quantizations import FLOAT16, NONE
-from albert_tf.checkpoints.signatures import Signature
+from albert_tf.export.formats import FLOAT16, NONE
+from albert_tf.export.signatures import Signature
 
 
 def write_tflite(

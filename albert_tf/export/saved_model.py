@@ -18,9 +18,10 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record, store, tflite
+from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.checkpoints.signatures import Export, Signature
+from albert_tf.export import tflite
+from albert_tf.export.signatures import Export, Signature
 from albert_tf.model import dispatch
 from albert_tf.model.tokenization import read_files
 
