@@ -66,7 +66,7 @@ def checkpoints(folder):
 
 def leftovers(folder):
     """The temporary files, which only a process that is writing needs."""
-    return [*folder.glob("*.tempstate*"), *folder.glob("*.tmp")]
+    return [*folder.glob(".model.ckpt*"), *folder.glob("*.tmp")]
 
 
 @pytest.fixture(scope="module")
@@ -149,25 +149,26 @@ def test_a_damaged_newest_checkpoint_is_named_and_without_it_the_one_before_is_u
     assert_same_state(out, through, 20)
 
 
-# Runs a program, and kills it while the second checkpoint is written: when it begins, between the
-# names of its two files, before they are flushed to disk, and before the list of checkpoints.
+# Runs a program, and kills it while the second checkpoint is being written in the background: when
+# it begins, when the tensors are written but not verified, between the two files of a checkpoint,
+# and before the list of checkpoints.
 KILLED_WHILE_WRITING = """
-import os, re, runpy, signal, sys
+import os, re, runpy, signal, sys, time
+from albert_tf import files
 from albert_tf.checkpoints import store
 from albert_tf.files import writing
 owner, name, which, pattern = {
     "begin": (store, "save_checkpoint", 0, "/model.ckpt-10"),
-    "index": (store, "flush_to_disk", 0, "/model.ckpt-10.data-.*"),
-    "flush": (store, "flush_to_disk", 0, "/model.ckpt-10.index"),
+    "verify": (store, "find_damage", 0, "/.model.ckpt-10-[0-9a-f]*"),
+    "index": (files, "rename", 1, "/model.ckpt-10.index"),
     "list": (writing, "rename", 1, "/checkpoint"),
 }[sys.argv[1]]
-function, moment = getattr(owner, name), sys.argv[1]
+function, is_list = getattr(owner, name), sys.argv[1] == "list"
 def die(*arguments):
     path = arguments[which]
     index = os.path.join(os.path.dirname(path), "model.ckpt-10.index")
-    if re.search(pattern + "$", path) and (moment != "list" or os.path.exists(index)):
-        if moment == "index":  # as before TensorFlow renames it
-            os.rename(index, index + ".tempstate7")
+    if re.search(pattern + "$", path) and os.path.exists(index) == is_list:
+        time.sleep(1)  # meanwhile, training continues
         os.kill(os.getpid(), signal.SIGKILL)
     return function(*arguments)
 setattr(owner, name, die)
@@ -180,7 +181,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     "moment",
     [
         pytest.param(name, marks=pytest.mark.ci if name == "index" else pytest.mark.slow)
-        for name in ("begin", "index", "flush", "list")
+        for name in ("begin", "verify", "index", "list")
     ],
 )
 def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
@@ -188,7 +189,7 @@ def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
 ):
     killed = pretraining.start(tmp_path, code=("-c", KILLED_WHILE_WRITING, moment))
     finish(killed, -signal.SIGKILL)
-    assert list(checkpoints(tmp_path)) == ([0, 5, 10] if moment in ("flush", "list") else [0, 5])
+    assert list(checkpoints(tmp_path)) == ([0, 5, 10] if moment == "list" else [0, 5])
     assert_same_state(tmp_path, through, 5)
     pretraining.train(tmp_path)
     for step in (5, 10, 20):
@@ -199,15 +200,15 @@ def test_killed_while_a_checkpoint_is_written_it_ends_with_the_same_weights(
 # Runs a program, and kills it before the index of the second best checkpoint is put in place.
 KILLED_AT_A_BETTER_ONE = """
 import os, runpy, signal, sys
-from albert_tf.files import writing
-rename, seen = writing.rename, []
+from albert_tf import files
+rename, seen = files.rename, []
 def rename_or_die(source, target):
     if target.endswith("model.ckpt-best.index"):
         seen.append(target)
         if len(seen) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
     rename(source, target)
-writing.rename = rename_or_die
+files.rename = rename_or_die
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -260,7 +261,7 @@ def test_killed_again_and_again_it_ends_with_the_same_weights(pretraining, tmp_p
             time.sleep(rng.uniform(0, 0.2))
         kill(process)
         assert newest(out) >= before
-    (out / f"model.ckpt-{SAVED_EVERY}{DATA_SUFFIX}.tempstate17").write_text("half-written")
+    (out / f".model.ckpt-{SAVED_EVERY}-0a1b2c3d{DATA_SUFFIX}").write_text("half-written")
     pretraining.train(out, *others)
     assert_same_state(out, tmp_path / "through", STEPS)
     ours, theirs = (RunFolder(str(path)).metrics() for path in (out, tmp_path / "through"))

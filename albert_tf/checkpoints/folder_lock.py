@@ -14,10 +14,10 @@ from albert_tf import files
 
 LOCK_FILE = ".lock"
 
-# Files left behind by a process that was killed while writing: parts of a checkpoint, whose names
-# TensorFlow makes, and temporary files of `files.write_atomically`.
+# Files left behind by a process that was killed while writing: parts of a checkpoint, and temporary
+# files of `files.write_atomically`.
 _HALF_WRITTEN = re.compile(
-    rf"model\.ckpt-\w+\.(index|data-[\w-]+)\.tempstate\d+|[\w.-]+{files.HALF_WRITTEN}"
+    rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
 )
 
 

@@ -1,8 +1,9 @@
 """Writes, verifies, lists and deletes the numbered checkpoints of a run.
 
-A checkpoint `model.ckpt-<step>` is either complete or does not exist: TensorFlow writes its files
-under temporary names and renames the index last, without which there is no checkpoint. For a remote
-file system it is written locally and then uploaded, the index last.
+A checkpoint `model.ckpt-<step>` is either complete or does not exist: it is written under a hidden
+name, verified, flushed to disk and only then renamed. The index file is renamed last, because a
+checkpoint without an index does not exist for TensorFlow. On a remote file system it is written and
+verified locally and then uploaded, the index file last.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -29,7 +30,6 @@ from albert_tf.checkpoints.run_folder import (
 )
 from albert_tf.checkpoints.tensor_memory import as_tensor
 
-_SHARD = r"\.data-\d+-of-\d+"  # ending of a data file
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (
     tf.errors.ResourceExhaustedError,
@@ -41,46 +41,33 @@ _DISK_ERRORS = (
 
 
 def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
-    """Writes a checkpoint atomically.
+    """Writes a checkpoint atomically after verifying it.
 
     Args:
         prefix: the prefix of the files `<prefix>.data-00000-of-00001` and `<prefix>.index`.
         tensors: name → variable, tensor or array.
 
     Raises:
-        OSError: the disk is full or cannot be written to. Older checkpoints are not affected.
+        OSError: the disk is full or cannot be written to, or the verification failed. Older
+            checkpoints are not affected.
     """
     names = sorted(tensors)
     values = [_to_tensor(tensors[name]) for name in names]
-    with naming_disk_errors(prefix), _local_prefix(prefix) as local:
-        _remove_index(prefix)
+    with _new_files(prefix) as temporary:
         with tf.device("cpu"):
             tf.raw_ops.SaveV2(
-                prefix=local,
+                prefix=temporary,
                 tensor_names=names,
                 shape_and_slices=[""] * len(names),
                 tensors=values,
             )
-        for suffix in (DATA_SUFFIX, ".index"):
-            if local == prefix:
-                flush_to_disk(prefix + suffix)
-            else:
-                files.copy(local + suffix, prefix + suffix)
-
-
-@contextlib.contextmanager
-def _local_prefix(prefix: str) -> Iterator[str]:
-    """Yields the prefix to write to; after an error, what was written is removed."""
-    if files.is_remote(prefix):
-        with tempfile.TemporaryDirectory() as folder:
-            yield os.path.join(folder, os.path.basename(prefix))
-        return
-    try:
-        yield prefix
-    except BaseException:
-        for suffix in _list_suffixes(prefix, rf"(\.index|{_SHARD})(\.tempstate\d+)?"):
-            files.remove(prefix + suffix)
-        raise
+        shapes = {name: value.shape.as_list() for name, value in zip(names, values, strict=True)}
+        if damage := find_damage(temporary, shapes):
+            raise OSError(
+                f"{prefix}: the checkpoint was not written correctly ({damage}). Check the disk "
+                "and run the same command again. Older checkpoints are not affected."
+            )
+        _publish(temporary, prefix, [DATA_SUFFIX])
 
 
 def _to_tensor(value: ArrayLike) -> tf.Tensor:
@@ -88,19 +75,42 @@ def _to_tensor(value: ArrayLike) -> tf.Tensor:
 
 
 def copy_checkpoint(source: str, target: str) -> None:
-    """Atomically copies a checkpoint to another prefix.
+    """Atomically copies a checkpoint to another prefix in the same file system.
 
     Raises:
-        OSError: the disk is full or cannot be written to. An older target is not affected.
+        OSError: the disk is full or cannot be written to.
     """
-    suffixes = (".index", *_list_suffixes(source, _SHARD))
-    with naming_disk_errors(target), contextlib.ExitStack() as stack:
-        for suffix in suffixes:  # the files get their names at the end, the index last
-            new = stack.enter_context(files.write_atomically(target + suffix, "wb"))
-            with files.open_binary(source + suffix) as content:
-                shutil.copyfileobj(content, new)
-            new.flush()
-        _remove_index(target)
+    shards = _list_suffixes(source, ".data-")
+    if files.is_remote(target):  # each copy is atomic, and the store copies without a download
+        with naming_disk_errors(target):
+            _remove_index(target)
+            for suffix in (*shards, ".index"):
+                files.copy(source + suffix, target + suffix)
+        return
+    with _new_files(target) as temporary:
+        for suffix in (*shards, ".index"):
+            files.copy(source + suffix, temporary + suffix)
+        _publish(temporary, target, shards)
+
+
+@contextlib.contextmanager
+def _new_files(prefix: str) -> Iterator[str]:
+    """Yields a hidden local prefix, and removes remaining files with it at the end.
+
+    It is next to `prefix`, unless that is remote.
+    """
+    directory, base = os.path.split(prefix)
+    if files.is_remote(prefix):
+        with tempfile.TemporaryDirectory() as folder, naming_disk_errors(prefix):
+            yield os.path.join(folder, base)
+        return
+    temporary = os.path.join(directory, f".{base}-{uuid.uuid4().hex[:8]}")
+    try:
+        with naming_disk_errors(prefix):
+            yield temporary
+    finally:
+        for suffix in _list_suffixes(temporary, "."):
+            files.remove(temporary + suffix)
 
 
 @contextlib.contextmanager
@@ -122,13 +132,13 @@ def naming_disk_errors(path: str, what: str = "the checkpoint") -> Iterator[None
         ) from None
 
 
-def _list_suffixes(prefix: str, pattern: str) -> list[str]:
-    """Returns the rest of the name after `prefix` of the files where it matches a pattern."""
+def _list_suffixes(prefix: str, start: str) -> list[str]:
+    """Returns the rest of the name after `prefix` for all files that start with prefix + start."""
     directory, base = os.path.split(prefix)
-    named = re.compile(f"{re.escape(base)}({pattern})")
-    is_there = files.is_directory(directory or ".")
-    matches = map(named.fullmatch, files.list_directory(directory) if is_there else ())
-    return sorted(match[1] for match in matches if match)
+    if not files.is_directory(directory or "."):
+        return []
+    names = files.list_directory(directory)
+    return [name.removeprefix(base) for name in names if name.startswith(base + start)]
 
 
 def _disk_error(error: Exception) -> str:
@@ -136,6 +146,20 @@ def _disk_error(error: Exception) -> str:
     if isinstance(error, _DISK_ERRORS):
         return str(error.message).split("[Op:")[0].rpartition(";")[2].strip().partition("\n")[0]
     return (error.strerror or "") if isinstance(error, OSError) else ""
+
+
+def _publish(temporary: str, prefix: str, shards: list[str]) -> None:
+    """Renames or uploads complete files to their final names, the index last."""
+    suffixes = (*shards, ".index")
+    if files.is_remote(prefix):
+        move = files.copy
+    else:
+        move = files.rename
+        for suffix in suffixes:
+            flush_to_disk(temporary + suffix)
+    _remove_index(prefix)
+    for suffix in suffixes:
+        move(temporary + suffix, prefix + suffix)
 
 
 def _remove_index(prefix: str) -> None:
@@ -153,23 +177,39 @@ def flush_to_disk(path: str) -> None:
         os.fsync(stream.fileno())
 
 
-def find_damage(prefix: str) -> str:
+def find_damage(prefix: str, shapes: dict[str, list[int]] | None = None) -> str:
     """Returns what is wrong with a checkpoint written by this package; "" if nothing is.
 
-    All of it is read: the index has checksums of itself and of every tensor.
+    The index, which contains checksums of itself and of every tensor, is always read.
+
+    Args:
+        prefix: the checkpoint.
+        shapes: name → expected shape. If given, only the size of the data is compared with the
+            shapes; otherwise every tensor is read, which verifies its checksum.
 
     Raises:
         OSError: a file cannot be opened, so nothing is known about its content.
     """
     try:
-        for suffix in (DATA_SUFFIX, ".index"):
-            files.file_size(prefix + suffix)
-        reader = containers.open_checkpoint(prefix)
-        for name in reader.get_variable_to_shape_map():
-            containers.read_tensor(reader, name, prefix)
-    except (FileNotFoundError, ValueError) as error:
+        size = files.file_size(prefix + DATA_SUFFIX)
+        files.file_size(prefix + ".index")
+    except FileNotFoundError as error:
         return str(error)
-    return ""
+    try:
+        reader = containers.open_checkpoint(prefix)
+        stored = reader.get_variable_to_shape_map()
+        for name in stored if shapes is None else ():
+            containers.read_tensor(reader, name, prefix)
+    except ValueError as error:
+        return str(error)
+    if shapes is None:
+        return ""
+    if stored != shapes:
+        differing = sorted(set(stored) ^ set(shapes)) or sorted(shapes)
+        return f"its index does not match what was saved, for example {differing[0]}"
+    types = reader.get_variable_to_dtype_map()
+    expected = sum(types[name].size * int(np.prod(shape)) for name, shape in shapes.items())
+    return "" if size == expected else f"its data has {size} bytes, expected {expected}"
 
 
 def newest(folder: RunFolder) -> str | None:

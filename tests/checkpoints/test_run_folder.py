@@ -118,7 +118,7 @@ def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path, s
 def test_the_step_and_the_trained_model_follow_from_the_checkpoints(folder, tmp_path):
     for place in (folder, RunFolder(f"{tmp_path}/none")):
         assert (place.has_checkpoint, place.is_trained, place.checkpoint) == (False, False, None)
-    for name in ("best", "3", "20", "interrupted_21", "0-0a1b2c3d", "best.old"):
+    for name in ("best", "3", "20", "interrupted_21", "0-0a1b2c3d", "best.damaged"):
         (tmp_path / f"model.ckpt-{name}.index").touch()
         assert folder.checkpoint == folder.file("model.ckpt-best")
     (tmp_path / "model.ckpt-best.index").unlink()
@@ -173,9 +173,9 @@ def test_one_process_has_the_lock_until_it_ends_even_if_a_child_lives_on(folder)
 
 def test_only_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
     data = ".data-00000-of-00001"
-    half = ["model.ckpt-20.index.tempstate7", f"model.ckpt-20{data}.tempstate17"]
-    half += [f"model.ckpt-best{data}.99999999.tmp", "run.json.0a1b2c3d.tmp"]
-    others = ["model.ckpt-20.index", f"model.ckpt-20{data}", "model.ckpt-20.tempstate7"]
+    half = [".model.ckpt-20-0a1b2c3d.index", f".model.ckpt-20-0a1b2c3d{data}.tempstate17"]
+    half += [f".model.ckpt-best-99999999{data}", "run.json.0a1b2c3d.tmp"]
+    others = ["model.ckpt-20.index", ".model.ckpt-20.index", "model.ckpt-20-0a1b2c3d.index"]
     others += [".notes", "notes.tmp", "0a1b2c3d.tmp", ".lock"]
     for name in half + others:
         (tmp_path / name).write_text("x")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.checkpoints import run_folder, store
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.store import find_damage, newest, save_checkpoint
-from albert_tf.files import writing
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays, read_all
 
 SHAPES = {"a": (5, 3), "b": (7,), "c": (0, 2)}
@@ -95,44 +94,47 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path, monkeypatch, module,
     assert find_damage(prefix) == ""
 
 
-def test_a_full_disk_leaves_the_checkpoint_that_would_be_replaced_by_a_copy(tmp_path, monkeypatch):
-    old, new = write(tmp_path, 3), write(tmp_path, 20)
-    copy = shutil.copyfileobj
+@pytest.mark.parametrize("edit", [cut, flip, empty])
+@pytest.mark.parametrize("suffix", [DATA_SUFFIX, ".index"])
+def test_a_checkpoint_written_incorrectly_is_not_renamed(tmp_path, monkeypatch, edit, suffix):
+    prefix = write(tmp_path, 3)
+    save = tf.raw_ops.SaveV2
 
-    def fail_at_the_data(source, target):
-        if source.name.endswith(DATA_SUFFIX):
-            raise_full_disk_at_last(None)
-        copy(source, target)
+    def save_badly(prefix, **arguments):
+        save(prefix=prefix, **arguments)
+        change(prefix + suffix, edit)
 
-    monkeypatch.setattr(shutil, "copyfileobj", fail_at_the_data)
-    with pytest.raises(OSError, match="checkpoint cannot be written: No space left on"):
-        store.copy_checkpoint(new, old)
-    assert_same(read_all(old), tensors_of(3))
-    assert names_in(tmp_path) == files_of("model.ckpt-20", "model.ckpt-3")
+    monkeypatch.setattr(tf.raw_ops, "SaveV2", save_badly)
+    if (edit, suffix) == (flip, DATA_SUFFIX):  # sizes agree: only reading all of it would tell
+        save_checkpoint(prefix, {"a": np.ones(3)})
+        assert "Checksum does not match" in find_damage(prefix)
+        return
+    with pytest.raises(OSError, match=r"model\.ckpt-3: .* not written correctly"):
+        save_checkpoint(prefix, {"a": np.ones(3)})
+    assert read_all(prefix)["global_step"] == 3
+    assert len(names_in(tmp_path)) == 2
+
+
+def test_an_index_of_other_tensors_is_detected(tmp_path):
+    prefix = write(tmp_path, 3)
+    shapes = {name: list(np.shape(value)) for name, value in tensors_of(3).items()}
+    assert find_damage(prefix, shapes) == ""
+    assert "for example b" in find_damage(prefix, {k: v for k, v in shapes.items() if k != "b"})
+    assert "does not match what was saved" in find_damage(prefix, shapes | {"a": [3, 5]})
 
 
 def test_replacing_a_checkpoint_never_mixes_the_two(tmp_path, monkeypatch):
-    old, new = write(tmp_path, 3), write(tmp_path, 20)
-    rename, save = writing.rename, tf.raw_ops.SaveV2
+    prefix = write(tmp_path, 3)
+    rename = files.rename
 
     def fail_at_the_index(source, target):
         if target.endswith(".index"):
             raise KeyboardInterrupt
         rename(source, target)
 
-    def fail_after_the_data(prefix, **arguments):
-        save(prefix=f"{prefix}.new", **arguments)
-        os.replace(f"{prefix}.new{DATA_SUFFIX}", prefix + DATA_SUFFIX)
-        assert not os.path.exists(f"{prefix}.index")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(writing, "rename", fail_at_the_index)
+    monkeypatch.setattr(files, "rename", fail_at_the_index)
     with pytest.raises(KeyboardInterrupt):
-        store.copy_checkpoint(new, old)
-    assert checkpoints_in(tmp_path) == [20]
-    monkeypatch.setattr(tf.raw_ops, "SaveV2", fail_after_the_data)
-    with pytest.raises(KeyboardInterrupt):
-        save_checkpoint(new, {"a": np.ones(3)})
+        save_checkpoint(prefix, {"a": np.ones(3)})
     assert checkpoints_in(tmp_path) == []
 
 
