@@ -249,17 +249,20 @@ class RunFolder:
         return max(steps) > 0 if steps else self.has_best
 
     def add_checkpoint(self, step: int, digest: str) -> None:
-        """Records a checkpoint that was saved, with the digest of `containers.digest`."""
-        files.append_json_lines(self.file(CHECKPOINTS_FILE), [{"step": step, "digest": digest}])
+        """Records a checkpoint that is saved, with the digest of `containers.digest`, once."""
+        if digest not in self.saved_digests().get(step, ()):
+            files.append_json_lines(self.file(CHECKPOINTS_FILE), [{"step": step, "digest": digest}])
 
-    def saved_digests(self, step: int) -> list[str]:
-        """Returns the digests of the checkpoints of a step that runs in this folder have saved.
+    def saved_digests(self) -> dict[int, list[str]]:
+        """Returns step → digests of the checkpoints that runs in this folder have saved.
 
         Raises:
             ValueError: the file is damaged.
         """
-        rows = files.read_own_json_lines(self.file(CHECKPOINTS_FILE), _CHECKPOINT)
-        return [str(row["digest"]) for row in rows if row["step"] == step]
+        digests: dict[int, list[str]] = {}
+        for row in files.read_own_json_lines(self.file(CHECKPOINTS_FILE), _CHECKPOINT):
+            digests.setdefault(row["step"], []).append(row["digest"])
+        return digests
 
     def forget_after(self, step: int) -> int:
         """Removes what is recorded of steps that are trained again; returns the number of reports.

@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -40,12 +40,17 @@ _DISK_ERRORS = (
 )
 
 
-def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
+def save_checkpoint(
+    prefix: str,
+    tensors: Mapping[str, ArrayLike],
+    announce: Callable[[str], None] = lambda digest: None,
+) -> None:
     """Writes a checkpoint atomically after verifying it.
 
     Args:
         prefix: the prefix of the files `<prefix>.data-00000-of-00001` and `<prefix>.index`.
         tensors: name → variable, tensor or array.
+        announce: is called with the digest of the checkpoint before it gets its name.
 
     Raises:
         OSError: the disk is full or cannot be written to, or the verification failed. Older
@@ -67,6 +72,7 @@ def save_checkpoint(prefix: str, tensors: Mapping[str, ArrayLike]) -> None:
                 f"{prefix}: the checkpoint was not written correctly ({damage}). Check the disk "
                 "and run the same command again. Older checkpoints are not affected."
             )
+        announce(containers.digest(temporary))
         _publish(temporary, prefix, [DATA_SUFFIX])
 
 
@@ -257,20 +263,38 @@ def check_name(prefix: str, step: int) -> None:
 
 
 def check_is_ours(folder: RunFolder, prefix: str, step: int) -> None:
-    """Raises ValueError if the run in a folder has saved another checkpoint of this step.
+    """Checks that the run in a folder has saved a checkpoint, as far as that is recorded.
+
+    It is logged if nothing is recorded of a run of this package. Steps before the first recorded
+    one are those of the run that the folder had before.
 
     Args:
         folder: the folder of the run.
         prefix: a numbered checkpoint in it, or one of an interruption.
         step: its step.
+
+    Raises:
+        ValueError: the run has not saved it, but maybe another one of this step.
     """
-    ours = folder.saved_digests(step)
+    saved = folder.saved_digests()
+    if not saved and folder.record.start:
+        text = "%s does not say what this run has saved: %s is taken for one of its checkpoints"
+        logging.warning(text, folder.file(CHECKPOINTS_FILE), prefix)
+    if not saved or step < min(saved):
+        return
     found = containers.digest(prefix)
+    ours = saved.get(step)
     if ours and found not in ours:
         raise ValueError(
             f"{prefix} (digest {found}) is not the checkpoint of step {step} that was saved in "
             f"this folder (digest {ours[-1]}): another run wrote it in its place. Restore that "
             f"one, or move {CHECKPOINTS_FILE} away to continue with this one."
+        )
+    if not ours:
+        raise ValueError(
+            f"{prefix} (digest {found}) is none of the checkpoints that were saved in this folder, "
+            f"those of the steps {files.quote_all(sorted(saved))}: another run wrote it. Move it "
+            f"away, or {CHECKPOINTS_FILE} to continue with it."
         )
 
 

@@ -135,8 +135,9 @@ class Checkpoints:
         """
         kind = "interrupted_" if only_to_resume else ""
         prefix = self._folder.file(f"model.ckpt-{kind}{step}")
-        store.save_checkpoint(prefix, self.state(step))
-        self._folder.add_checkpoint(step, containers.digest(prefix))
+        store.save_checkpoint(
+            prefix, self.state(step), lambda digest: self._folder.add_checkpoint(step, digest)
+        )
         store.remove_old_checkpoints(self._folder, self._keep, prefix)
         names = [os.path.basename(p) for p in self._folder.resumable().values()]
         with files.write_atomically(self._folder.file("checkpoint")) as stream:

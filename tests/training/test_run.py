@@ -498,7 +498,9 @@ def test_an_interrupted_run_ends_with_the_files_of_one_that_was_not(small, throu
 
 
 @pytest.mark.parametrize("do_eval", [True, False])
-def test_a_checkpoint_that_another_run_put_in_its_place_is_not_resumed(small, tmp_path, do_eval):
+def test_a_checkpoint_that_another_run_put_in_its_place_is_not_resumed(
+    small, tmp_path, caplog, do_eval
+):
     small = dataclasses.replace(small, do_eval=do_eval)
     with interrupted():
         do_run(small, [killed_at(5)])
@@ -515,6 +517,44 @@ def test_a_checkpoint_that_another_run_put_in_its_place_is_not_resumed(small, tm
     (tmp_path / "run" / "checkpoints.jsonl").unlink()
     if not do_eval:  # else the evaluation tells
         do_run(small)
+        said = r"checkpoints\.jsonl does not say what this run has saved: .*model\.ckpt-3 is taken"
+        assert re.search(said, caplog.text)
+
+
+def test_a_checkpoint_of_a_step_that_the_run_has_not_saved_is_not_resumed(small, tmp_path, caplog):
+    with interrupted():
+        do_run(small, [killed_at(5)])
+    other = dataclasses.replace(small, output_dir=str(tmp_path / "other"))
+    do_run(other)
+    for path in (tmp_path / "other").glob("model.ckpt-6.*"):
+        shutil.copy(path, small.output_dir)
+    with pytest.raises(
+        ValueError, match=r"model\.ckpt-6 .* none of .* of the steps 0, 3: another run"
+    ):
+        do_run(small)
+    for path in (tmp_path / "run").glob("model.ckpt-6.*"):
+        path.unlink()
+    do_run(small)
+    assert "does not say what" not in caplog.text
+
+
+def test_checkpoints_of_before_the_run_are_used_without_a_word(small, tmp_path, caplog):
+    with interrupted():
+        do_run(small, [killed_at(5)])
+    for name in ("run.json", "checkpoints.jsonl", "evaluations.jsonl", "runs.jsonl"):
+        (tmp_path / "run" / name).unlink()
+    do_run(small)
+    do_run(dataclasses.replace(small, do_train=False))
+    assert "does not say what" not in caplog.text
+
+
+def test_each_checkpoint_is_recorded_once_also_after_a_kill(small, tmp_path):
+    for step in (1, 2, 5):
+        with interrupted():
+            do_run(small, [killed_at(step)])
+    do_run(small)
+    rows = map(json.loads, (tmp_path / "run" / "checkpoints.jsonl").read_text().splitlines())
+    assert [row["step"] for row in rows] == [0, 3, 6, 7]
 
 
 def test_reports_of_steps_that_are_trained_again_are_removed(small, tmp_path):
