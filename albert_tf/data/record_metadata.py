@@ -59,8 +59,7 @@ def write_metadata(path: str, metadata: Mapping[str, object]) -> None:
 def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
     """Returns the metadata of record files, found in the folders of these files.
 
-    The result omits files that no metadata file lists (because another program created them), and
-    files whose size differs from the metadata (because they were overwritten).
+    The result omits files that no metadata file lists, because another program created them.
 
     Args:
         record_files: paths of record files.
@@ -69,9 +68,11 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
         Path → metadata.
 
     Raises:
-        ValueError: a metadata file was not written by the data program.
+        ValueError: a metadata file was not written by the data program; or a record file has not
+            the size that its metadata say: it was overwritten, exchanged, or not copied whole.
     """
     result: dict[str, RecordFileInfo] = {}
+    differing: dict[str, str] = {}  # path → what differs
     wanted = {os.path.split(path): path for path in record_files}
     for folder in dict.fromkeys(folder for folder, _ in wanted):
         sizes = files.list_sizes(folder)  # of thousands of files, which are not asked one by one
@@ -80,7 +81,13 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
             described = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()
             for entry in metadata["files"]:
                 path = wanted.get((folder, entry["name"]), "")
-                if path and sizes.get(entry["name"]) == entry["bytes"]:
+                if not path:
+                    continue
+                size = sizes.get(entry["name"])
+                if size != entry["bytes"]:
+                    place = os.path.join(folder, metadata_file)
+                    differing[path] = f"{size} bytes, but {entry['bytes']} in {place}"
+                else:
                     result[path] = RecordFileInfo(
                         instances=entry["instances"],
                         settings=metadata["settings"],
@@ -89,6 +96,12 @@ def read_metadata(record_files: Sequence[str]) -> dict[str, RecordFileInfo]:
                         metadata_file=os.path.join(folder, metadata_file),
                         checksum=described,
                     )
+    for path, difference in differing.items():
+        if path not in result:
+            raise ValueError(
+                f"{path} has {difference}: it was overwritten, exchanged, or not copied whole. "
+                "Restore it, or move the metadata file away if another program wrote it"
+            )
     return result
 
 

@@ -210,10 +210,16 @@ def test_metadata_are_found_for_the_files_that_they_name(tmp_path, record_file, 
     assert read_metadata(["train"])["train"].instances == 5
 
 
-def test_metadata_of_an_overwritten_file_are_ignored(record_file):
+def test_a_file_of_another_size_than_its_metadata_say_is_refused(record_file):
     write_metadata(record_file + METADATA_SUFFIX, describe())
-    write(Path(record_file), FILE + FRAMES[0])
-    assert read_metadata([record_file]) == {}
+    content = FILE + FRAMES[0]
+    write(Path(record_file), content)
+    sizes = f"{len(content)} bytes, but {len(FILE)} in .*train.records.json"
+    with pytest.raises(ValueError, match=rf"train has {sizes}: it was overwritten, exchanged"):
+        read_metadata([record_file])
+    entry = {"name": "train", "instances": 6, "bytes": len(content)}
+    write_metadata(f"{record_file}-again{METADATA_SUFFIX}", describe() | {"files": [entry]})
+    assert read_metadata([record_file])[record_file].instances == 6
 
 
 @pytest.mark.parametrize(
