@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from numpy.typing import ArrayLike
 
 from albert_tf import files
