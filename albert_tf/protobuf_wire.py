@@ -12,8 +12,7 @@ from typing import TypeAlias
 Value: TypeAlias = int | float | bytes
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
-_FLOATS = {_FIXED64: struct.Struct("<d"), _FIXED32: struct.Struct("<f")}
-_INTEGERS = {_FIXED64: struct.Struct("<Q"), _FIXED32: struct.Struct("<I")}
+_LAYOUTS = {_FIXED64: struct.Struct("<d"), _FIXED32: struct.Struct("<f")}
 
 
 def varint_at(data: bytes, at: int) -> tuple[int, int]:
@@ -31,18 +30,15 @@ def varint_at(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def fields(message: bytes, fixed_integers: bool = False) -> Iterator[tuple[int, Value]]:
+def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """Yields the number and the value of each field of a message; texts and messages are bytes.
 
-    Args:
-        message: the message.
-        fixed_integers: whether values of a fixed width are unsigned integers. The wire does not
-            say what they are; by default, they are taken for floating-point numbers.
+    Values of a fixed width are taken for floating-point numbers: the wire does not say what they
+    are.
 
     Raises:
         ValueError: this is not a message.
     """
-    layouts = _INTEGERS if fixed_integers else _FLOATS
     at = 0
     while at < len(message):
         try:
@@ -55,7 +51,7 @@ def fields(message: bytes, fixed_integers: bool = False) -> Iterator[tuple[int, 
                 size, at = varint_at(message, at)
                 value, at = message[at : at + size], at + size
             else:
-                layout = layouts[wire_type]
+                layout = _LAYOUTS[wire_type]
                 (value,), at = layout.unpack_from(message, at), at + layout.size
         except (LookupError, struct.error):
             raise ValueError(f"not a protocol buffer message: damaged near byte {at}") from None

@@ -35,8 +35,7 @@ def transformers_opens(folder: str) -> Callable[[], Opened]:
 
 def opens(door: str, folder: str) -> Callable[[], Opened]:
     """Returns what opens a folder with this package: "load_predictor" or "from_pretrained"."""
-    import safetensors.numpy  # noqa: F401 - imported on first use, as are the others
-    import sentencepiece  # noqa: F401
+    import sentencepiece  # noqa: F401 - imported on first use, as are the others
     import tensorflow as tf
     import tokenizers  # noqa: F401
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 from pyarrow import parquet
 
@@ -118,7 +119,7 @@ def write_checkpoint(path):
 
 
 def write_safetensors(path):
-    path.write_bytes(pytest.importorskip("safetensors.numpy").save(TENSORS))
+    path.write_bytes(safetensors.numpy.save(TENSORS))
 
 
 def read_weights(path):
@@ -209,7 +210,7 @@ def write_openvino(path):
 
 
 def read_openvino(path):
-    return callable(RUNTIMES[path.name].open_file(str(path), "float32", 1))
+    return callable(RUNTIMES[path.name].open_file(str(path), RunRecord(), "float32", 1))
 
 
 def write_tags(path):

@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # Python 3.10
 
 import albert_tf
 from albert_tf import data, inference, pretraining, race
-from albert_tf.checkpoints import containers, download, huggingface
+from albert_tf.checkpoints import download, huggingface
 from albert_tf.cli import programs
 from albert_tf.data import beam, chinese_words, sources
 from albert_tf.inference.settings import PredictorSettings
@@ -60,11 +60,6 @@ def load_hugging_face_tokenizer(path):
     load_tokenizer(str(path / "tokenizer.json"))
 
 
-def read_safetensors(path):
-    (path / "model.safetensors").write_bytes(b"8 bytes.{}")
-    containers.open_weights(str(path / "model.safetensors"))
-
-
 def write_hugging_face(path):
     huggingface.save_hugging_face(str(path), {}, albert_tf.AlbertConfig(**TINY_SHAPE))
 
@@ -83,7 +78,6 @@ SPLIT = {"input_file": "a", "output_file": "b", "split_sentences": True}
     ("package", "extra", "use"),
     [
         ("tokenizers", "hf", load_hugging_face_tokenizer),
-        ("safetensors", "hf", read_safetensors),
         ("tokenizers", "hf", write_hugging_face),
         ("huggingface_hub", "hf", lambda _: download.download_from_hub("a/b")),
         ("backports.zstd", "zstd", read_zstandard),

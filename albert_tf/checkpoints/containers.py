@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import hashlib
 import os
 import re
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoint_index, safetensors_file
-from albert_tf.checkpoints.checkpoint_index import Place
+from albert_tf.checkpoints import safetensors_file
 from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
-from albert_tf.checkpoints.tensor_memory import ALIGNMENT
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -36,7 +34,6 @@ Array: TypeAlias = NDArray[Any]
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _DIGEST_LENGTH = 16
 _BLOCK_BYTES = 1 << 20
-_LARGE = 1 << 16  # bytes: smaller arrays are copied as fast
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +45,7 @@ class WeightFile:
         container: name of the file format, for messages.
         shapes: name → shape of every array.
         read: returns the array with a given name, one that is read-only if it is not the caller's
-            alone; raises ValueError if it is damaged.
+            alone; raises ValueError if the file is damaged, or was changed since it was opened.
     """
 
     path: str
@@ -128,14 +125,48 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> Ar
 def open_weights(path: str) -> WeightFile:
     """Opens a weight file in any of the supported formats.
 
+    Nothing is mapped: what happens to a file does not change the arrays that were read, and does
+    not end the process. They all have the content that the file had when it was opened.
+
     Args:
         path: as in `find_checkpoint`.
+
+    Returns:
+        The file. Reading an array of it raises ValueError if it has been changed since.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is damaged, has another format, or is a pickle.
     """
     path = find_checkpoint(path)
+    state = _state(path)
+    weights = _open(path)
+
+    def read(name: str) -> Array:
+        try:
+            return weights.read(name)
+        finally:
+            if _state(path) != state:
+                raise ValueError(
+                    f"{path} was changed while it was read. Open the model again when all of its "
+                    "files are written"
+                ) from None
+
+    return dataclasses.replace(weights, read=read)
+
+
+def _state(path: str) -> list[tuple[int, ...]]:
+    """Returns what changes whenever a process writes to a local weight file, or replaces it."""
+    if files.is_remote(path):  # read from a copy
+        return []
+    parts = [path]
+    if files.exists(path + ".index"):
+        parts = [f"{path}.index", *glob.glob(f"{glob.escape(path)}.data-*")]
+    found = map(os.stat, parts)
+    return [(entry.st_ino, entry.st_size, entry.st_mtime_ns) for entry in found]
+
+
+def _open(path: str) -> WeightFile:
     if files.exists(path + ".index"):
         return _open_tensorflow(path)
     if is_exported(path):
@@ -187,42 +218,12 @@ def _open_tensorflow(prefix: str) -> WeightFile:
     if OBJECT_GRAPH in shapes:
         keys = _object_names(read_tensor(reader, OBJECT_GRAPH, prefix))
         container = "object-based TensorFlow 2 checkpoint"
-    places = _mappable(prefix, reader)
-
-    def read(name: str) -> Array:
-        key = keys[name]
-        array = places[key].map(prefix, shapes[key]) if key in places else None
-        return read_tensor(reader, key, prefix) if array is None else array
-
     return WeightFile(
         prefix,
         container,
         {name: tuple(shapes[key]) for name, key in keys.items() if key in shapes},
-        read,
+        lambda name: read_tensor(reader, keys[name], prefix),
     )
-
-
-def _mappable(prefix: str, reader: tf.train.CheckpointReader) -> dict[str, Place]:
-    """Returns name → place of the large float32 arrays of a checkpoint that can be mapped.
-
-    Those are the ones whose mapped memory a tensor can take over, not those of remote files, and
-    none on Windows, which does not replace a mapped file, as training does.
-    """
-    if files.is_remote(prefix) or sys.platform == "win32" or sys.byteorder != "little":
-        return {}
-    try:
-        places = checkpoint_index.places(prefix)
-    except ValueError:  # unusual or damaged: the reader knows
-        return {}
-    types = reader.get_variable_to_dtype_map()
-    return {
-        name: place
-        for name, place in places.items()
-        if place.size >= _LARGE
-        and place.offset % ALIGNMENT == 0
-        and name in types
-        and types[name].name == "float32"
-    }
 
 
 def _object_names(graph: Array) -> dict[str, str]:
@@ -239,28 +240,9 @@ def _object_names(graph: Array) -> dict[str, str]:
 
 
 def _open_safetensors(path: str) -> WeightFile:
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError:
-        raise ValueError(
-            f"{path}: reading this file requires safetensors: pip install 'albert-tf2[hf]'"
-        ) from None
-
-    try:
-        opened = safe_open(path, framework="numpy")
-        names = opened.keys()
-        shapes = {name: tuple(opened.get_slice(name).get_shape()) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
-    places = safetensors_file.places_of_float32(path)
-
-    def read(name: str) -> Array:
-        if name not in places:
-            array: Array = opened.get_tensor(name)
-            return array
-        return np.memmap(path, np.float32, "r", places[name], shapes[name])
-
-    return WeightFile(path, "safetensors", shapes, read)
+    places = safetensors_file.places(path)
+    shapes = {name: place.shape for name, place in places.items()}
+    return WeightFile(path, "safetensors", shapes, lambda name: places[name].read(path))
 
 
 def _shards(path: str) -> list[str]:

@@ -1,18 +1,21 @@
-"""Files of safetensors: where their float32 arrays are, and how to write one an array at a time.
+"""Files of safetensors: reads their arrays, and writes them an array at a time.
 
 A file is the size of its header (8 bytes, little-endian), the header, and the arrays one after the
 other. The header is JSON, padded with spaces to a multiple of 8 bytes: name → dtype, shape, and the
 offsets of the array's first byte and of the byte behind its last, counted from the header's end.
 
-The library of this format holds all arrays of a file that it writes, and their bytes, in memory. A
-model is written here with one of its arrays in memory. The bytes are those that the library writes.
+The library of this format maps a file that it reads: the process ends if another one truncates the
+file meanwhile. And it holds all arrays of a file that it writes, and their bytes, in memory. Here,
+arrays are read as other files are, and a model is written with one of its arrays in memory. The
+bytes are those that the library writes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -20,30 +23,115 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.lazy_arrays import LazyArrays
-from albert_tf.checkpoints.tensor_memory import copy_in_c_order
+from albert_tf.checkpoints.tensor_memory import copy_in_c_order, new_memory
 
 _METADATA = "__metadata__"
 _FLOAT32 = "F32"
+_BFLOAT16 = "BF16"
+# Name of a dtype → what NumPy reads, which has no bfloat16: that is the upper half of a float32.
+_DTYPES = {
+    **{"F64": "<f8", _FLOAT32: "<f4", "F16": "<f2", _BFLOAT16: "<u2"},
+    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"},
+}
 _ITEM_BYTES = 4
 _SIZE_BYTES = 8  # of the header's size
+_MAX_HEADER = 100_000_000  # bytes, as in the library
 _BLOCK_BYTES = 1 << 24
 
 
-def places_of_float32(path: str) -> dict[str, int]:
-    """Returns name → offset in the file for the float32 arrays with items.
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where an array is in a file.
+
+    Attributes:
+        name: its name.
+        dtype: a key of `_DTYPES`.
+        shape: its shape.
+        offset: of its first byte in the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
+
+    def read(self, path: str) -> NDArray[Any]:
+        """Returns the array of a local file, which is the caller's alone; float32 for bfloat16.
+
+        Raises:
+            ValueError: the file ends within it.
+        """
+        memory = new_memory(self.size)
+        with open(path, "rb") as stream, files.naming_file(path):
+            stream.seek(self.offset)
+            if stream.readinto(memory) < self.size:
+                raise ValueError(f"{path}: cannot read {self.name!r}, the file is cut short")
+        array = memory.view(_DTYPES[self.dtype]).reshape(self.shape)
+        if self.dtype == _BFLOAT16:
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array
+
+
+def places(path: str) -> dict[str, Place]:
+    """Returns name → place for the arrays of a file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is damaged, or has an array of a dtype that is not read here.
+    """
+    with files.open_binary(path) as stream, files.naming_file(path):
+        size = int.from_bytes(stream.read(_SIZE_BYTES), "little")
+        header = stream.read(size) if size <= _MAX_HEADER else b""
+    try:
+        entries = files.load_json(header)
+        if not isinstance(entries, dict):
+            raise ValueError("its header is not an object")
+        entries.pop(_METADATA, None)
+        found = {name: _place(name, x, _SIZE_BYTES + size) for name, x in entries.items()}
+        _check_order(found.values(), _SIZE_BYTES + size, files.file_size(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged or not a safetensors file ({error})") from None
+    return found
+
+
+def _place(name: str, entry: Any, start: int) -> Place:
+    """Returns the place of an array, as the header has it.
 
     Args:
-        path: a local file, which the library of safetensors has found to be whole.
+        name: name of the array.
+        entry: the value of the header.
+        start: offset of the first array.
+
+    Raises:
+        ValueError: the entry is damaged.
     """
-    with files.open_binary(path) as stream:
-        size = int.from_bytes(stream.read(_SIZE_BYTES), "little")
-        header = json.loads(stream.read(size))
-    header.pop(_METADATA, None)
-    return {
-        name: _SIZE_BYTES + size + entry["data_offsets"][0]
-        for name, entry in header.items()
-        if entry["dtype"] == _FLOAT32 and math.prod(entry["shape"])
-    }
+    if not isinstance(entry, dict):
+        raise ValueError(f"{files.quote(name)} is no object")
+    files.check_fields(entry, name, {"dtype": str, "shape": list, "data_offsets": list})
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if dtype not in _DTYPES:
+        raise ValueError(f"{name} has the dtype {files.quote(dtype)}, which is not read here")
+    if len(offsets) != 2 or not all(type(x) is int and x >= 0 for x in [*shape, *offsets]):
+        raise ValueError(f"{name} has no shape, or no place")
+    place = Place(name, dtype, tuple(shape), start + offsets[0])
+    if place.size != offsets[1] - offsets[0]:
+        raise ValueError(f"{name} has {offsets[1] - offsets[0]} bytes, expected {place.size}")
+    return place
+
+
+def _check_order(found: Iterable[Place], start: int, end: int) -> None:
+    """Raises ValueError unless the arrays follow each other from `start` to `end`, in bytes."""
+    for place in sorted(found, key=lambda place: (place.offset, place.size)):
+        if place.offset != start:
+            raise ValueError(f"{place.name} begins at byte {place.offset}, expected {start}")
+        start += place.size
+    if start != end:
+        raise ValueError(f"the file has {end} bytes, expected {start}")
 
 
 def write(path: str, arrays: LazyArrays, metadata: Mapping[str, str]) -> None:

@@ -1,9 +1,9 @@
 """Makes tensors of arrays without copying them, because the arrays of a model are large.
 
 `tf.constant` copies an array once or twice. TensorFlow takes over the memory of an array as it is
-if it begins at a multiple of 64 bytes, as that of arrays read by TensorFlow does, and most of those
-in a mapped TensorFlow checkpoint. Other arrays are copied once, such as the kernels of a file of
-safetensors, which are transposed.
+if it begins at a multiple of 64 bytes, as that of arrays read by TensorFlow does, and that of
+`new_memory`. Other arrays are copied once, such as the kernels of a file of safetensors, which are
+transposed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import tensorflow as tf
 
-ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
+_ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
 _LINE = 16  # float32 numbers in a line of the processor's cache
 _ROWS = 1024  # that a thread copies at once
 _SMALL = 1 << 16  # bytes: not worth it
@@ -36,8 +36,8 @@ def as_tensor(array: NDArray[Any]) -> tf.Tensor:
     if array.dtype != np.float32 or array.nbytes < _SMALL:
         return tf.convert_to_tensor(array)
     flags = array.flags
-    if not (flags.c_contiguous and flags.writeable and array.ctypes.data % ALIGNMENT == 0):
-        array = copy_in_c_order(array, _new_pages(array.nbytes))
+    if not (flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0):
+        array = copy_in_c_order(array, new_memory(array.nbytes))
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
@@ -75,12 +75,14 @@ def copy_in_c_order(
     return result
 
 
-def _new_pages(size: int) -> NDArray[np.uint8]:
-    """Returns new memory, uint8 [size], which begins at a page.
+def new_memory(size: int) -> NDArray[np.uint8]:
+    """Returns new memory, uint8 [size], which begins at a page if it is large.
 
     NumPy would ask for huge pages, for which Linux may move other memory first: that can take twice
     the time of reading a model.
     """
+    if size < _SMALL:
+        return np.empty(size, np.uint8)
     if sys.platform == "win32":
         return np.frombuffer(mmap.mmap(-1, size), np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # a forked process has its own

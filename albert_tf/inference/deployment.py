@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import exported_files, run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED
@@ -24,6 +24,7 @@ from albert_tf.export import saved_model
 from albert_tf.export.formats import NONE
 from albert_tf.export.signatures import DEFAULT, TENSORS, Signature
 from albert_tf.finetuning.batching import Step
+from albert_tf.inference import exported_model
 from albert_tf.inference.deployment_formats import FORMATS
 from albert_tf.inference.exporting import ExportedModel, make_export
 from albert_tf.inference.model_task import find_task
@@ -69,7 +70,6 @@ def deploy(
         made = dataclasses.replace(made, exported=exported)
         signature = _signature_of(made, form.is_fixed)
         record = _record_of(source, task, made)
-        beside = saved_model.model_files(source.config_file, source.vocabulary_file, record)
         with files.publish_directory(files.real_path(output), "--output") as folder:
             run = form.write(folder, made, signature)
             difference = _compare(run, signature, form.is_fixed)
@@ -80,6 +80,8 @@ def deploy(
                 )
             place = os.path.join(folder, form.files_in)
             os.makedirs(place, exist_ok=True)
+            record = _with_checksums(record, folder)
+            beside = saved_model.model_files(source.config_file, source.vocabulary_file, record)
             for name, content in {**beside, **made.exported.files}.items():
                 files.write_file(os.path.join(place, name), content)
     return difference
@@ -99,6 +101,15 @@ def _record_of(source: ModelSource, task: str, made: ExportedModel) -> RunRecord
         files={**record.files, **of_text.files},
         task=details,
     )
+
+
+def _with_checksums(record: RunRecord, folder: str) -> RunRecord:
+    """Returns the record with what identifies the files for a predictor, if there are any."""
+    for name in exported_files.ANSWERING & set(os.listdir(folder)):
+        contents = exported_files.read(os.path.join(folder, name))
+        found = exported_model.identify(contents, record.labels)
+        return dataclasses.replace(record, files={**record.files, **found})
+    return record
 
 
 def _signature_of(made: ExportedModel, is_fixed: bool) -> Signature:

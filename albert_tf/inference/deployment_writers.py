@@ -7,7 +7,8 @@ import warnings
 
 import tensorflow as tf
 
-from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
+from albert_tf.checkpoints import exported_files
+from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE, OPENVINO_WEIGHTS
 from albert_tf.export import saved_model, tflite
 from albert_tf.export.formats import NONE
 from albert_tf.export.signatures import DEFAULT, TENSORS, Signature
@@ -35,8 +36,14 @@ def write_openvino(folder: str, signature: Signature) -> Step:
     import openvino  # after the conversion, which keeps it from reporting its use
 
     path = os.path.join(folder, OPENVINO_FILE)
-    openvino.save_model(model, path, compress_to_fp16=False)
-    return openvino_runtime.open_file(path)
+    try:
+        openvino.save_model(model, path, compress_to_fp16=False)
+    except RuntimeError as error:  # of C++, which does not say what the system said
+        raise OSError(
+            f"OpenVINO cannot write {OPENVINO_FILE} and {OPENVINO_WEIGHTS} ({error}): the disk may "
+            "be full. Free some space or choose another folder, then run the same command again"
+        ) from None
+    return openvino_runtime.open_files(exported_files.read(path))
 
 
 def write_onnx(folder: str, signature: Signature) -> Step:
@@ -48,7 +55,7 @@ def write_onnx(folder: str, signature: Signature) -> Step:
     tf2onnx.convert.from_function(
         signature.function, input_signature=specs, opset=_ONNX_OPSET, output_path=path
     )
-    return onnx_runtime.open_file(path)
+    return onnx_runtime.open_files(exported_files.read(path))
 
 
 def write_saved_model(folder: str, made: ExportedModel) -> Step:

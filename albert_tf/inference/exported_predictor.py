@@ -9,7 +9,7 @@ from albert_tf.finetuning.batching import Batch, BatchRunner, Features, Outputs
 from albert_tf.inference.exported_model import choose_runtime
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.settings import PredictorSettings
+from albert_tf.inference.settings import AUTO, PredictorSettings
 
 
 class ExportedPredictor(Predictor):
@@ -31,15 +31,16 @@ class ExportedPredictor(Predictor):
         source: ModelSource,
         name: str,
         options: PredictorSettings,
-        precision: str = "auto",
+        precision: str = AUTO,
         threads: int | None = None,
     ) -> None:
         path = source.checkpoint
         runtime = choose_runtime(path, options.engine, precision)
         super().__init__(source, name, open_task(source, name, options), options, runtime.name)
         self._check_length()
-        self._compute = runtime.open_file(path, precision, threads)
-        logging.info("%s: %s, computed by %s", path, name, self.engine)
+        precision = "float32" if precision == AUTO else precision
+        self._compute = runtime.open_file(path, source.run.record, precision, threads)
+        logging.info("%s: %s, computed by %s in %s", path, name, self.engine, precision)
 
     def _check_length(self) -> None:
         """Raises ValueError if the model takes rows of another length than asked."""

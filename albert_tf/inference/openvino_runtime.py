@@ -9,6 +9,7 @@ import collections
 import functools
 import logging as python_logging
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from albert_tf.finetuning.batching import Array, Batch, Step
@@ -38,12 +39,12 @@ def runtime() -> openvino.Core:
 
 
 def compile_model(
-    model: openvino.Model | str, precision: str = "float32", threads: int | None = None
+    model: openvino.Model, precision: str = "float32", threads: int | None = None
 ) -> openvino.CompiledModel:
     """Returns a compiled model.
 
     Args:
-        model: the model, or the path of its file.
+        model: the model.
         precision: precision of the computation: "float32", "bfloat16" or "float16".
         threads: number of threads; None for one per core.
     """
@@ -79,12 +80,15 @@ def step_of(compiled: openvino.CompiledModel) -> Step:
     return compute
 
 
-def open_file(path: str, precision: str = "float32", threads: int | None = None) -> Step:
-    """Returns what computes a batch with the model in a file, OpenVINO's or ONNX's.
+def open_files(
+    contents: Mapping[str, bytes], precision: str = "float32", threads: int | None = None
+) -> Step:
+    """Returns what computes a batch with the model in OpenVINO's files, or in ONNX's.
 
     Args:
-        path: the file.
+        contents: name → content, as of `exported_files.read`.
         precision: as in `compile_model`.
         threads: likewise.
     """
-    return step_of(compile_model(path, precision, threads))
+    model = runtime().read_model(*contents.values())
+    return step_of(compile_model(model, precision, threads))

@@ -60,12 +60,31 @@ def load_trained(source: ModelSource, task: str) -> tuple[AlbertModel | AlbertEn
     """
     tokenizer = source.tokenizer
     with initialization.deferred():
-        model = make_model(source, task)
-        uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
-        if "pooler" not in source.parts and not uses_pooler:
-            leave_out_pooler(model)
+        model = _make_trained(source, task)
         load_weights(model, source.checkpoint)
     return model, tokenizer
+
+
+def copy_trained(
+    model: AlbertModel | AlbertEncoder, source: ModelSource, task: str
+) -> AlbertModel | AlbertEncoder:
+    """Returns a copy of a model of `load_trained` that computes as the global policy says.
+
+    The weights are those of the model: the checkpoint may have been replaced since.
+    """
+    with initialization.deferred():
+        copy = _make_trained(source, task)
+        for variable, value in zip(copy.variables, model.variables, strict=True):
+            initialization.set_value(variable, value)
+    return copy
+
+
+def _make_trained(source: ModelSource, task: str) -> AlbertModel | AlbertEncoder:
+    model = make_model(source, task)
+    uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
+    if "pooler" not in source.parts and not uses_pooler:
+        leave_out_pooler(model)
+    return model
 
 
 def from_pretrained(

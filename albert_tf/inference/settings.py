@@ -217,8 +217,9 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
         DeviceSettings,
         "precision",
         "auto",
-        "Precision of matmuls and activations; auto uses float32 for a model trained in it, else "
-        "bfloat16 if the hardware supports it.",
+        "Precision of matmuls and activations; auto uses float32 for a model trained in it and for "
+        "what albert convert wrote for OpenVINO or ONNX, else bfloat16 if the hardware supports "
+        "it. The log says which.",
     )
     threads: int | None = redefined(DeviceSettings, "threads", None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import threading
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.pretrained import load_trained
+from albert_tf.inference.pretrained import copy_trained, load_trained
 from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, PredictorSettings
 
 PAD_TO_MULTIPLE = 8  # if the folder does not record it
@@ -52,15 +51,15 @@ class TensorFlowPredictor(Predictor):
     def __init__(self, source: ModelSource, name: str, options: PredictorSettings) -> None:
         engine = choose_engine(options.engine)
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        self._load = functools.partial(load_trained, source, name)
         is_tensorflow = engine == TENSORFLOW  # other engines cast float32 models themselves
         with (
             _building,
             contextlib.nullcontext() if is_tensorflow else saved_model.float32_models(),
         ):
-            self.model, _ = self._load()
+            self.model, _ = load_trained(source, name)
         super().__init__(source, name, open_task(source, name, options), options, engine)
-        logging.info("%s: %s, computed by %s", source.checkpoint, name, engine)
+        text = "%s: %s, computed by %s in %s"
+        logging.info(text, source.checkpoint, name, engine, self._precision)
 
     def _make_runner(self, features: Features) -> BatchRunner:
         outputs = self.task.outputs
@@ -80,7 +79,8 @@ class TensorFlowPredictor(Predictor):
                 return BatchRunner(step, self._padding(1), outputs, shows_progress=False)
             self.engine = TENSORFLOW
             with _building:
-                self.model, _ = self._load()  # in the precision of the global policy
+                # In the precision of the global policy.
+                self.model = copy_trained(self.model, self.source, self._name)
         step = tensorflow_step(compute, signature, outputs)
         padding = self._padding(self._recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE)
         return BatchRunner(step, padding, outputs, shows_progress=False)

@@ -68,14 +68,15 @@ class Checkpoints:
         prefix = store.newest(self._folder)
         if prefix is None:
             return None
-        reader = containers.open_checkpoint(prefix)
+        weights = containers.open_weights(prefix)
         variables = self.state(0)
         del variables[GLOBAL_STEP]
-        self._check_shapes(prefix, reader.get_variable_to_shape_map(), variables)
+        shapes = {name: list(shape) for name, shape in weights.shapes.items()}
+        self._check_shapes(prefix, shapes, variables)
         step = loading.read_step(prefix)
         store.check_name(prefix, step)
         store.check_is_ours(self._folder, prefix, step)
-        values = {name: containers.read_tensor(reader, name, prefix) for name in variables}
+        values = {name: weights.read(name) for name in variables}
         for name, variable in variables.items():
             set_value(variable, as_tensor(values.pop(name)))
         self._optimizer.iterations.assign(step)

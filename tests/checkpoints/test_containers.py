@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 import sys
@@ -128,6 +129,49 @@ def test_damaged_checkpoints_are_refused(tmp_path, file, end, said):
         path.write_bytes(content)
     with pytest.raises((ValueError, FileNotFoundError), match=said):
         list(map(open_weights(prefix).read, ARRAYS))
+
+
+def write_named(folder, factor=1):
+    """The arrays in the name-based format, as programs write them."""
+    folder.mkdir(exist_ok=True)
+    save_checkpoint(str(folder / "ckpt"), {name: factor * x for name, x in ARRAYS.items()})
+
+
+def write_file(folder, factor=1):
+    folder.mkdir(exist_ok=True)
+    save_file({name: factor * x for name, x in ARRAYS.items()}, folder / "model.safetensors")
+
+
+def truncate(path, _):
+    path.write_bytes(b"")
+
+
+def copy_over(path, other):
+    path.write_bytes(other.read_bytes())
+
+
+def rename(path, other):
+    other.rename(path)
+
+
+@pytest.mark.parametrize("change", [truncate, copy_over, rename])
+@pytest.mark.parametrize("write", [write_named, write_file, write_hugging_face_shards])
+def test_a_file_that_is_changed_while_it_is_read_gives_no_mixture(write, change, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for folder in (ours, theirs):
+        folder.mkdir()
+        write(folder)
+    if write is not write_hugging_face_shards:
+        write(theirs, factor=2)
+    for path in ours.iterdir():
+        os.utime(path, (1e9, 1e9))  # the clock of the file system may be slow
+    weights = open_weights(str(ours))
+    first, *_, last = weights.shapes
+    weights.read(first)
+    for path in ours.iterdir():
+        change(path, theirs / path.name)
+    with pytest.raises(ValueError, match=rf"^{ours}/.* was changed while it was read"):
+        weights.read(last)
 
 
 class Bomb:

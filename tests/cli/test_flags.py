@@ -196,7 +196,7 @@ def test_help_shows_the_essential_flags_and_helpfull_all_of_them(script):
 @pytest.mark.ci
 def test_help_of_every_program_needs_neither_tensorflow_nor_an_extra():
     # A module that is None cannot be imported.
-    absent = ("tensorflow", "tf_keras", "tokenizers", "safetensors", "huggingface_hub", "gradio")
+    absent = ("tensorflow", "tf_keras", "tokenizers", "huggingface_hub", "gradio")
     code = f"import runpy, sys; sys.modules.update(dict.fromkeys({absent}))\n" + "\n".join(
         f"sys.argv = ['{script}.py', '--helpfull']; runpy.run_path('{script}.py', None, '__main__')"
         for script in PROGRAMS
