@@ -12,11 +12,11 @@ from typing import Any
 import contenders
 import tensorflow as tf
 
+from albert_tf.export import onnx_openvino
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.engine import FineTuning
-from albert_tf.inference import openvino_engine
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.optimization import create_optimizer
 from albert_tf.model.schedules import WarmUpPolynomialDecay
@@ -69,7 +69,7 @@ def serve_openvino(job: dict[str, Any]) -> None:
     batches = contenders.load_batches(job["batches"])
     model = make_task(job, batches[0]).build_model()
     signature = {name: tf.TensorSpec([None, None], tf.int32) for name in contenders.INPUTS}
-    predict = openvino_engine.compile_with_openvino(
+    predict = onnx_openvino.compile_with_openvino(
         lambda batch: {"probabilities": tf.nn.softmax(model(batch, training=False))},
         signature,
         job["precision"],

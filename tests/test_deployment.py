@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.inference import deployment
+from albert_tf.inference import exporting
 from albert_tf.inference.convert import Settings, run
 from albert_tf.model.config import AlbertConfig
 from tests.conftest import TINY_SHAPE
@@ -136,8 +136,8 @@ def test_a_file_that_computes_something_else_is_not_written(folder_of, tmp_path,
     def write(*arguments):
         return lambda batch: {"probabilities": np.full((1, 2), 0.25, np.float32)}
 
-    forms = {"tflite": dataclasses.replace(deployment.FORMATS["tflite"], write=write)}
-    monkeypatch.setattr(deployment, "FORMATS", forms)
+    forms = {"tflite": dataclasses.replace(exporting.FORMATS["tflite"], write_model=write)}
+    monkeypatch.setattr(exporting, "FORMATS", forms)
     with pytest.raises(ValueError, match=r"differs from the model by .*; nothing was written"):
         convert(folder_of("classification"), tmp_path / "new", "tflite")
     assert not list(tmp_path.iterdir())

@@ -37,6 +37,7 @@ from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
+from albert_tf.export.runtimes import RUNTIMES
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.columns import parse_pair
@@ -48,7 +49,6 @@ from albert_tf.finetuning.squad.reading import read_squad
 from albert_tf.finetuning.token_classification import Settings as TokenSettings
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
 from albert_tf.inference import inputs
-from albert_tf.inference.exported_model import RUNTIMES
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files

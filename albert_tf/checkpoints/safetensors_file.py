@@ -69,7 +69,7 @@ class Place:
         memory = new_memory(self.size)
         with open(path, "rb") as stream, files.naming_file(path):
             stream.seek(self.offset)
-            if stream.readinto(memory) < self.size:
+            if stream.readinto(memory.data) < self.size:
                 raise ValueError(f"{path}: cannot read {self.name!r}, the file is cut short")
         array = memory.view(_DTYPES[self.dtype]).reshape(self.shape)
         if self.dtype == _BFLOAT16:

@@ -21,7 +21,8 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
-from albert_tf.export.weights import FORMATS, Output
+from albert_tf.export.formats import FORMATS
+from albert_tf.export.weights import Output
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, read_files
 from albert_tf.settings import REQUIRED, setting
@@ -43,7 +44,7 @@ class Settings(VocabularyFileSettings):
     output_format: str = setting(
         "tensorflow",
         "Format to write.",
-        choices=tuple(FORMATS),
+        choices=tuple(name for name, row in FORMATS.items() if row.write_weights),
     )
     inspect: bool = setting(False, "Only print what the input contains.")
     merge_embeddings: bool = setting(
@@ -203,7 +204,9 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         if record != RunRecord():
             RunFolder(folder).write_record(record)
         output_format = FORMATS[settings.output_format]
-        output_format.write(Output(folder, model, tensors, tokenizer, record))
+        if output_format.write_weights is None:
+            raise ValueError(f"--output_format={output_format.name} has no weights")
+        output_format.write_weights(Output(folder, model, tensors, tokenizer, record))
         if not output_format.has_own_files:
             config.to_json_file(os.path.join(folder, CONFIG_FILE))
             found = read_files(source.vocabulary_file) if tokenizer else {}

@@ -21,7 +21,8 @@ from albert_tf import files
 from albert_tf.checkpoints import finding, run_record, store
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.export import tflite
-from albert_tf.export.signatures import Export, Signature
+from albert_tf.export.runtimes import Array, Batch, Step
+from albert_tf.export.signatures import DEFAULT, TENSORS, Export, ExportedModel, Signature, hold
 from albert_tf.model import dispatch
 from albert_tf.model.tokenization import read_files
 
@@ -98,13 +99,6 @@ def export(
     return target
 
 
-def hold(variables: Sequence[tf.Variable]) -> tf.train.Checkpoint:
-    """Returns an object to save that has variables alone: Keras objects are not needed to load."""
-    root = tf.train.Checkpoint()
-    root.variables = list(variables)
-    return root
-
-
 @dispatch.plain()
 def save(
     folder: str,
@@ -152,3 +146,17 @@ def _name_new_folder(export_dir: str) -> str:
     while files.exists(os.path.join(export_dir, str(number))):
         number += 1
     return os.path.join(export_dir, str(number))
+
+
+def write_folder(folder: str, made: ExportedModel, signature: Signature) -> Step:
+    """Writes a SavedModel with all signatures."""
+    root = hold(made.variables)
+    save(folder, root, made.exported.signatures)
+    served = tf.saved_model.load(folder)
+    name = TENSORS if TENSORS in made.exported.signatures else DEFAULT
+
+    def compute(batch: Batch) -> dict[str, Array]:
+        found = served.signatures[name](**{key: tf.constant(x) for key, x in batch.items()})
+        return {key: value.numpy() for key, value in found.items()}
+
+    return compute

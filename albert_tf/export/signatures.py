@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -77,6 +77,30 @@ class Export:
     tflite: Signature | None = None
     quantization: str | None = None
     subfolder: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+    """What a model exports, and the variables that its signatures use.
+
+    Attributes:
+        variables: the variables, float32.
+        exported: the signatures, and the files beside them.
+        max_seq_length: maximum sequence length of texts, in tokens.
+        labels: names of the model's outputs; () if they have none.
+    """
+
+    variables: Sequence[tf.Variable]
+    exported: Export
+    max_seq_length: int
+    labels: tuple[str, ...] = ()
+
+
+def hold(variables: Sequence[tf.Variable]) -> tf.train.Checkpoint:
+    """Returns an object to save that has variables alone: Keras objects are not needed to load."""
+    root = tf.train.Checkpoint()
+    root.variables = list(variables)
+    return root
 
 
 def token_inputs(max_seq_length: int, *more: str) -> dict[str, tf.TensorSpec]:

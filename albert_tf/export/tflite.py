@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.exported_files import TFLITE_FILE as TFLITE_FILE
-from albert_tf.export.formats import FLOAT16, NONE
-from albert_tf.export.signatures import Signature
+from albert_tf.export.quantizations import FLOAT16, NONE
+from albert_tf.export.runtimes import Step
+from albert_tf.export.signatures import DEFAULT, ExportedModel, Signature, hold
 
 
 def write_tflite(
@@ -48,3 +50,14 @@ def write_tflite(
     content = converter.convert()
     files.write_file(path, content)
     logging.info("Exported to %s (%.1f MB)", path, len(content) / 1e6)
+
+
+def write_folder(folder: str, made: ExportedModel, signature: Signature) -> Step:
+    """Writes `albert_model.tflite`, quantized as the export says."""
+    path = os.path.join(folder, TFLITE_FILE)
+    quantization = made.exported.quantization or NONE
+    write_tflite(path, hold(made.variables), signature, quantization)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated", UserWarning)
+        runner = tf.lite.Interpreter(path).get_signature_runner(DEFAULT)
+    return lambda batch: dict(runner(**batch))

@@ -1,4 +1,4 @@
-"""The formats of `albert convert`, and how a converted model is written in each of them.
+"""Writes the weights of a model in each of the formats that have them.
 
 TensorFlow is imported by those that need it when they write.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +50,8 @@ class Output:
     record: RunRecord
 
 
-def _write_tensorflow(output: Output) -> None:
+def write_tensorflow(output: Output) -> None:
+    """Writes `model.ckpt-best`, with Google's names."""
     from albert_tf.checkpoints import store
 
     step = {GLOBAL_STEP: np.array(0, np.int64)}  # Google's programs expect int64
@@ -58,7 +59,12 @@ def _write_tensorflow(output: Output) -> None:
     store.save_checkpoint(os.path.join(output.folder, BEST), tensors)
 
 
-def _write_hugging_face(output: Output) -> None:
+def write_hugging_face(output: Output) -> None:
+    """Writes `model.safetensors` and what transformers needs beside it.
+
+    Raises:
+        ValueError: transformers has no such model.
+    """
     model, record = output.model, output.record
     if record.settings.get("use_pooled_output") is False:
         raise ValueError(
@@ -76,7 +82,8 @@ def _write_hugging_face(output: Output) -> None:
     )
 
 
-def _write_tf_hub(output: Output) -> None:
+def write_tf_hub(output: Output) -> None:
+    """Writes a module for TensorFlow Hub."""
     from albert_tf.export.hub_module import save_hub_module
 
     parts = _assign(output, "a TF-Hub module")
@@ -91,9 +98,11 @@ def _write_tf_hub(output: Output) -> None:
     )
 
 
-def _write_saved_model(output: Output) -> None:
+def write_saved_model(output: Output) -> None:
+    """Writes a SavedModel that computes embeddings, with all weights."""
     from albert_tf.export import saved_model
     from albert_tf.export.embeddings import embeddings_export, poolings_of
+    from albert_tf.export.signatures import hold
 
     parts = _assign(output, "a pre-trained SavedModel")
     model = output.model
@@ -110,7 +119,7 @@ def _write_saved_model(output: Output) -> None:
         variables += model.masked_lm.variables
     if SENTENCE in parts and model.sentence_head is not None:
         variables += model.sentence_head.variables
-    saved_model.save(output.folder, saved_model.hold(variables), exported.signatures)
+    saved_model.save(output.folder, hold(variables), exported.signatures)
 
 
 def _assign(output: Output, target: str) -> set[str]:
@@ -134,26 +143,3 @@ def _assign(output: Output, target: str) -> set[str]:
             value = np.zeros(variable.shape, np.float32)
         set_value(variable, as_tensor(value))
     return set(map(part_of, output.tensors))
-
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """A format.
-
-    Attributes:
-        write: writes a model in it.
-        has_own_files: whether config and vocabulary have other names there, which `write` gives.
-        has_task: whether heads of fine-tuning are written.
-    """
-
-    write: Callable[[Output], None]
-    has_own_files: bool = False
-    has_task: bool = True
-
-
-FORMATS = {
-    "tensorflow": Format(_write_tensorflow),
-    "huggingface": Format(_write_hugging_face, has_own_files=True),
-    "tf_hub": Format(_write_tf_hub, has_own_files=True, has_task=False),
-    "saved_model": Format(_write_saved_model, has_task=False),
-}

@@ -14,20 +14,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf.export.runtimes import Array as Array
+from albert_tf.export.runtimes import Batch as Batch
+from albert_tf.export.runtimes import Step as Step
 from albert_tf.training import progress
 
 DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
 EXAMPLES_AT_ONCE = 256  # examples that `checksum` holds in memory
-
-Array: TypeAlias = NDArray[Any]  # of any dtype
-Batch: TypeAlias = dict[str, Array]
 
 
 class Features(Protocol):
@@ -178,7 +178,6 @@ def evaluation_batches(
 
 
 Outputs: TypeAlias = Mapping[str, Array]
-Step: TypeAlias = Callable[[Batch], Outputs]  # batch → outputs, or what NumPy makes arrays of
 
 
 class BatchRunner:

@@ -13,7 +13,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import SequenceSettings, VocabularyFileSettings, VocabularySettings
-from albert_tf.export.formats import QUANTIZATIONS
+from albert_tf.export.quantizations import QUANTIZATIONS
 from albert_tf.settings import (
     NOTHING,
     READING,

@@ -29,9 +29,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from albert_tf import tensorflow_packages
-from albert_tf.export import convert, weights
-from albert_tf.export.formats import NONE, QUANTIZATIONS
-from albert_tf.inference.deployment_formats import FORMATS
+from albert_tf.export import convert
+from albert_tf.export.formats import FORMATS
+from albert_tf.export.quantizations import NONE, QUANTIZATIONS
 from albert_tf.settings import redefined, setting
 
 
@@ -43,7 +43,7 @@ class Settings(convert.Settings):
         convert.Settings,
         "output_format",
         "tensorflow",
-        choices=tuple(dict.fromkeys((*weights.FORMATS, *FORMATS))),
+        choices=tuple(FORMATS),
     )
     quantization: str = setting(
         NONE,
@@ -66,11 +66,11 @@ def run(settings: Settings) -> Iterator[str]:
         OSError, ValueError: the input, the output or the settings are invalid; the message says
             which.
     """
-    form = FORMATS.get(settings.output_format)
-    if settings.quantization != NONE and not (form and form.is_quantized):
+    form = FORMATS[settings.output_format]
+    if settings.quantization != NONE and not form.is_quantized:
         able = " or ".join(name for name, row in FORMATS.items() if row.is_quantized)
         raise ValueError(f"--quantization={settings.quantization} requires --output_format={able}")
-    if settings.inspect or form is None:
+    if settings.inspect or form.write_model is None:
         yield from convert.run(settings)
         return
     form.check_packages()
@@ -79,11 +79,11 @@ def run(settings: Settings) -> Iterator[str]:
     # These import TensorFlow, for which --help does not wait.
     from albert_tf.finetuning import registry
     from albert_tf.inference import model_task
-    from albert_tf.inference.deployment import deploy
+    from albert_tf.inference.exporting import deploy
 
     source = convert.open_input(settings)
     task = model_task.find_task(source)
-    if settings.output_format in weights.FORMATS and not registry.get(task).is_fine_tuned:
+    if form.write_weights is not None and not registry.get(task).is_fine_tuned:
         yield from convert.run(settings)
         return
     yield f"{source.checkpoint}: {task}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.export.runtimes import AUTO, choose_runtime
 from albert_tf.finetuning.batching import Batch, BatchRunner, Features, Outputs
-from albert_tf.inference.exported_model import choose_runtime
 from albert_tf.inference.model_task import open_task
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.settings import AUTO, PredictorSettings
+from albert_tf.inference.settings import PredictorSettings
 
 
 class ExportedPredictor(Predictor):

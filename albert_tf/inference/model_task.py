@@ -16,9 +16,9 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.tasks import FILL_MASK
 from albert_tf.checkpoints.weight_names import SHARED_HEAD
+from albert_tf.export.runtimes import choose_runtime
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.task import AnyTask
-from albert_tf.inference.exported_model import choose_runtime
 from albert_tf.inference.settings import PredictorSettings, Settings
 from albert_tf.settings import SettingsGroup, fields_of
 from albert_tf.training.settings import RunSettings

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict
 
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.export.runtimes import AUTO
 from albert_tf.finetuning.task import TOP_K
 from albert_tf.inference.exported_predictor import ExportedPredictor
 from albert_tf.inference.model_task import check_tensorflow, find_predicted_task
 from albert_tf.inference.predictor import Predictor
-from albert_tf.inference.settings import AUTO, PredictorSettings, Settings
+from albert_tf.inference.settings import PredictorSettings, Settings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -132,7 +133,7 @@ def using_devices(settings: Settings, source: ModelSource) -> Iterator[None]:
     if source.is_exported:
         yield
         return
-    from albert_tf.inference.devices import use_devices
+    from albert_tf.inference.tensorflow_predictor import use_devices
 
     with use_devices(settings, source):
         yield

@@ -16,6 +16,7 @@ from albert_tf.data.settings import (
     VocabularyFileSettings,
     VocabularySettings,
 )
+from albert_tf.export.runtimes import AUTO, ENGINES, OPENVINO
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification.settings import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import TOP_K
@@ -26,7 +27,6 @@ from albert_tf.tables import COMMAS, JSON_LINES, TABS
 from albert_tf.tables.table_files import ending_of
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
-AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
 STANDARD_INPUT = "-"
 NPY = ".npy"
 TEXT = "txt"

@@ -11,15 +11,19 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
+from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.export import saved_model
+from albert_tf.export.onnx_openvino import ConversionError, compile_with_openvino
+from albert_tf.export.runtimes import AUTO, OPENVINO, TENSORFLOW
 from albert_tf.finetuning.batching import BatchRunner, Features
 from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
 from albert_tf.inference.model_task import open_task
-from albert_tf.inference.openvino_engine import ConversionError, compile_with_openvino
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.pretrained import copy_trained, load_trained
-from albert_tf.inference.settings import AUTO, OPENVINO, TENSORFLOW, PredictorSettings
+from albert_tf.inference.settings import PredictorSettings, Settings
+from albert_tf.training.devices import Devices, open_devices
+from albert_tf.training.settings import DeviceSettings
 
 PAD_TO_MULTIPLE = 8  # if the folder does not record it
 
@@ -84,3 +88,17 @@ class TensorFlowPredictor(Predictor):
         step = tensorflow_step(compute, signature, outputs)
         padding = self._padding(self._recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE)
         return BatchRunner(step, padding, outputs, shows_progress=False)
+
+
+def use_devices(
+    settings: Settings, source: ModelSource
+) -> contextlib.AbstractContextManager[Devices]:
+    """Returns `open_devices`; precision auto is float32 if the model was trained in it."""
+    trained_in = source.run.record.settings.get(run_record.PRECISION)
+    is_as_trained = settings.precision == "auto" and trained_in == "float32"
+    devices = DeviceSettings(
+        distribution="one_device",
+        precision="float32" if is_as_trained else settings.precision,
+        threads=settings.threads,
+    )
+    return open_devices(devices, "the model was trained in it" if is_as_trained else None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.export import saved_model, tflite
+from albert_tf.export import signatures, tflite
 from albert_tf.export.signatures import Signature, token_inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.heads import AlbertForClassification
@@ -42,7 +42,7 @@ def export(path, model, **options):
         return {"probabilities": tf.nn.softmax(model(batch))}
 
     signature = Signature(token_inputs(LENGTH), compute)
-    tflite.write_tflite(str(path), saved_model.hold(model.variables), signature, **options)
+    tflite.write_tflite(str(path), signatures.hold(model.variables), signature, **options)
     return path.read_bytes()
 
 

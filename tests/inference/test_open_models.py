@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
+from albert_tf.export.onnx_openvino import ConversionError
 from albert_tf.inference import convert, tensorflow_predictor
-from albert_tf.inference.openvino_engine import ConversionError
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import values_of
 from tests.conftest import TINY_SHAPE

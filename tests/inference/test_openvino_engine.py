@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.inference import openvino_engine
+from albert_tf.export import onnx_openvino
 
 openvino = pytest.importorskip("openvino", reason="openvino is an extra")
 
@@ -36,7 +36,7 @@ def test_outputs_have_the_names_and_values_of_the_time_of_compilation():
         # Two names for the same tensor, as in regression.
         return {"scores": logits, "again": logits, "best": tf.argmax(logits, -1, tf.int32)}
 
-    run = openvino_engine.compile_with_openvino(step, SIGNATURE)
+    run = onnx_openvino.compile_with_openvino(step, SIGNATURE)
     batches = [BATCH, {name: value[:1] for name, value in BATCH.items()}]
     expected = [{n: x.numpy() for n, x in step(batch).items()} for batch in batches]
     kernel.assign(tf.zeros_like(kernel))
@@ -67,7 +67,7 @@ def test_shared_weights_are_stored_once():
         return sum(tuple(node.get_output_shape(0)) == (5, 5) for node in nodes)
 
     assert count_kernels() == 4  # otherwise, sharing them has become unnecessary
-    openvino_engine.share_weights(model)
+    onnx_openvino.share_weights(model)
     assert count_kernels() == 2
     x = np.random.default_rng(6).normal(size=(3, 5)).astype(np.float32)
     found = openvino.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(x)[0]

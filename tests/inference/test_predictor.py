@@ -18,7 +18,7 @@ import tf_keras
 import albert_tf
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.inference import openvino_engine
+from albert_tf.export import onnx_openvino
 from albert_tf.inference.embeddings import similarities
 from tests.inference.conftest import LONG, SIZE, TAGS, TEXTS, make_model
 
@@ -275,7 +275,7 @@ def test_tensorflow_computes_what_openvino_cannot(pretrained_dir, monkeypatch, c
     installed = types.ModuleType("openvino")
     installed.__spec__ = importlib.machinery.ModuleSpec("openvino", None)
     monkeypatch.setitem(sys.modules, "openvino", installed)
-    monkeypatch.setattr(openvino_engine, "convert", lambda _: 1 / 0)  # as unsupported operations
+    monkeypatch.setattr(onnx_openvino, "convert", lambda _: 1 / 0)  # as unsupported operations
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     wanted = albert_tf.load_predictor(str(pretrained_dir), engine="tensorflow")(TEXTS)
     embed = albert_tf.load_predictor(str(pretrained_dir))

@@ -6,7 +6,7 @@ import dataclasses
 import os
 
 from albert_tf import data, files
-from albert_tf.export.formats import NONE
+from albert_tf.export.quantizations import NONE
 from albert_tf.finetuning.settings import (
     DataSettings,
     FineTuningSettings,

@@ -1,21 +1,32 @@
-"""Converts TensorFlow functions for OpenVINO, which is faster than TensorFlow on CPUs."""
+"""Writes ONNX files and those of OpenVINO, which is faster than TensorFlow on CPUs."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from albert_tf.export import signatures
-from albert_tf.finetuning.batching import Step
-from albert_tf.inference import openvino_runtime
+from albert_tf.checkpoints import exported_files
+from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE, OPENVINO_WEIGHTS
+from albert_tf.export.runtimes import (
+    Step,
+    compile_model,
+    open_onnx,
+    open_with_openvino,
+    openvino_core,
+    step_of,
+)
+from albert_tf.export.signatures import ExportedModel, Signature
 from albert_tf.model import dispatch
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what needs TensorFlow
     import openvino
 
+
+_ONNX_OPSET = 17
 _UNSUPPORTED = "-- No conversion rule found"  # start of the useful line in OpenVINO's message
 
 
@@ -46,10 +57,10 @@ def compile_with_openvino(
     Raises:
         ConversionError: OpenVINO does not support an operation of `step`.
     """
-    concrete = signatures.Signature(signature, step).function.get_concrete_function()
+    concrete = Signature(signature, step).function.get_concrete_function()
     try:
         threads = tf.config.threading.get_intra_op_parallelism_threads()
-        compiled = openvino_runtime.compile_model(convert(concrete), precision, threads)
+        compiled = compile_model(convert(concrete), precision, threads)
     except Exception as error:  # of several types, from C++
         lines = [line.strip() for line in str(error).splitlines()] or [repr(error)]
         reason = next((line for line in lines if line.startswith(_UNSUPPORTED)), lines[0])
@@ -57,12 +68,12 @@ def compile_with_openvino(
             "engine=openvino: OpenVINO cannot run this model, use engine=tensorflow: "
             f"{reason.lstrip('- ')}"
         ) from error
-    return openvino_runtime.step_of(compiled)
+    return step_of(compiled)
 
 
 def convert(concrete: tf.types.experimental.ConcreteFunction) -> openvino.Model:
     """Returns a concrete function of TensorFlow as a model of OpenVINO."""
-    openvino_runtime.runtime()  # before the import, which would report it
+    openvino_core()  # before the import, which would report it
     import openvino
 
     # Shared, the weights would be read where TensorFlow may have freed them.
@@ -92,3 +103,31 @@ def share_weights(model: openvino.Model) -> None:
             first = kept.setdefault(key, node)
             if first is not node:
                 node.output(0).replace(first.output(0))
+
+
+def write_openvino(folder: str, made: ExportedModel, signature: Signature) -> Step:
+    """Writes `model.xml` and `model.bin`."""
+    model = convert(signature.function.get_concrete_function())
+    import openvino  # after the conversion, which keeps it from reporting its use
+
+    path = os.path.join(folder, OPENVINO_FILE)
+    try:
+        openvino.save_model(model, path, compress_to_fp16=False)
+    except RuntimeError as error:  # of C++, which does not say what the system said
+        raise OSError(
+            f"OpenVINO cannot write {OPENVINO_FILE} and {OPENVINO_WEIGHTS} ({error}): the disk may "
+            "be full. Free some space or choose another folder, then run the same command again"
+        ) from None
+    return open_with_openvino(exported_files.read(path))
+
+
+def write_onnx(folder: str, made: ExportedModel, signature: Signature) -> Step:
+    """Writes `model.onnx`."""
+    import tf2onnx
+
+    path = os.path.join(folder, ONNX_FILE)
+    specs = [tf.TensorSpec(s.shape, s.dtype, name) for name, s in signature.inputs.items()]
+    tf2onnx.convert.from_function(
+        signature.function, input_signature=specs, opset=_ONNX_OPSET, output_path=path
+    )
+    return open_onnx(exported_files.read(path))

@@ -1,27 +1,40 @@
-"""The runtimes that compute exported models, and which of them computes a file.
+"""The runtimes that compute exported models without TensorFlow, on the CPU: OpenVINO, ONNX Runtime.
 
 An exported model is opened if its files and labels are those that `albert convert` has recorded:
 neither a file nor `run.json` of another model may get between them in silence.
 
-Importing this imports none of the runtimes.
+The packages openvino and onnxruntime are extras: importing this imports neither.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import importlib.util
 import json
+import logging as python_logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import google_crc32c
+from numpy.typing import NDArray
 
 from albert_tf.checkpoints import exported_files, run_record
 from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.finetuning.batching import Step
-from albert_tf.inference import onnx_runtime, openvino_runtime
-from albert_tf.inference.settings import AUTO, OPENVINO
+
+if TYPE_CHECKING:  # what needs TensorFlow
+    import openvino
+
+
+AUTO, TENSORFLOW, OPENVINO = ENGINES = ("auto", "tensorflow", "openvino")
+
+Array: TypeAlias = NDArray[Any]  # of any dtype
+Batch: TypeAlias = dict[str, Array]
+Step: TypeAlias = Callable[[Batch], Mapping[str, Array]]  # computes the outputs of a batch
 
 _LABELS = "exported labels"  # entry of the files of a record
 _PLACE = "Exception from "  # start of the lines in OpenVINO's messages that name its source files
@@ -69,19 +82,6 @@ class Runtime:
             ) from error
 
 
-RUNTIMES = {
-    OPENVINO_FILE: Runtime(
-        OPENVINO, "openvino", tuple(openvino_runtime.PRECISIONS), openvino_runtime.open_files
-    ),
-    ONNX_FILE: Runtime(
-        "onnx",
-        "onnxruntime",
-        ("float32",),
-        lambda contents, precision, threads: onnx_runtime.open_files(contents, threads),
-    ),
-}
-
-
 def identify(contents: Mapping[str, bytes], labels: Sequence[str]) -> dict[str, FileRecord]:
     """Returns what the record of an exported model says of its files and labels.
 
@@ -120,6 +120,122 @@ def check(path: str, contents: Mapping[str, bytes], record: RunRecord) -> None:
             f"{folder}: {what} of the export: something was changed, or copied there from another "
             "model. Restore the folder, or convert the model again"
         )
+
+
+def open_onnx(
+    contents: Mapping[str, bytes], precision: str = "float32", threads: int | None = None
+) -> Step:
+    """Returns what computes a batch, which several threads may call at the same time.
+
+    Features that are not inputs of the model are left out.
+
+    Args:
+        contents: name → content of the file.
+        precision: "float32"; there is no other.
+        threads: number of threads; None for one per core.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    (model,) = contents.values()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    inputs = [node.name for node in session.get_inputs()]
+    outputs = [node.name for node in session.get_outputs()]
+
+    def compute(batch: Batch) -> dict[str, Array]:
+        values = session.run(outputs, {name: batch[name] for name in inputs})
+        return dict(zip(outputs, values, strict=True))
+
+    return compute
+
+
+_DEVICE = "CPU"
+# Precision in this library → OpenVINO's name. It only applies to matmuls and ops that follow them.
+OPENVINO_PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+@functools.cache
+def openvino_core() -> openvino.Core:
+    """Returns OpenVINO's runtime, which is never released.
+
+    Released in another thread than it was made in, it would leave that thread an alternate signal
+    stack without memory: the next signal, such as that of Ctrl-C, would end the process.
+    """
+    # The package would fork the process to report each import and conversion to Google Analytics.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    handlers = list(python_logging.root.handlers)
+    import openvino
+
+    python_logging.root.handlers[:] = handlers  # the import removes that of absl
+    return openvino.Core()
+
+
+def compile_model(
+    model: openvino.Model, precision: str = "float32", threads: int | None = None
+) -> openvino.CompiledModel:
+    """Returns a compiled model.
+
+    Args:
+        model: the model.
+        precision: precision of the computation: "float32", "bfloat16" or "float16".
+        threads: number of threads; None for one per core.
+    """
+    hints = {
+        "INFERENCE_PRECISION_HINT": OPENVINO_PRECISIONS[precision],
+        "PERFORMANCE_HINT": "LATENCY",  # all cores for one batch
+    }
+    if threads:
+        hints["INFERENCE_NUM_THREADS"] = str(threads)
+    return openvino_core().compile_model(model, _DEVICE, hints)
+
+
+def step_of(compiled: openvino.CompiledModel) -> Step:
+    """Returns what computes a batch; several threads may call it at the same time.
+
+    Features that are not inputs of the model are left out.
+    """
+    inputs = [port.get_any_name() for port in compiled.inputs]
+    outputs = {name: port for port in compiled.outputs for name in port.get_names()}
+    free: collections.deque[openvino.InferRequest] = collections.deque()  # one for each thread
+
+    def compute(batch: Batch) -> dict[str, Array]:
+        try:
+            request = free.pop()
+        except IndexError:  # all are in use by other threads
+            request = compiled.create_infer_request()
+        try:
+            results = request.infer({name: batch[name] for name in inputs})
+            return {name: results[port] for name, port in outputs.items()}
+        finally:
+            free.append(request)
+
+    return compute
+
+
+def open_with_openvino(
+    contents: Mapping[str, bytes], precision: str = "float32", threads: int | None = None
+) -> Step:
+    """Returns what computes a batch with the model in OpenVINO's files, or in ONNX's.
+
+    Args:
+        contents: name → content, as of `exported_files.read`.
+        precision: as in `compile_model`.
+        threads: likewise.
+    """
+    model = openvino_core().read_model(*contents.values())
+    return step_of(compile_model(model, precision, threads))
+
+
+RUNTIMES = {
+    OPENVINO_FILE: Runtime(OPENVINO, "openvino", tuple(OPENVINO_PRECISIONS), open_with_openvino),
+    ONNX_FILE: Runtime(
+        "onnx",
+        "onnxruntime",
+        ("float32",),
+        open_onnx,
+    ),
+}
 
 
 def choose_runtime(path: str, engine: str = AUTO, precision: str = AUTO) -> Runtime:
