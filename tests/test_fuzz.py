@@ -33,6 +33,7 @@ from albert_tf import classification
 from albert_tf.checkpoints import containers, model_source, run_folder, store
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
+from albert_tf.checkpoints.sentence_modules import read_modules
 from albert_tf.data.chunks import read_chunks
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
@@ -52,8 +53,11 @@ from albert_tf.inference import inputs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer, load_tokenizer
 from albert_tf.pretraining import input_pipeline, record_files
+from albert_tf.pretraining.metadata_checks import check_records, find_objective, find_record_files
 from albert_tf.pretraining.task import PretrainingTask
+from albert_tf.tables import open_table
 from albert_tf.tables.described_labels import find_labels
+from albert_tf.tables.splits import find_files
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary
 from tests.finetuning.race.test_hub_data_sets import DATA_SETS
@@ -63,6 +67,7 @@ from tests.finetuning.token_classification.test_sentence_rows import FEATURES as
 from tests.finetuning.token_classification.test_sentence_rows import ROWS as TAGGED
 from tests.hub_files import compress_zstandard
 from tests.hub_files import write_parquet as write_hub_parquet
+from tests.inference.test_sentence_modules import write_modules
 from tests.pretraining_runs import write_records
 from tests.tables.test_described_labels import BINARY, PAGE
 
@@ -217,6 +222,60 @@ def write_tags(path):
     write_hub_parquet(path.parent, {"train": TAGGED}, TAG_FEATURES)
 
 
+def write_saved(path):
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    for name in names:
+        path.with_name(name).write_bytes(b"")
+    path.write_bytes(lines({"_data_files": [{"filename": name} for name in names]}))
+
+
+def read_saved(path):
+    return find_files(str(path.parent), "--train_file")
+
+
+POOLING = {"word_embedding_dimension": 12, "pooling_mode": ["mean", "cls"], "include_prompt": True}
+
+
+def write_sentence_modules(path):
+    folder = path.parents[1] if path.parent.name == "1_Pooling" else path.parent
+    write_modules(folder, ("Transformer", {}), ("Pooling", POOLING), ("Normalize", {}))
+    options = {"max_seq_length": 9, "do_lower_case": True}
+    (folder / "sentence_bert_config.json").write_bytes(lines(options))
+    prompts = {"prompts": {"query": ""}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_bytes(lines(prompts))
+    for file in folder.rglob("*.json"):  # on one line each
+        file.write_bytes(lines(json.loads(file.read_text())))
+
+
+def read_sentence_modules(path):
+    folder = path.parents[1] if path.parent.name == "1_Pooling" else path.parent
+    return read_modules(str(folder))
+
+
+def write_described_records(path):
+    records = path.with_name("records.tfrecord")
+    write_records(records, 9)
+    entry = {"name": records.name, "instances": 9, "bytes": records.stat().st_size}
+    vocabulary = {"file": "toy.model", "size": 97, "checksum": "c0ffee"}
+    settings = {"sentence_objective": "sop"}
+    values = {"settings": settings, "vocabulary": vocabulary, "mask_id": 4, "files": [entry]}
+    path.write_bytes(lines(values))
+
+
+def read_described_records(path):
+    found = find_record_files(str(path.with_name("records.tfrecord")), "--input_file")
+    check_records(found, find_objective(found), AlbertConfig(**TINY_SHAPE))
+    return list(found.values())
+
+
+def read_saved_digests(path):
+    return RunFolder(str(path.parent)).saved_digests()
+
+
+def write_tokenizer_options(path):
+    huggingface_folders.write_spiece(path.parent)
+
+
 def read_inputs(path):
     return list(inputs.read_blocks(str(path), path.suffix.removeprefix("."), parse_pair))
 
@@ -293,6 +352,7 @@ PARAGRAPH = {"context": "A small boat waits at the landing.", "qas": QUESTIONS}
 SQUAD = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [PARAGRAPH]}]}
 CONLL = lines(*(f"{word} O\nx B-LOC{chr(10) * (word[-1] == '.')}" for word in TOY_TEXT.split()))
 WORDS = lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", *"abcdefghij")
+CHECKPOINTS = lines(*({"step": step, "digest": f"{step:016}"} for step in (0, 3, 6)))
 METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in (2, 4, 6)))
 
 # File, its content or the function that writes it, reader, damage.
@@ -320,6 +380,13 @@ KINDS = [
     ("train.jsonl", lines(*QUESTION_ROWS), read_rows_of_squad, damage_json),
     ("inputs.jsonl", lines(*ROWS), read_inputs, damage_json),
     ("inputs.parquet", write_rows, read_inputs, damage_bytes),
+    ("state.json", write_saved, read_saved, damage_json),
+    ("modules.json", write_sentence_modules, read_sentence_modules, damage_json),
+    ("1_Pooling/config.json", write_sentence_modules, read_sentence_modules, damage_json),
+    ("sentence_bert_config.json", write_sentence_modules, read_sentence_modules, damage_json),
+    ("records.records.json", write_described_records, read_described_records, damage_json),
+    ("checkpoints.jsonl", CHECKPOINTS, read_saved_digests, damage_json),
+    ("tokenizer_config.json", write_tokenizer_options, read_tokenizer, damage_json),
     ("model.xml", write_openvino, read_openvino, damage_bytes),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
     ("vocab.txt", WORDS, read_word_pieces, damage_bytes),
@@ -387,3 +454,32 @@ def test_damaged_files_are_read_or_refused_by_name(
         assert is_named or not message, f"{damaged} is not named: {message}"
         assert found == expected or name not in WITH_CHECKSUM, damaged
         shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="limits memory as on Linux")
+@pytest.mark.parametrize(
+    ("name", "start", "block", "read"),
+    [
+        ("a.tsv.gz", b"text\tlabel\n", b"a", lambda path: list(open_table(str(path)))),
+        (
+            "a.csv.gz",
+            b'text,label\n"',
+            b"a" * 1023 + b"\n",
+            lambda path: list(open_table(str(path))),
+        ),
+        ("a.jsonl.gz", b'{"text": "a"}\n', b"[", lambda path: list(open_table(str(path)))),
+        ("a.json.gz", b'[{"text": "', b"a", lambda path: list(open_table(str(path)))),
+        ("text.txt.gz", b"a line\n\n", b"a ", read_text),
+        ("text.jsonl.gz", b'{"text": "', b"a", read_text),
+    ],
+)
+def test_a_line_without_end_in_a_small_file_does_not_fill_the_memory(
+    name, start, block, read, tmp_path, limited_memory
+):
+    """What is without end unpacks to 4 GiB."""
+    path = tmp_path / name
+    endless = gzip.compress(block * ((1 << 24) // len(block)), 1)
+    path.write_bytes(gzip.compress(start) + endless * 256)
+    assert path.stat().st_size < 1 << 26
+    with pytest.raises(ValueError, match=name):
+        read(path)

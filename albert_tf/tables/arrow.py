@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
@@ -173,8 +172,9 @@ def _dictionary_bytes(column: pyarrow.parquet.ColumnChunkMetaData, raw: IO[bytes
     header = _DICTIONARY_PAGE.match(raw.read(16))
     if header is None:
         return whole
-    digits = [byte & 127 for byte in reversed(header[1])]  # of a number to the base 128
-    return functools.reduce(lambda number, digit: number << 7 | digit, digits) >> 1
+    # The last digit, to the base 128, is the first one, and the lowest bit is the sign.
+    digits: bytes = header[1]
+    return sum((byte & 127) << 7 * place for place, byte in enumerate(digits)) >> 1
 
 
 def _open_arrow_file(path: str, raw: IO[bytes]) -> ArrowTable:
