@@ -97,7 +97,7 @@ def short_lines(monkeypatch):
     ("name", "content", "problem"),
     [
         ("a.tsv", b"text\tlabel\n" + b"a" * 101, ", line 2: longer than"),
-        ("a.tsv.gz", gzip.compress(b"a" * 101), ", line 1: longer than"),
+        ("a.tsv.gz", gzip.compress(b"a" * 101, mtime=0), ", line 1: longer than"),
         ("a.csv", b"a,b\n" + b"a," * 60, ", line 2: longer than"),
         ("a.csv", b'a,b\n"' + b"a\n" * 60, r", line 2: not comma.* \(a row longer than"),
         ("a.csv", b"a,b\n" + b'"\n",' * 60, r", line 2: not comma.* \(a row longer than"),
@@ -335,7 +335,7 @@ def test_rows_that_cannot_be_read_are_named(write, name, content, problem):
     ("names", "contents", "problem"),
     [
         (["a.parquet"], [pack_parquet(arrow_table())[:-9]], "a.parquet: corrupt Parquet file"),
-        (["a.gz"], [gzip.compress(b"a\tb" * 999)[:-9]], "a.gz: corrupt gzip file"),
+        (["a.gz"], [gzip.compress(b"a\tb" * 999, mtime=0)[:-9]], "a.gz: corrupt gzip file"),
         (
             ["a.parquet"],
             [pack_parquet(arrow_table().replace_schema_metadata({"huggingface": "{}"}))],
