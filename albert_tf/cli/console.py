@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from albert_tf.cli import flags, plot_results
 from albert_tf.cli.help import HELP, HELP_FULL, VERSION, help_text
-from albert_tf.cli.plot_results import RunResult
+from albert_tf.cli.plot_results import PlottedResult
 from albert_tf.settings import SettingsGroup
 from albert_tf.training import interruption
 from albert_tf.training.interruption import InterruptedRunError
@@ -96,7 +96,7 @@ def _run(run: Callable[[SettingsType], object], settings: SettingsType) -> None:
         if isinstance(settings, RunSettings):
             settings.require_a_phase()
         result = run(settings)
-        if isinstance(settings, RunSettings) and isinstance(result, RunResult):
+        if isinstance(settings, RunSettings) and isinstance(result, PlottedResult):
             plot_results.plot_result(settings, result)
         _print(result)
     except InterruptedRunError as error:

@@ -41,7 +41,7 @@ _PLOTS = {
 
 
 @runtime_checkable
-class RunResult(Protocol):
+class PlottedResult(Protocol):
     """The result of a program that trains."""
 
     @property
@@ -67,7 +67,7 @@ def run(settings: Settings) -> str:
     return "\n".join(paths)
 
 
-def plot_result(settings: RunSettings, result: RunResult) -> None:
+def plot_result(settings: RunSettings, result: PlottedResult) -> None:
     """Plots the results of a program that trained or evaluated.
 
     A plot that cannot be drawn is a warning, because the results are complete by then.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Row = Mapping[str, float]
+ReportRow = Mapping[str, float]
 Points = tuple[list[float], list[float]]
 
 
@@ -61,7 +61,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
     return figure
 
 
-def _points(rows: Iterable[Row], key: str) -> Points:
+def _points(rows: Iterable[ReportRow], key: str) -> Points:
     """Returns the steps and the values of the rows that have the key, sorted by step."""
     points = sorted((row["step"], row[key]) for row in rows if key in row)
     return [step for step, _ in points], [value for _, value in points]

@@ -31,7 +31,7 @@ from albert_tf import files
 from albert_tf.data import create, record_metadata, records, shuffle
 from albert_tf.data.chunks import Chunk, Pack, Position, pack_files, read_pack
 from albert_tf.data.encoding import make_chunk_encoder
-from albert_tf.data.outputs import Outputs
+from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.shuffle import EncodedBatch
 from albert_tf.files import JsonObject
@@ -131,7 +131,7 @@ def _encode(
 
 
 def _write_group(
-    group: tuple[int, Iterable[Piece | Counts]], outputs: Outputs, random_seed: int
+    group: tuple[int, Iterable[Piece | Counts]], outputs: RecordOutputs, random_seed: int
 ) -> tuple[int, tuple[int, JsonObject | Counts]]:
     """Writes the records of one output, or adds the counts.
 
@@ -152,7 +152,7 @@ def _write_group(
 
 
 def _write_output(
-    output: int, pieces: list[Piece], outputs: Outputs, random_seed: int
+    output: int, pieces: list[Piece], outputs: RecordOutputs, random_seed: int
 ) -> JsonObject:
     """Shuffles and writes the records of one output; returns its metadata entry.
 
@@ -172,7 +172,7 @@ def _write_output(
 
 def _finish(
     written: Iterable[tuple[int, JsonObject | Counts]],
-    outputs: Outputs,
+    outputs: RecordOutputs,
     random_seed: int,
     metadata: JsonObject,
 ) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.data import text_window
-from albert_tf.data.sources import Source, open_source
+from albert_tf.data.sources import TextSource, open_source
 from albert_tf.data.text_formats import DOCUMENTS, JSONL, SENTENCES
 from albert_tf.data.text_window import TextWindow
 
@@ -28,7 +28,7 @@ Position = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ChunkPart:
     r"""Consecutive lines of one file.
 
     Attributes:
@@ -82,7 +82,7 @@ class Chunk:
     """
 
     position: Position
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkPart, ...]
     read_bytes: int
 
     @property
@@ -96,11 +96,11 @@ class Chunk:
 
 
 # A large file, or several small ones that are one chunk.
-Pack = tuple[Source, ...]
+Pack = tuple[TextSource, ...]
 
 
 def read_chunks(
-    sources: Sequence[Source], chunk_bytes: int, input_format: str = SENTENCES
+    sources: Sequence[TextSource], chunk_bytes: int, input_format: str = SENTENCES
 ) -> Iterator[Chunk]:
     """Yields the content of text files as chunks of about `chunk_bytes`, sorted by position.
 
@@ -120,7 +120,7 @@ def read_chunks(
         yield from read_pack(pack, chunk_bytes, input_format)
 
 
-def pack_files(sources: Iterable[Source], chunk_bytes: int, input_format: str) -> list[Pack]:
+def pack_files(sources: Iterable[TextSource], chunk_bytes: int, input_format: str) -> list[Pack]:
     """Returns the files that are not empty, the small ones packed together, in order.
 
     Args:
@@ -132,7 +132,7 @@ def pack_files(sources: Iterable[Source], chunk_bytes: int, input_format: str) -
         ValueError: a Parquet or Arrow file has another format than "jsonl".
     """
     large: list[Pack] = []
-    small: list[list[Source]] = []
+    small: list[list[TextSource]] = []
     packed_bytes = chunk_bytes  # of the last pack of small files
     for source in sources:
         if source.has_rows and input_format != JSONL:
@@ -184,7 +184,7 @@ def read_pack(pack: Pack, chunk_bytes: int, input_format: str) -> Iterator[Chunk
     yield Chunk((first.number, 0), tuple(parts), sum(source.size for source in pack))
 
 
-def _read_file(source: Source, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
+def _read_file(source: TextSource, chunk_bytes: int, input_format: str) -> Iterator[Chunk]:
     """Yields the chunks of one file."""
     with open_source(source.path) as (stream, raw):
         window = TextWindow(source.path, stream, chunk_bytes, input_format)
@@ -220,10 +220,10 @@ def _cuts(
     yield start, None
 
 
-def _make_part(path: str, offset: int, data: bytes) -> Part:
+def _make_part(path: str, offset: int, data: bytes) -> ChunkPart:
     """Returns a part with Unix line ends and without the byte order mark of the file."""
     data = data if offset else data.removeprefix(_BYTE_ORDER_MARK)
-    return Part(path, offset, text_window.unix_line_ends(data))
+    return ChunkPart(path, offset, text_window.unix_line_ends(data))
 
 
 def text_checksum(chunk_checksums: Iterable[str]) -> str:

@@ -29,9 +29,9 @@ from albert_tf import files
 from albert_tf.data import record_metadata, records, shuffle, work_directory, workers
 from albert_tf.data.chunks import Chunk, read_chunks, text_checksum
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
-from albert_tf.data.outputs import Outputs
+from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.settings import InstanceSettings, Settings, TextSettings
-from albert_tf.data.sources import Source, find_sources
+from albert_tf.data.sources import TextSource, find_sources
 from albert_tf.data.work_directory import FinishedChunk
 from albert_tf.files import JsonObject
 from albert_tf.version import __version__
@@ -82,8 +82,8 @@ class Job:
         is_finished: whether an earlier run has written everything; then the metadata is complete.
     """
 
-    sources: list[Source]
-    outputs: Outputs
+    sources: list[TextSource]
+    outputs: RecordOutputs
     metadata: JsonObject
     is_finished: bool = False
 
@@ -94,7 +94,7 @@ def prepare(settings: Settings) -> Job:
     Raises:
         FileNotFoundError, ValueError: see `create_pretraining_data`.
     """
-    outputs = Outputs.parse(settings.output_file)
+    outputs = RecordOutputs.parse(settings.output_file)
     sources = find_sources(files.expand_patterns(settings.input_file, "--input_file"))
     _check_paths(settings, sources, outputs)
     for folder in dict.fromkeys(map(os.path.dirname, outputs.paths)):
@@ -147,7 +147,7 @@ def describe_text(counts: Mapping[str, int], checksums: Iterable[str]) -> JsonOb
     return {"text_checksum": text_checksum(checksums), "counts": dict(counts)}
 
 
-def _check_paths(settings: Settings, sources: list[Source], outputs: Outputs) -> None:
+def _check_paths(settings: Settings, sources: list[TextSource], outputs: RecordOutputs) -> None:
     """Checks that there is text, and that no output would overwrite it or the vocabulary."""
     paths = [source.path for source in sources]
     if not any(source.size for source in sources):
@@ -239,7 +239,7 @@ def _write_outputs(
     directory: str,
     blocks: list[str],
     counts: Mapping[str, int],
-    outputs: Outputs,
+    outputs: RecordOutputs,
     settings: Settings,
 ) -> list[JsonObject]:
     """Runs the second stage: writes the unfinished outputs; returns the metadata of all."""
@@ -258,7 +258,7 @@ def _write_outputs(
 
 
 def _make_output_work(
-    directory: str, blocks: list[str], outputs: Outputs, random_seed: int, groups: int
+    directory: str, blocks: list[str], outputs: RecordOutputs, random_seed: int, groups: int
 ) -> Callable[[int], Iterator[tuple[int, int]]]:
     """Returns the work of a process in the second stage.
 

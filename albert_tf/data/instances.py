@@ -44,12 +44,12 @@ _MASKING = 11
 
 # A segment pair: start and end offset of A, start and end offset of B, label. B is empty in formats
 # without pairs.
-Row = tuple[int, int, int, int, int]
+InstanceRow = tuple[int, int, int, int, int]
 
 
 def _pairs_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
-) -> Iterator[Row]:
+) -> Iterator[InstanceRow]:
     """Yields the segment pairs of one pass over one document.
 
     Sentences are collected until they reach the target length, and split at a random sentence
@@ -83,7 +83,7 @@ def _pairs_of_document(
 
 def _sentence_pairs_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
-) -> Iterator[Row]:
+) -> Iterator[InstanceRow]:
     """Yields pairs of single sentences, of which the sentence objective makes pairs and labels."""
     starts = documents.sentence_starts
     sentence, end = documents.document_starts[document : document + 2]
@@ -116,7 +116,7 @@ def _with_separators(documents: Documents, sep_id: int) -> Documents:
 
 def _sentences_that_fit(
     documents: Documents, document: int, settings: InstanceSettings
-) -> Iterator[Row]:
+) -> Iterator[InstanceRow]:
     """Yields as many consecutive sentences as fit, at least one, as A; B is empty.
 
     A sentence that is longer than a sequence is truncated later.
@@ -160,7 +160,7 @@ def _truncate(
     segment loses is therefore fixed, and the number lost at the front is binomially distributed.
 
     Args:
-        pairs: int64 [N, 5]; see `Row`.
+        pairs: int64 [N, 5]; see `InstanceRow`.
         max_tokens: maximum number of tokens of A and B together.
         rng: random generator.
 
@@ -181,7 +181,7 @@ def _truncate(
 
 def _build_batch(
     documents: Documents,
-    pairs: list[Row],
+    pairs: list[InstanceRow],
     settings: InstanceSettings,
     tokenizer: Tokenizer,
     rng: np.random.Generator,
@@ -261,7 +261,7 @@ def create_batches(
 
 def _rows_of_document(
     documents: Documents, document: int, settings: InstanceSettings, rng: random.Random
-) -> Iterator[Row]:
+) -> Iterator[InstanceRow]:
     """Yields the instances of one pass over one document, as token offsets."""
     if settings.instance_format == SEGMENT_PAIR:
         return _pairs_of_document(documents, document, settings, rng)

@@ -11,7 +11,7 @@ _SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>-?\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
-class Outputs:
+class RecordOutputs:
     """The record files to write.
 
     Attributes:
@@ -34,7 +34,7 @@ class Outputs:
         return [*self.paths, self.metadata_file]
 
     @classmethod
-    def parse(cls, pattern: str) -> Outputs:
+    def parse(cls, pattern: str) -> RecordOutputs:
         """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
 
         Raises:

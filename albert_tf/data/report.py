@@ -17,7 +17,7 @@ from absl import logging
 
 from albert_tf.data.encoding import load_tokenizer
 from albert_tf.data.inspect_records import LEGEND, render
-from albert_tf.data.outputs import Outputs
+from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.records import read_records
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.tf_example import decode_example
@@ -32,7 +32,7 @@ MIN_LENGTH = 0.25  # mean length of an instance, as a fraction of max_seq_length
 
 def log_instances(settings: Settings) -> None:
     """Logs the first instances, cycling through the outputs."""
-    paths = Outputs.parse(settings.output_file).paths
+    paths = RecordOutputs.parse(settings.output_file).paths
     tokenizer = load_tokenizer(settings)
     interleaved = itertools.zip_longest(*map(read_records, paths))
     present = filter(None, itertools.chain.from_iterable(interleaved))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from albert_tf import files
 from albert_tf.data import text_formats
-from albert_tf.data.chunks import Part
+from albert_tf.data.chunks import ChunkPart
 from albert_tf.data.settings import TextSettings
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate: not a character
@@ -35,7 +35,7 @@ def split_paragraph(paragraph: str, language: str) -> list[str]:
     ]
 
 
-def sentences_of(parts: Iterable[Part], settings: TextSettings) -> Iterator[list[str]]:
+def sentences_of(parts: Iterable[ChunkPart], settings: TextSettings) -> Iterator[list[str]]:
     """Yields the sentences of each part, with "" between documents.
 
     Args:
@@ -58,7 +58,7 @@ def sentences_of(parts: Iterable[Part], settings: TextSettings) -> Iterator[list
         yield lines
 
 
-def _paragraphs(part: Part, settings: TextSettings) -> Iterator[tuple[int, str]]:
+def _paragraphs(part: ChunkPart, settings: TextSettings) -> Iterator[tuple[int, str]]:
     """Yields (index of the line, paragraph), with "" after a document.
 
     All paragraphs of a JSON object have the index of that object's line.
@@ -95,7 +95,7 @@ def _paragraphs_of_articles(numbered: Iterable[tuple[int, str]]) -> Iterator[tup
             title = ""
 
 
-def _text_of_record(line: str, field: str, part: Part, number: int) -> str:
+def _text_of_record(line: str, field: str, part: ChunkPart, number: int) -> str:
     """Returns the text in a JSON object, with lone surrogates replaced by U+FFFD.
 
     Raises:

@@ -33,7 +33,7 @@ class ByteStream(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class TextSource:
     """A text file, of which only the first and the last byte have been looked at.
 
     Attributes:
@@ -56,7 +56,7 @@ class Source:
         return self.size * (COMPRESSION_RATIO if self.is_compressed else 1)
 
 
-def find_sources(paths: Sequence[str]) -> list[Source]:
+def find_sources(paths: Sequence[str]) -> list[TextSource]:
     """Returns the size and the kind of every file.
 
     Raises:
@@ -66,13 +66,13 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         return list(pool.map(_inspect, range(len(paths)), paths))
 
 
-def _inspect(number: int, path: str) -> Source:
+def _inspect(number: int, path: str) -> TextSource:
     with files.open_binary(path) as stream:
         start = stream.read(MAGIC_BYTES)
         has_rows = start.startswith(arrow.MAGICS)
         is_compressed = has_rows or start.startswith(compression.MAGICS)
         size = stream.seek(0, os.SEEK_END)
-        return Source(number, path, size, is_compressed, has_rows)
+        return TextSource(number, path, size, is_compressed, has_rows)
 
 
 @contextlib.contextmanager

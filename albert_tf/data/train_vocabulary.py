@@ -122,7 +122,7 @@ class Settings(TextSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class VocabularyResult:
     """The outcome of a run.
 
     Attributes:
@@ -288,13 +288,13 @@ def _write_wordpiece(lines: Iterable[str], settings: Settings) -> FullTokenizer:
     return FullTokenizer(vocab_file, settings.do_lower_case)
 
 
-def _summarize(tokenizer: FullTokenizer, lines: list[str], outputs: list[str]) -> Result:
+def _summarize(tokenizer: FullTokenizer, lines: list[str], outputs: list[str]) -> VocabularyResult:
     removal = MarkRemoval(tokenizer.is_sentencepiece, tokenizer.do_lower_case)
     lost_marks = removal.count(lines)
     if problem := lost_marks.problem("the text"):
         logging.warning("%s", problem)
     ids = [piece_id for row in tokenizer.encode_batch(lines) for piece_id in row]
-    return Result(
+    return VocabularyResult(
         outputs=outputs,
         tokenizer=tokenizer,
         num_lines=len(lines),
@@ -338,7 +338,7 @@ def _is_unfinished(present: list[str]) -> bool:
     return files.read_text(path).startswith(start)
 
 
-def run(settings: Settings) -> Result:
+def run(settings: Settings) -> VocabularyResult:
     """Trains and writes a vocabulary.
 
     Returns:

@@ -35,16 +35,16 @@ from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.model.modeling import AlbertModel
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.training import replicas
-from albert_tf.training.task import Batch, ModelOutputs, Sums, Task, prefetch
+from albert_tf.training.task import Batch, ModelOutputs, Sums, TrainedTask, prefetch
 
 GPU_MULTIPLE = 8  # for which tensor cores are fastest
 MAX_LENGTHS = 64  # of batches on CPUs, by default
 
 Compute: TypeAlias = Callable[[Batch], Mapping[str, tf.Tensor]]  # batch → outputs
-Signature: TypeAlias = tuple[tuple[str, tf.TensorSpec], ...]
+SortedSignature: TypeAlias = tuple[tuple[str, tf.TensorSpec], ...]
 
 
-class FineTuning(Task[FineTuningSettings]):
+class FineTuning(TrainedTask[FineTuningSettings]):
     """A fine-tuning task that can be trained and evaluated.
 
     Args:
@@ -79,7 +79,7 @@ class FineTuning(Task[FineTuningSettings]):
         )  # of training, and of all else
         self._outputs = {**task.measured_outputs, **task.outputs}  # name → padding value
         self._model: AlbertModel | None = None  # the one that the runners belong to
-        self._runners: dict[Signature, BatchRunner] = {}
+        self._runners: dict[SortedSignature, BatchRunner] = {}
         # Digest of a checkpoint → its selection metric, and its outputs on the dev split.
         self._dev_outputs: dict[str, tuple[float, Outputs]] = {}
 

@@ -28,7 +28,7 @@ from albert_tf.checkpoints.weight_names import MASKED_LM_BIAS
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.columns import parse_pair
 from albert_tf.inference import embedding_program, program
-from albert_tf.inference.embeddings import Embeddings
+from albert_tf.inference.embeddings import EmbeddingTask
 from albert_tf.inference.fill_mask import FillMask
 from albert_tf.inference.inputs import parse_two, read_inputs
 from albert_tf.inference.model_task import find_predicted_task, open_model
@@ -55,7 +55,7 @@ def _encoder() -> type[AlbertEncoder]:
 registry.add(
     registry.TaskSpec(FILL_MASK, FillMask, _pretraining_model, MASKED_LM_BIAS),
 )
-registry.add(registry.TaskSpec(EMBEDDINGS, Embeddings, _encoder, head_variable=""))
+registry.add(registry.TaskSpec(EMBEDDINGS, EmbeddingTask, _encoder, head_variable=""))
 
 
 def run(settings: Settings) -> Iterator[files.JsonObject]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from typing_extensions import Self
 
 
-class Embeddings(Task[TokenSequences]):
+class EmbeddingTask(Task[TokenSequences]):
     """Computes embeddings of texts or text pairs.
 
         embed = albert_tf.load_predictor("albert_tiny_zh/", "embeddings", pooling="mean_last_4")

@@ -24,14 +24,14 @@ from albert_tf.pretraining.record_streams import check_streams
 from albert_tf.pretraining.settings import Settings
 
 if TYPE_CHECKING:
-    from albert_tf.pretraining.program import Result
+    from albert_tf.pretraining.program import PretrainingResult
     from albert_tf.training.hooks import Hook
 
 
 __all__ = ["Settings", "run"]
 
 
-def run(settings: Settings, hooks: Sequence[Hook] = ()) -> Result:
+def run(settings: Settings, hooks: Sequence[Hook] = ()) -> PretrainingResult:
     """Pre-trains and evaluates ALBERT, as run_pretraining.py does.
 
     Running the same settings again resumes the run.

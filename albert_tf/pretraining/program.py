@@ -42,7 +42,7 @@ MUCH_SMALLER = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class PretrainingResult:
     """The result of a run; its `str` lists the metrics of the last checkpoint.
 
     Attributes:
@@ -66,7 +66,7 @@ def run(
     train_records: FoundRecords,
     eval_records: FoundRecords,
     hooks: Sequence[Hook] = (),
-) -> Result:
+) -> PretrainingResult:
     """Pre-trains and evaluates, depending on the settings; resumes an existing run.
 
     Args:
@@ -91,10 +91,10 @@ def run(
             run.train(task, hooks)
         if not run.is_chief:
             logging.info("Training finished. Only the first worker evaluates.")
-            return Result(run.folder.path, has_files=False)
+            return PretrainingResult(run.folder.path, has_files=False)
         evaluations = run.evaluate(task) if settings.do_eval else []
         run.begin()
-        return Result(run.folder.path, tuple(evaluations))
+        return PretrainingResult(run.folder.path, tuple(evaluations))
 
 
 def check_learning_rate(learning_rate: float, batch_size: int) -> None:

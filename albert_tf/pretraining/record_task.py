@@ -21,10 +21,10 @@ from albert_tf.pretraining.records import Records
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import Evaluator
-from albert_tf.training.task import Batch, Task
+from albert_tf.training.task import Batch, TrainedTask
 
 
-class RecordTask(PretrainingTask, Task[Settings]):
+class RecordTask(PretrainingTask, TrainedTask[Settings]):
     """Pre-training on records, which is evaluated on records.
 
     Args:
@@ -84,7 +84,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         )
 
     def batches(self, settings: Settings, step: int, rows: slice) -> Iterator[Batch]:
-        """Returns the training batches from a step on; see `Task`."""
+        """Returns the training batches from a step on; see `TrainedTask`."""
         records = self.train_records
         start = step * settings.train_batch_size
         plan = None
@@ -124,7 +124,7 @@ class RecordTask(PretrainingTask, Task[Settings]):
         )
 
     def compute_metrics(self, model: AlbertModel, checkpoint: str) -> dict[str, float]:
-        """Returns the metrics on the records to evaluate on; see `Task`."""
+        """Returns the metrics on the records to evaluate on; see `TrainedTask`."""
         records = self.eval_records
         if self._evaluator is None or self._evaluator.model is not model:
             dataset = input_pipeline.evaluation_dataset(

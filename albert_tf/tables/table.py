@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Part(Protocol):
+class TablePart(Protocol):
     """A part of a table: a file, or a Python object.
 
     Attributes:
@@ -64,7 +64,7 @@ class Table:
         ValueError: only some of the parts have cells, or their names of labels differ.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[TablePart]) -> None:
         first, *others = self._parts = list(parts)
         self.labels = first.labels
         self.has_cells = first.has_cells

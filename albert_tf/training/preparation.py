@@ -17,11 +17,11 @@ from albert_tf.training.loop import Trainer
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.settings import TrainingSettings
 from albert_tf.training.step import StepOptions, TrainStep
-from albert_tf.training.task import SettingsT, Task
+from albert_tf.training.task import SettingsT, TrainedTask
 
 
 def make_trainer(
-    task: Task[SettingsT],
+    task: TrainedTask[SettingsT],
     settings: SettingsT,
     schedule: WarmUpPolynomialDecay,
     strategy: tf.distribute.Strategy,
@@ -67,7 +67,7 @@ def make_trainer(
 
 
 def make_step(
-    task: Task[SettingsT],
+    task: TrainedTask[SettingsT],
     settings: TrainingSettings,
     schedule: WarmUpPolynomialDecay,
     strategy: tf.distribute.Strategy,

@@ -45,7 +45,7 @@ from albert_tf.training.loop import Hook, Trainer
 from albert_tf.training.preparation import log_plan, make_trainer
 from albert_tf.training.report import ReportLog
 from albert_tf.training.step import StepResult
-from albert_tf.training.task import MeasuredTask, SettingsT, Task
+from albert_tf.training.task import MeasuredTask, SettingsT, TrainedTask
 from albert_tf.training.tracker import Tracker, make_tracker
 
 
@@ -176,7 +176,9 @@ class Run(Generic[SettingsT]):
 
     # Training and evaluation.
 
-    def train(self, task: Task[SettingsT], hooks: Sequence[Hook] = (), patience: int = 0) -> None:
+    def train(
+        self, task: TrainedTask[SettingsT], hooks: Sequence[Hook] = (), patience: int = 0
+    ) -> None:
         """Trains from the newest checkpoint of the folder, if any, to the last step.
 
         With `do_eval`, each checkpoint is evaluated when it is saved.
@@ -220,7 +222,7 @@ class Run(Generic[SettingsT]):
             text = "%s: training continues from step %d, so %d report(s) of later steps are removed"
             logging.info(text, self.folder.file(METRICS_FILE), step, count)
 
-    def evaluate(self, task: Task[SettingsT]) -> list[Evaluation]:
+    def evaluate(self, task: TrainedTask[SettingsT]) -> list[Evaluation]:
         """Returns the evaluations of all checkpoints, after evaluating the remaining ones.
 
         Raises:

@@ -1,7 +1,7 @@
 """What a run asks of a task: pre-training, and every task that a model is fine-tuned for.
 
 A training step needs a `LossTask`, the evaluation of checkpoints a `MeasuredTask`, and a run a
-`Task`, which is both, and has the data to train on.
+`TrainedTask`, which is both, and has the data to train on.
 
 Shapes: B batch size.
 """
@@ -105,7 +105,7 @@ class MeasuredTask(Protocol):
         """
 
 
-class Task(LossTask, MeasuredTask, Generic[SettingsT]):
+class TrainedTask(LossTask, MeasuredTask, Generic[SettingsT]):
     """Interface between a task and the run that trains and evaluates it, with these settings.
 
     Attributes:

@@ -20,8 +20,8 @@ from albert_tf.data.beam import (
     create_pretraining_data,
 )
 from albert_tf.data.chunks import pack_files
-from albert_tf.data.outputs import Outputs
-from albert_tf.data.sources import Source, find_sources
+from albert_tf.data.outputs import RecordOutputs
+from albert_tf.data.sources import TextSource, find_sources
 from tests.conftest import TOY_TEXT
 from tests.data.conftest import all_records, contents, write
 
@@ -37,7 +37,7 @@ IN_MEMORY = {
 
 def by_hand(settings):
     """Runs the steps of the pipeline without Beam, with all elements in a different order."""
-    outputs = Outputs.parse(settings.output_file)
+    outputs = RecordOutputs.parse(settings.output_file)
     text = settings.chunk_bytes, settings.input_format
     packs = pack_files(find_sources(settings.input_file.split(",")), *text)
     packs = _among_empty_packs(packs, settings.chunk_bytes)
@@ -67,7 +67,7 @@ def test_the_steps_write_the_same_bytes_as_the_local_program(tmp_path, make, cor
     [(1, 1, 1), (1, 17, 17), (3, 17, 51), (5000, 1, 5000), (2, 3000, 4096), (0, 0, 0)],
 )
 def test_files_are_spread_over_as_many_elements_as_there_are_chunks(files, chunks, elements):
-    packs = [(Source(number, "text", 700 * chunks),) for number in range(files)]
+    packs = [(TextSource(number, "text", 700 * chunks),) for number in range(files)]
     found = _among_empty_packs(packs, 700)
     assert [pack for pack in found if pack] == packs
     assert len(found) == elements
@@ -77,7 +77,7 @@ def test_files_are_spread_over_as_many_elements_as_there_are_chunks(files, chunk
 
 
 def test_outputs_without_records_are_written_too(tmp_path):
-    outputs = Outputs.parse(str(tmp_path / "train@2"))
+    outputs = RecordOutputs.parse(str(tmp_path / "train@2"))
     entry = {"name": "train-00001-of-00002", "instances": 1, "bytes": 5}
     counts = Counts(collections.Counter(instances=1), {(0, 0): "0a"})
     _finish([(COUNTS, counts), (1, entry)], outputs, 5, {"settings": {}, "vocabulary": {}})
@@ -88,7 +88,7 @@ def test_outputs_without_records_are_written_too(tmp_path):
 
 
 def test_text_without_instances_writes_nothing(tmp_path):
-    outputs = Outputs.parse(str(tmp_path / "train@2"))
+    outputs = RecordOutputs.parse(str(tmp_path / "train@2"))
     counts = Counts(collections.Counter(documents=1), {(0, 0): "0a"})
     with pytest.raises(ValueError, match="--input_file: no text in these files"):
         _finish([(COUNTS, counts)], outputs, 5, {})

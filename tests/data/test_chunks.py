@@ -15,7 +15,7 @@ from albert_tf import files
 from albert_tf.data import text_window
 from albert_tf.data.chunks import pack_files, text_checksum
 from albert_tf.data.chunks import read_chunks as read_sources
-from albert_tf.data.sources import Source, find_sources
+from albert_tf.data.sources import TextSource, find_sources
 from albert_tf.data.text_formats import FORMATS, INPUT_FORMATS, SENTENCES
 from tests.data.conftest import split_documents, write
 
@@ -41,7 +41,7 @@ def test_small_files_share_a_chunk_and_the_end_of_a_file_ends_a_document(tmp_pat
 
 
 def source(number, size, **kind):
-    return Source(number, f"{number}.txt", size, **kind)
+    return TextSource(number, f"{number}.txt", size, **kind)
 
 
 def test_every_file_with_text_is_in_one_pack_and_small_files_are_packed_up_to_a_chunk():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.outputs import Outputs
+from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.record_metadata import METADATA_SUFFIX, read_metadata, write_metadata
 from albert_tf.data.records import (
     START_BYTES,
@@ -141,7 +141,7 @@ def test_a_damaged_record_is_named(tmp_path, content, said):
     ],
 )
 def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
-    outputs = Outputs.parse(pattern)
+    outputs = RecordOutputs.parse(pattern)
     assert (outputs.paths, outputs.metadata_file) == (paths, f"{stem}.records.json")
 
 
@@ -156,7 +156,7 @@ def test_outputs_are_names_or_a_number_of_shards(pattern, paths, stem):
 )
 def test_other_outputs_are_refused(pattern, said):
     with pytest.raises(ValueError, match=said):
-        Outputs.parse(pattern)
+        RecordOutputs.parse(pattern)
 
 
 @pytest.mark.parametrize(

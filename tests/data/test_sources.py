@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from albert_tf.data.chunks import read_chunks
-from albert_tf.data.sources import Source, find_sources, open_source
+from albert_tf.data.sources import TextSource, find_sources, open_source
 from tests.data.conftest import write
 
 TEXT = "".join(f"line {number} 字\n" for number in range(300)).encode()
@@ -72,7 +72,7 @@ def test_the_text_of_a_file_and_the_progress_are_read(tmp_path, pack):
     path = write(tmp_path / "text", pack(TEXT))
     size = len(pack(TEXT))
     assert find_sources([path, path]) == [
-        Source(number, path, size, is_compressed=pack is not bytes) for number in range(2)
+        TextSource(number, path, size, is_compressed=pack is not bytes) for number in range(2)
     ]
     with open_source(path) as (stream, raw):
         assert stream.read(4) == b"line"

@@ -13,7 +13,6 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Task
-from albert_tf.inference.embeddings import Embeddings  # whose package registers it
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import fields_of
 
@@ -48,7 +47,7 @@ def test_no_model_is_fine_tuned_for_words_in_masks_and_embeddings():
     for name in ("fill_mask", "embeddings", "pretraining"):
         with pytest.raises(ValueError, match=": no model is fine-tuned for it"):
             _ = registry.get(name).fine_tuned
-    assert registry.get("embeddings").task is Embeddings
+    assert registry.get("embeddings").task is EmbeddingTask
 
 
 def test_a_task_is_found_by_its_name_and_may_be_replaced_unless_it_is_one_of_the_package():

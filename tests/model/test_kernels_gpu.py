@@ -15,7 +15,7 @@ from lowering import lower
 
 from albert_tf.model import dispatch, ops, tensorflow_internals
 from albert_tf.model.kernels import gpu
-from albert_tf.model.kernels.custom_calls import Result, call, escaped
+from albert_tf.model.kernels.custom_calls import CallResult, call, escaped
 from albert_tf.model.kernels.triton import attention as triton_attention
 from albert_tf.model.kernels.triton import norm as triton_norm
 from tests.conftest import ROOT
@@ -264,7 +264,7 @@ def test_precision_length_and_head_size_decide(dtype, length, size, is_taken):
 @needs_modules
 def test_a_result_has_its_axes_as_they_lie_in_memory():
     x = np.zeros((2, 3), np.float32)
-    result = Result((2, 5, 3), tf.float32, order=(0, 2, 1))
+    result = CallResult((2, 5, 3), tf.float32, order=(0, 2, 1))
     text = lowered(lambda x: call("target", 'a "b"\n', [x], [result]), x)
     assert re.search(r"f32\[2,5,3\]\{1,2,0\} custom-call\(", text)
     assert re.search(r"f32\[2,3,5\]\{2,1,0\} transpose\(", text)

@@ -14,7 +14,7 @@ from albert_tf.training.loop import Trainer
 from albert_tf.training.report import ReportLog
 from albert_tf.training.settings import RunSettings
 from albert_tf.training.step import TrainStep
-from albert_tf.training.task import Task
+from albert_tf.training.task import TrainedTask
 from albert_tf.training.tracker import Tracker
 
 METRIC = "eval_accuracy"
@@ -33,7 +33,7 @@ class OneWeight(tf.Module):
         return self.weight * batch["x"]
 
 
-class OneWeightTask(Task):
+class OneWeightTask(TrainedTask):
     """Fits the weight to 1; its metric in evaluation is the weight.
 
     Attributes:

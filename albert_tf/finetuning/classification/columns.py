@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from albert_tf import files
 from albert_tf.finetuning import columns
 from albert_tf.finetuning.classification.labels import parse_label
-from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
+from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, SplitSource
 from albert_tf.finetuning.columns import (
     GUID,
     LABEL,
@@ -21,7 +21,7 @@ from albert_tf.finetuning.columns import (
 from albert_tf.finetuning.rows import BadRowError, Column, Row, cell
 
 
-def is_header(row: Row, source: Source) -> bool:
+def is_header(row: Row, source: SplitSource) -> bool:
     """Returns whether the first row of a file is a header."""
     if isinstance(row, dict):
         return False
@@ -55,7 +55,7 @@ def refuse_example(header: Row, found: Columns, task: ClassificationTask) -> Non
     )
 
 
-def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> Columns:
+def find_columns(source: SplitSource, row: Row, has_header: bool, is_test: bool) -> Columns:
     """Returns the columns of a file, as indices or as keys of JSON objects.
 
     Those of a custom task have the names in the settings, or else usual names. Those of other tasks
@@ -85,7 +85,7 @@ def find_columns(source: Source, row: Row, has_header: bool, is_test: bool) -> C
     return source.columns
 
 
-def is_named_otherwise(source: Source, row: Row, is_test: bool) -> bool:
+def is_named_otherwise(source: SplitSource, row: Row, is_test: bool) -> bool:
     """Returns whether a file of a task has a header that names other columns than the task's.
 
     Such a file has the name of one of the task's archive, but was written from another table. In

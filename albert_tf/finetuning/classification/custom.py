@@ -21,7 +21,7 @@ from albert_tf.finetuning.classification.tasks import (
     MICRO_F1,
     ClassificationTask,
     Columns,
-    Source,
+    SplitSource,
 )
 from albert_tf.finetuning.examples import Examples, check_number_of_labels, is_none
 from albert_tf.finetuning.rows import Column
@@ -128,7 +128,7 @@ def make_custom_task(
         selection_metric = MICRO_F1
     splits = {
         split: tuple(
-            Source(split + extension, columns, settings.has_header, is_custom=True)
+            SplitSource(split + extension, columns, settings.has_header, is_custom=True)
             for extension in EXTENSIONS
         )
         for split in ("train", "dev", "test")

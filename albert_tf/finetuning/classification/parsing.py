@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf.finetuning.classification.labels import Label, LabelReader
-from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, Source
+from albert_tf.finetuning.classification.tasks import ClassificationTask, Columns, SplitSource
 from albert_tf.finetuning.rows import BadRowError, Row, ShortRowError, cell, check_text, text_cell
 from albert_tf.tables.row import width_error
 
@@ -55,7 +55,7 @@ class RowParser:
 
     task: ClassificationTask
     split: str
-    source: Source
+    source: SplitSource
     columns: Columns
     width: int | None
     num_rows: int

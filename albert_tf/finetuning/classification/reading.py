@@ -36,7 +36,7 @@ from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
     ClassificationTask,
     Columns,
-    Source,
+    SplitSource,
 )
 from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, places_of
 from albert_tf.finetuning.examples import Examples
@@ -47,7 +47,7 @@ from albert_tf.tables import Table
 
 def _open(
     task: ClassificationTask, tables: SplitTables, split: str, asked: Columns, quoting: bool
-) -> tuple[Source, Table]:
+) -> tuple[SplitSource, Table]:
     """Returns the rows of a split, and where their columns are.
 
     The file of a split is in the task's folder in the data directory or in the latter itself. In
@@ -76,7 +76,7 @@ def _open(
     if own.expand is not None or not has_usual_names(own.columns):
         return dataclasses.replace(own, file=""), table
     has_header = own.has_header if own.is_custom else None
-    return Source("", asked, has_header, is_custom=True), table
+    return SplitSource("", asked, has_header, is_custom=True), table
 
 
 def read_examples(
@@ -112,7 +112,7 @@ def read_examples(
         raise ValueError(f"{table.place(first[0])}: {row}")
     if is_named_otherwise(source, row, split == "test"):
         logging.warning("%s: the columns are read by their names, not as in the archive", path)
-        source = Source("", asked, has_header=True, is_custom=True)
+        source = SplitSource("", asked, has_header=True, is_custom=True)
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
@@ -141,7 +141,7 @@ def read_examples(
 
 
 def _find_columns(
-    task: ClassificationTask, split: str, source: Source, place: str, first: Row
+    task: ClassificationTask, split: str, source: SplitSource, place: str, first: Row
 ) -> tuple[bool, Columns]:
     """Returns whether the first row is a header, and the columns of the file.
 
@@ -208,7 +208,9 @@ def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked:
     return False
 
 
-def _unused_texts(source: Source, first: Row, has_header: bool, columns: Columns) -> UnusedTexts:
+def _unused_texts(
+    source: SplitSource, first: Row, has_header: bool, columns: Columns
+) -> UnusedTexts:
     """Returns the unused columns, if it is a custom task whose settings do not choose the text."""
     places: Mapping[str, Column] = {}
     is_named = has_header or isinstance(first, dict)

@@ -46,7 +46,7 @@ class Columns:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SplitSource:
     """A file from which a split can be read.
 
     Attributes:
@@ -68,7 +68,7 @@ class Source:
     is_custom: bool = False
 
 
-Splits = Mapping[str, tuple[Source, ...]]  # see `ClassificationTask`
+Splits = Mapping[str, tuple[SplitSource, ...]]  # see `ClassificationTask`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +123,9 @@ class ClassificationTask:
 def _glue(columns: Columns, test_columns: Columns, suffix: str = "") -> Splits:
     """Returns the files of a GLUE task; `suffix` distinguishes MNLI's two dev sets."""
     return {
-        "train": (Source("train.tsv", columns),),
-        "dev": (Source(f"dev{suffix}.tsv", columns),),
-        "test": (Source(f"test{suffix}.tsv", test_columns),),
+        "train": (SplitSource("train.tsv", columns),),
+        "dev": (SplitSource(f"dev{suffix}.tsv", columns),),
+        "test": (SplitSource(f"test{suffix}.tsv", test_columns),),
     }
 
 
@@ -140,7 +140,7 @@ def _clue(
 ) -> ClassificationTask:
     """Returns a CLUE task: JSON lines, without labels in the test file."""
     splits = {
-        split: (Source(f"{split}.json", columns, expand=expand),)
+        split: (SplitSource(f"{split}.json", columns, expand=expand),)
         for split in ("train", "dev", "test")
     }
     return ClassificationTask(
@@ -207,7 +207,7 @@ def _mnli(name: str, suffix: str, leaderboard_file: str) -> ClassificationTask:
 def _lcqmc(name: str, columns: Columns, stems: tuple[str, str, str]) -> ClassificationTask:
     """Returns a variant of LCQMC, which is distributed with and without a header."""
     splits = {
-        split: tuple(Source(stem + end, columns, has_header=None) for end in (".txt", ".tsv"))
+        split: tuple(SplitSource(stem + end, columns, has_header=None) for end in (".txt", ".tsv"))
         for split, stem in zip(("train", "dev", "test"), stems, strict=True)
     }
     return ClassificationTask(name, "LCQMC", splits, BINARY, metrics=_WITH_F1)
@@ -220,9 +220,9 @@ _ROWS = (
         "cola",
         "CoLA",
         {
-            "train": (Source("train.tsv", Columns(3, label=1), has_header=False),),
-            "dev": (Source("dev.tsv", Columns(3, label=1), has_header=False),),
-            "test": (Source("test.tsv", Columns(1, guid=0)),),
+            "train": (SplitSource("train.tsv", Columns(3, label=1), has_header=False),),
+            "dev": (SplitSource("dev.tsv", Columns(3, label=1), has_header=False),),
+            "test": (SplitSource("test.tsv", Columns(1, guid=0)),),
         },
         BINARY,
         metrics=(ACCURACY, "matthew_corr"),
@@ -291,7 +291,7 @@ _ROWS = (
     ClassificationTask(
         "ax",
         "diagnostic",
-        {"test": (Source("diagnostic.tsv", _INDEXED_PAIR),)},
+        {"test": (SplitSource("diagnostic.tsv", _INDEXED_PAIR),)},
         INFERENCE,
         leaderboard_file="AX.tsv",
     ),
@@ -303,17 +303,17 @@ _ROWS = (
         "XNLI",
         {
             "train": (
-                Source("multinli/multinli.train.zh.tsv", Columns(0, 1, 2)),
-                Source("multinli.train.zh.tsv", Columns(0, 1, 2)),
-                Source("train.json", _XNLI_JSON),
+                SplitSource("multinli/multinli.train.zh.tsv", Columns(0, 1, 2)),
+                SplitSource("multinli.train.zh.tsv", Columns(0, 1, 2)),
+                SplitSource("train.json", _XNLI_JSON),
             ),
             "dev": (
-                Source("xnli.dev.tsv", Columns(6, 7, 1), only=(0, "zh")),
-                Source("dev.json", _XNLI_JSON),
+                SplitSource("xnli.dev.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                SplitSource("dev.json", _XNLI_JSON),
             ),
             "test": (
-                Source("xnli.test.tsv", Columns(6, 7, 1), only=(0, "zh")),
-                Source("test.json", _XNLI_JSON),
+                SplitSource("xnli.test.tsv", Columns(6, 7, 1), only=(0, "zh")),
+                SplitSource("test.json", _XNLI_JSON),
             ),
         },
         INFERENCE,
@@ -324,7 +324,7 @@ _ROWS = (
         "chnsenticorp",
         "ChnSentiCorp",
         {
-            split: (Source(f"{split}.tsv", Columns(1, label=0), has_header=None),)
+            split: (SplitSource(f"{split}.tsv", Columns(1, label=0), has_header=None),)
             for split in ("train", "dev", "test")
         },
         BINARY,

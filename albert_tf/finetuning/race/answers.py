@@ -26,7 +26,7 @@ class _Unclear(NamedTuple):
     by_text: int
 
 
-class Answers:
+class LabeledOptions:
     """The answers of the questions of a file, in their order.
 
     Args:

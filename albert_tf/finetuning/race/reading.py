@@ -16,7 +16,7 @@ from absl import logging
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
-from albert_tf.finetuning.race.answers import Answers
+from albert_tf.finetuning.race.answers import LabeledOptions
 from albert_tf.finetuning.race.questions import (
     LABEL,
     Question,
@@ -59,7 +59,7 @@ class _Split:
 
     path: str
     name: str
-    answers: Answers
+    answers: LabeledOptions
     questions: list[Question] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
             options, an invalid answer); the message names the file, the article and the question.
     """
     path = os.path.join(data_dir, split)
-    found = _Split(path, split, Answers(path, takes_texts=False))
+    found = _Split(path, split, LabeledOptions(path, takes_texts=False))
     for level, folder in _level_folders(data_dir, split, levels).items():
         add = functools.partial(_add_article, level=level, split=found)
         for _ in rows.parse_rows(folder, _read_articles(folder), add):
@@ -218,12 +218,12 @@ def read_questions(
     Raises:
         MissingSplitError: there are none.
         ValueError: there are two files, or a bad question; the message names the file and the line.
-            Or labels may mean different options; see `Answers`.
+            Or labels may mean different options; see `LabeledOptions`.
     """
     layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
     table, _ = tables.open(split, layout)
     are_ids = any(normalized(name) in LABEL.names for name in table.labels)
-    found = _Split(table.path, split, Answers(table.path, are_ids=are_ids))
+    found = _Split(table.path, split, LabeledOptions(table.path, are_ids=are_ids))
 
     def add(row: Row, number: int) -> None:
         parts = with_known_names(object_of(row))

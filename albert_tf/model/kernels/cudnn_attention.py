@@ -20,12 +20,12 @@ import tensorflow as tf
 
 from albert_tf.model import ops
 from albert_tf.model.dispatch import Gradient
-from albert_tf.model.kernels.custom_calls import Result, call
+from albert_tf.model.kernels.custom_calls import CallResult, call
 
 _TARGET = "__cudnn$fmha"
 _ELEMENTS = {tf.bfloat16: "BF16", tf.float16: "F16"}
 _IN_MEMORY = (0, 2, 1, 3)  # [B, A, S, D] lies in memory as [B, S, A, D]
-_WORKSPACE = Result((0,), tf.uint8)  # XLA sets its size
+_WORKSPACE = CallResult((0,), tf.uint8)  # XLA sets its size
 # Of each matmul: the axis that is summed of the left and the right operand, and their axes of
 # batch and head. Queries, keys, values and contexts are [B, S, A, D], scores [B, A, S, S].
 _HEADS, _SCORES = (0, 2), (0, 1)
@@ -55,8 +55,8 @@ def attention(
     B, S, A, D = query.shape
     kind = "Softmax" if input_mask is None else "ScaleBiasSoftmax"
     bias = [] if input_mask is None else [_bias(input_mask, query)]  # [B, 1, S, S]
-    like_query = Result((B, A, S, D), query.dtype, _IN_MEMORY)
-    denominators = Result((B, A, S), tf.float32)  # their logarithms
+    like_query = CallResult((B, A, S, D), query.dtype, _IN_MEMORY)
+    denominators = CallResult((B, A, S), tf.float32)  # their logarithms
 
     @tf.custom_gradient
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Gradient]:

@@ -24,7 +24,7 @@ _TYPES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
+class CallResult:
     """A result of a call.
 
     Attributes:
@@ -50,7 +50,7 @@ class Result:
 
 
 def call(
-    target: str, options: str, operands: Sequence[tf.Tensor], results: Sequence[Result]
+    target: str, options: str, operands: Sequence[tf.Tensor], results: Sequence[CallResult]
 ) -> list[tf.Tensor]:
     """Returns the results of a call, each with its axes in the order that they have in memory.
 
@@ -62,13 +62,15 @@ def call(
         operands: tensors of static shape.
         results: what it returns.
     """
-    module = _module(target, options, [Result(tuple(x.shape), x.dtype) for x in operands], results)
+    module = _module(
+        target, options, [CallResult(tuple(x.shape), x.dtype) for x in operands], results
+    )
     shapes = [result.shape_in_memory for result in results]
     return tensorflow_internals.call_module(module, operands, shapes, [x.dtype for x in results])
 
 
 def _module(
-    target: str, options: str, operands: Sequence[Result], results: Sequence[Result]
+    target: str, options: str, operands: Sequence[CallResult], results: Sequence[CallResult]
 ) -> str:
     """Returns a program in StableHLO whose only work is a call."""
     inputs = [_type(x.shape, x.dtype) for x in operands]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.race.answers import MANY, Answers
+from albert_tf.finetuning.race.answers import MANY, LabeledOptions
 from albert_tf.finetuning.rows import BadRowError
 
 NUMBERS = ("2", "1", "3", "0")
@@ -11,7 +11,7 @@ LETTERS = ("A", "B", "C", "D")
 
 
 def answers(*rows, takes_texts=True):
-    found = Answers("train.jsonl", takes_texts)
+    found = LabeledOptions("train.jsonl", takes_texts)
     for line, (value, options, *names) in enumerate(rows, 1):
         found.add(value, options, *names, place=f"train.jsonl, line {line}")
     return found.indices()

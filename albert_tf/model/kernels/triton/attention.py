@@ -11,16 +11,18 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.model.dispatch import Gradient
-from albert_tf.model.kernels.custom_calls import Result
-from albert_tf.model.kernels.triton.kernel import Kernel, dropout_numbers
+from albert_tf.model.kernels.custom_calls import CallResult
+from albert_tf.model.kernels.triton.kernel import TritonKernel, dropout_numbers
 
 HEAD_SIZES = (32, 64, 128)  # that there are kernels for
 LENGTHS = 128  # the length is a multiple of it: the largest block of the kernels
 _MAX_ELEMENTS = 2**31  # the kernels count them in int32
 _BLOCK = 128  # queries or keys of a program
-_FORWARD = Kernel("attention_forward", "forward", warps=4, stages=3)
-_GRADIENT_OF_KEYS = Kernel("attention_gradient_of_keys", "gradient_of_keys", warps=8, stages=2)
-_GRADIENT_OF_QUERIES = Kernel(
+_FORWARD = TritonKernel("attention_forward", "forward", warps=4, stages=3)
+_GRADIENT_OF_KEYS = TritonKernel(
+    "attention_gradient_of_keys", "gradient_of_keys", warps=8, stages=2
+)
+_GRADIENT_OF_QUERIES = TritonKernel(
     "attention_gradient_of_queries", "gradient_of_queries", warps=8, stages=2
 )
 
@@ -53,8 +55,8 @@ def attention(
     programs = S // _BLOCK, B * A
     mask = tf.ones((B, S), tf.int32) if input_mask is None else tf.cast(input_mask, tf.int32)
     numbers = tf.concat([(S, A), dropout_numbers(rate, seed)], axis=0)  # [5]
-    like_query = Result(tuple(query.shape), query.dtype)
-    row_sums = Result((B, A, S), tf.float32)
+    like_query = CallResult(tuple(query.shape), query.dtype)
+    row_sums = CallResult((B, A, S), tf.float32)
 
     @tf.custom_gradient
     def run(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, Gradient]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from albert_tf.model.kernels.custom_calls import Result
-from albert_tf.model.kernels.triton.kernel import Kernel
+from albert_tf.model.kernels.custom_calls import CallResult
+from albert_tf.model.kernels.triton.kernel import TritonKernel
 
 COLUMNS = 256  # of a program
 _ROWS = 128  # of a program
 _MAX_ELEMENTS = 2**31  # the kernel counts them in int32
-_GRADIENT = Kernel("gelu_gradient", "gradient", warps=8)
+_GRADIENT = TritonKernel("gelu_gradient", "gradient", warps=8)
 
 
 def takes(shape: tf.TensorShape) -> bool:
@@ -33,6 +33,6 @@ def gradients(z: tf.Tensor, dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     N, I = z.shape  # noqa: E741
     programs = -(-N // _ROWS), I // COLUMNS
-    results = [Result((N, I), z.dtype), Result((programs[0], I), tf.float32)]
+    results = [CallResult((N, I), z.dtype), CallResult((programs[0], I), tf.float32)]
     dz, sums = _GRADIENT(COLUMNS, programs, [z, dy, tf.constant((N, I))], results)
     return dz, tf.reduce_sum(sums, 0)

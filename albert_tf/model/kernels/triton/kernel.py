@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.model.kernels.custom_calls import Result, call, escaped
+from albert_tf.model.kernels.custom_calls import CallResult, call, escaped
 
 _TARGET = "__gpu$xla.gpu.triton"
 _CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "code")
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
+class TritonKernel:
     """A kernel for all sizes that there are files for.
 
     Attributes:
@@ -36,7 +36,7 @@ class Kernel:
         size: int,
         programs: tuple[int, int],
         operands: Sequence[tf.Tensor],
-        results: Sequence[Result],
+        results: Sequence[CallResult],
     ) -> list[tf.Tensor]:
         """Returns the results of the kernel.
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import tensorflow as tf
 
 from albert_tf.model.dispatch import Gradient
-from albert_tf.model.kernels.custom_calls import Result
-from albert_tf.model.kernels.triton.kernel import Kernel, dropout_numbers
+from albert_tf.model.kernels.custom_calls import CallResult
+from albert_tf.model.kernels.triton.kernel import TritonKernel, dropout_numbers
 
 SIZES = (512, 1024, 2048, 4096)  # the longest rows that there are kernels for
 MULTIPLE = 8  # the length of a row is a multiple of it
 _MAX_ELEMENTS = 2**31  # the kernels count them in int32
 _BLOCK_ELEMENTS = 4096  # of the rows that are computed at a time
 _GRADIENT_ROWS = 32  # of a program
-_FORWARD = Kernel("norm_forward", "forward", warps=4)
-_GRADIENT = Kernel("norm_gradient", "gradient", warps=8)
+_FORWARD = TritonKernel("norm_forward", "forward", warps=4)
+_GRADIENT = TritonKernel("norm_gradient", "gradient", warps=8)
 
 
 def takes(shape: tf.TensorShape) -> bool:
@@ -53,7 +53,7 @@ def add_and_norm(
     size = next(size for size in SIZES if size >= H)
     drops = seed is not None and rate > 0.0
     numbers = tf.concat([(N, H), dropout_numbers(rate, seed)], axis=0)  # [5]
-    like_x = Result((N, H), x.dtype)
+    like_x = CallResult((N, H), x.dtype)
 
     @tf.custom_gradient
     def run(
@@ -65,8 +65,8 @@ def add_and_norm(
 
         def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, ...]:
             programs = _programs(N, _GRADIENT_ROWS)
-            of_x = like_x if drops else Result((1,), x.dtype)  # is not written without dropout
-            sums = Result((programs, H), tf.float32)
+            of_x = like_x if drops else CallResult((1,), x.dtype)  # is not written without dropout
+            sums = CallResult((programs, H), tf.float32)
             dx, dresidual, dgamma, dbeta = _GRADIENT(
                 size,
                 (programs, 1),
