@@ -43,6 +43,8 @@ def opens(door: str, folder: str) -> Callable[[], Opened]:
     import albert_tf.inference.predictor
     import albert_tf.inference.pretrained
 
+    with contextlib.suppress(ImportError):  # older checkouts read files with it
+        import safetensors.numpy  # noqa: F401
     with contextlib.suppress(ImportError):  # older checkouts have it in the file of the predictor
         import albert_tf.inference.tensorflow_predictor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import sys
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.inference.conftest import KINDS, TEXTS, make_model
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 
 LENGTH = 24
+NEEDED = {"openvino": "openvino", "onnx": "tf2onnx"}  # format → package
 PREDICTED = {"classification": "probabilities", "embeddings": "mean"}
 
 
@@ -140,6 +142,21 @@ def test_a_file_that_computes_something_else_is_not_written(folder_of, tmp_path,
     monkeypatch.setattr(exporting, "FORMATS", forms)
     with pytest.raises(ValueError, match=r"differs from the model by .*; nothing was written"):
         convert(folder_of("classification"), tmp_path / "new", "tflite")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("output_format", ["tflite", "openvino", "onnx", "saved_model"])
+def test_a_full_disk_is_said(output_format, folder_of, tmp_path):
+    pytest.importorskip(NEEDED.get(output_format, "tensorflow"), reason="needs an extra")
+    source = folder_of("embeddings")
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"Free some space|Raise the limit of the size"):
+            convert(source, tmp_path / "new", output_format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
     assert not list(tmp_path.iterdir())
 
 

@@ -16,6 +16,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import albert_tf
 from albert_tf import inference
@@ -239,6 +240,44 @@ def test_a_folder_without_one_of_its_files_is_refused(change, said, write, tmp_p
     change(tmp_path)
     with pytest.raises((ValueError, OSError), match=said):
         albert_tf.load_predictor(folder)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("output_format", EXTRAS)
+def test_files_and_labels_of_another_model_are_refused(output_format, exported_of, tmp_path):
+    folder = shutil.copytree(exported_of("classification", output_format), tmp_path / "model")
+    record = (folder / "run.json").read_text()
+    for labels in (["land", "water"], ["water"], []):
+        values = json.loads(record)
+        values["task"]["labels"] = labels
+        (folder / "run.json").write_text(json.dumps(values))
+        with pytest.raises(ValueError, match=rf"^{folder}: the labels in run\.json, .* not those"):
+            albert_tf.load_predictor(str(folder))
+    (folder / "run.json").write_text(record)
+    for name in {"model.xml", "model.bin", "model.onnx"} & {x.name for x in folder.iterdir()}:
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+        with pytest.raises(ValueError, match=rf"^{folder}: {name} \(crc32c .* is not the file"):
+            albert_tf.load_predictor(str(folder))
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_the_log_says_which_precision_is_used(is_exported, write, folder_of, monkeypatch, caplog):
+    session = types.SimpleNamespace(get_inputs=list, get_outputs=list)
+    pretend(monkeypatch, "onnxruntime", True)
+    runtime = sys.modules["onnxruntime"]
+    monkeypatch.setattr(runtime, "SessionOptions", types.SimpleNamespace, raising=False)
+    monkeypatch.setattr(runtime, "InferenceSession", lambda *_, **__: session, raising=False)
+    folder = write("model.onnx") if is_exported else folder_of("classification")
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        with caplog.at_level("INFO"):
+            predict = albert_tf.load_predictor(folder)
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    precision = "float32" if is_exported else "bfloat16"
+    assert f"computed by {predict.engine} in {precision}" in caplog.text
 
 
 def test_another_vocabulary_is_refused(write, monkeypatch):

@@ -115,8 +115,8 @@ def write_openvino(folder: str, made: ExportedModel, signature: Signature) -> St
         openvino.save_model(model, path, compress_to_fp16=False)
     except RuntimeError as error:  # of C++, which does not say what the system said
         raise OSError(
-            f"OpenVINO cannot write {OPENVINO_FILE} and {OPENVINO_WEIGHTS} ({error}): the disk may "
-            "be full. Free some space or choose another folder, then run the same command again"
+            f"{path}: OpenVINO cannot write it or {OPENVINO_WEIGHTS} ({error}): the disk may be "
+            "full. Free some space or choose another folder, then run the same command again"
         ) from None
     return open_with_openvino(exported_files.read(path))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import google_crc32c
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.checkpoints import exported_files, run_record
 from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
@@ -113,7 +114,8 @@ def check(path: str, contents: Mapping[str, bytes], record: RunRecord) -> None:
         if found == recorded:
             continue
         if name == _LABELS:
-            what = f"the labels in {run_record.FILE}, {', '.join(record.labels)}, are not those"
+            labels = files.quote_all(record.labels)
+            what = f"the labels in {run_record.FILE}, {labels}, are not those"
         else:
             what = f"{name} ({found}) is not the file ({recorded})"
         raise ValueError(

@@ -13,6 +13,7 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import FineTuningTask, Task
+from albert_tf.inference.embeddings import EmbeddingTask  # whose package registers it
 from albert_tf.model.heads import AlbertForClassification
 from albert_tf.settings import fields_of
 

@@ -17,7 +17,7 @@ from albert_tf.inference import convert, tensorflow_predictor
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import values_of
 from tests.conftest import TINY_SHAPE
-from tests.inference.conftest import TEXTS
+from tests.inference.conftest import KINDS, TEXTS
 
 # Format of the folder and engine → package that is needed.
 RUNTIMES = {
@@ -128,6 +128,23 @@ def test_an_open_model_keeps_its_answers(opened, change):
             others = future.result()
     for one in (*found, alone, *np.reshape(others, (5, *np.shape(expected)))):
         np.testing.assert_allclose(one, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_open_model_needs_nothing_of_its_folder(kind, saved, tmp_path):
+    arguments = {
+        "token_classification": [[["a", "boat"]]],
+        "multiple_choice": [["It is _."], ["What?"], [["wide", "cold"]]],
+        "spans": ["What waits?", "The boat waits."],
+        "answerable_spans": ["What waits?", "The boat waits."],
+        "fill_mask": ["the [MASK] of the boat"],
+    }.get(kind, [TEXTS])
+    predict, other = (
+        albert_tf.load_predictor(str(folder), engine="tensorflow")
+        for folder in (shutil.copytree(saved(kind), tmp_path / "model"), saved(kind))
+    )
+    shutil.rmtree(tmp_path / "model")
+    np.testing.assert_equal(predict(*arguments), other(*arguments))
 
 
 @pytest.mark.ci
