@@ -169,13 +169,13 @@ def evaluate(judge: PretrainingTask, records: str, checkpoint: str) -> dict[str,
     was trained for another sentence objective (table 5 of the paper). For all of them, label 0 is
     the segment that follows. A model without such a head guesses: 0.5.
     """
-    from albert_tf.checkpoints import finding, loading
+    from albert_tf.checkpoints import loading, model_folder
     from albert_tf.data.record_metadata import find_records
     from albert_tf.pretraining import input_pipeline, record_files
     from albert_tf.training.evaluation import Evaluator
 
     model = judge.build_model()
-    loading.load_weights(model, finding.find_checkpoint(checkpoint))
+    loading.load_weights(model, model_folder.find_checkpoint(checkpoint))
     chosen = record_files.check_files(find_records(records, "records"), judge.features)
     dataset = input_pipeline.evaluation_dataset(chosen, judge.features, 64)
     metrics = Evaluator(model, judge, dataset, max_steps=100).evaluate()

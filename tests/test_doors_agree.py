@@ -21,6 +21,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification, race, squad, token_classification
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
@@ -543,7 +544,8 @@ def train_and_export(kind, folder, vocabulary):
     )
     spec = registry.get(kind.task)
     new = dataclasses.replace(settings, init_checkpoint=None)  # which is written below
-    source = ModelSource(str(start), None, settings.albert_config_file, spm_model_file=vocabulary)
+    place, config_file = ModelPath(str(start)), settings.albert_config_file
+    source = ModelSource(place, None, config_file, spm_model_file=vocabulary)
     task = spec.task.open(new, source)
     weights = random_weights(task.build_model())
     save_checkpoint(settings.init_checkpoint, weights)

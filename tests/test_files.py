@@ -11,8 +11,7 @@ import pytest
 from fsspec.registry import known_implementations
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
-from albert_tf.checkpoints.module_list import list_modules
+from albert_tf.checkpoints.model_folder import ModelFolder, ModelPath, find_checkpoint
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tables import JSON_LINES, open_table
 
@@ -225,14 +224,29 @@ def test_a_name_that_exists_is_no_pattern(tmp_path, monkeypatch):
         lambda path: files.check_directory(path, "--x"),
         lambda path: files.expand_patterns(f"{__file__},{path}", "--x"),
         lambda path: files.list_directory(path),
-        lambda path: finding.find_checkpoint(path),
-        lambda path: finding.folder_of(path),
+        find_checkpoint,
+        lambda path: ModelPath(path).folder.path,
     ],
 )
 def test_a_home_that_the_shell_has_not_replaced_is_named_where_it_is_read(read, tmp_path):
     path = os.path.expanduser("~/none/at/all")
     with pytest.raises(ValueError, match=f"~/none/at/all: the shell has .* ~. Write {path}, or"):
         read("~/none/at/all")
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_the_type_of_a_link_is_that_of_what_it_leads_to(tmp_path, scheme):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for name in ("folder", "file", "none"):
+        (tmp_path / f"to {name}").symlink_to(name)
+    assert list(files.list_types(f"{scheme}{tmp_path}").items()) == [
+        ("file", "file"),
+        ("folder", "directory"),
+        ("to file", "file"),
+        ("to folder", "directory"),
+        ("to none", ""),
+    ]
 
 
 def test_lines_of_old_macs_end_in_line_feeds(tmp_path):
@@ -483,8 +497,11 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
     [
         (files.read_json, r"config\.json: JSON is nested too deeply"),
         (AlbertConfig.from_json_file, r"config\.json: JSON is nested too deeply"),
-        (lambda path: list_modules(os.path.dirname(path)), r"modules\.json: JSON is nested too"),
-        (lambda path: finding.find_config(os.path.dirname(path)), r"JSON is nested too deeply"),
+        (
+            lambda path: ModelFolder(os.path.dirname(path)).modules,
+            r"modules\.json: JSON is nested too",
+        ),
+        (lambda path: ModelFolder(os.path.dirname(path)).config_file, r"JSON is nested too deeply"),
         (lambda path: list(open_table(path, JSON_LINES)), r"line 1: not JSON: nested too deep"),
     ],
 )

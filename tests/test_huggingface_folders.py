@@ -12,8 +12,8 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import classification
-from albert_tf.checkpoints import finding
 from albert_tf.checkpoints.huggingface import save_hugging_face
+from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import VOCABULARY, FileRecord
 from albert_tf.export import convert
@@ -167,7 +167,7 @@ def test_a_run_and_its_export_keep_the_tokenizer(settings, folder, tmp_path):
     shutil.rmtree(folder)  # the run is complete without it
     answers = answers_of(run)
     np.testing.assert_allclose(answers_of(export), answers, rtol=0, atol=1e-6)
-    served = tf.saved_model.load(finding.newest_export(str(export)))
+    served = tf.saved_model.load(ModelFolder(str(export)).newest_export.path)
     assert set(served.signatures) == {"serving_default", "tensors"}
     batch = {name: tf.constant(x) for name, x in tokenizer(TEXTS).items()}
     theirs = served.signatures["tensors"](**batch)["probabilities"]

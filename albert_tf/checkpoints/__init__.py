@@ -2,10 +2,10 @@
 
 Read the modules in this order:
 
-* In: `finding` finds checkpoints, configs and vocabularies, and `releases` the released models that
-  `download` fetches. `containers` opens file formats; `families` recognizes whose weights a file
-  contains, by their `weight_names`; `loading` loads them into a model, with a `load_report`.
-  `model_source` has all that a folder knows of a model.
+* In: `model_folder` lists a folder, and finds checkpoint, config and vocabulary in it; `releases`
+  has the released models that `download` fetches. `containers` opens file formats; `families`
+  recognizes whose weights a file contains, by their `weight_names`; `loading` loads them into a
+  model, with a `load_report`. `model_source` has all that a folder knows of a model.
 * A run: `run_folder` reads and writes its files: the `run_record`, with the name of one of the
   `tasks`, which `record_comparison` compares; `evaluations`; and the lock of `folder_lock`. `store`
   writes its numbered checkpoints.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from albert_tf import files
 from albert_tf.checkpoints import safetensors_file
 from albert_tf.checkpoints.exported_files import is_exported
-from albert_tf.checkpoints.finding import ACCEPTED, SHARDS, find_checkpoint
+from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -122,14 +122,14 @@ def read_tensor(reader: tf.train.CheckpointReader, name: str, prefix: str) -> Ar
         return array
 
 
-def open_weights(path: str) -> WeightFile:
+def open_weights(path: str | ModelPath) -> WeightFile:
     """Opens a weight file in any of the supported formats.
 
     Nothing is mapped: what happens to a file does not change the arrays that were read, and does
     not end the process. They all have the content that the file had when it was opened.
 
     Args:
-        path: as in `find_checkpoint`.
+        path: as in `find_checkpoint`, or where that leads.
 
     Returns:
         The file. Reading an array of it raises ValueError if it has been changed since.
@@ -138,7 +138,7 @@ def open_weights(path: str) -> WeightFile:
         FileNotFoundError: the file does not exist.
         ValueError: the file is damaged, has another format, or is a pickle.
     """
-    path = find_checkpoint(path)
+    path = ModelPath.of(path).checkpoint
     state = _state(path)
     weights = _open(path)
 

@@ -16,10 +16,11 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, releases, run_record
+from albert_tf.checkpoints import releases, run_record
 from albert_tf.checkpoints.containers import open_checkpoint, open_weights, read_tensor
 from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.load_report import LoadReport
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_protocols import (
     WithEncoder,
     WithOptionalPooler,
@@ -87,7 +88,8 @@ def load_checkpoint(
             checkpoint is damaged or of an unsupported family, or has other weights in its encoder,
             such as relative positions or an unmerged LoRA. The model is unchanged.
     """
-    report = inspect_checkpoint(path, model, init_from_group0)
+    place = ModelPath(path)
+    report = inspect_checkpoint(place, model, init_from_group0)
     if not report.loaded:
         raise ValueError(f"{report.prefix} has nothing that fits the model: {report.reason}")
     if not (report.fits or allow_partial):
@@ -107,21 +109,22 @@ def load_checkpoint(
         expected = AlbertConfig.from_json_file(release.config)
         _warn_of_config(model, expected, f"{release} (--albert_config_file={release.config})")
     elif not init_from_group0:
-        _warn_of_config(model, _config_beside(path), "the config next to the checkpoint")
-    _warn_of_objective(model, report.prefix)
+        _warn_of_config(model, _config_beside(place), "the config next to the checkpoint")
+    _warn_of_objective(model, place)
     _assign(model, values)
     return report
 
 
-def _warn_of_objective(model: WithVariables, prefix: str) -> None:
+def _warn_of_objective(model: WithVariables, place: ModelPath) -> None:
     """Warns if the sentence head was trained with another objective, whose head may fit as well."""
     if not isinstance(model, WithSentenceHead):
         return
-    record = finding.records_of(finding.folder_of(prefix)).record
+    record = place.folder_of_checkpoint.records.record
     theirs, ours = record.settings.get(run_record.OBJECTIVE), model.sentence_objective
     if theirs and theirs != ours:
         logging.warning(
-            "%s was trained with sentence_objective=%s, and this model has %s", prefix, theirs, ours
+            "%s was trained with sentence_objective=%s, and this model has %s",
+            *(place.checkpoint, theirs, ours),
         )
 
 
@@ -144,10 +147,10 @@ def _warn_of_config(model: WithVariables, expected: AlbertConfig | None, source:
             )
 
 
-def _config_beside(path: str) -> AlbertConfig | None:
+def _config_beside(place: ModelPath) -> AlbertConfig | None:
     """Returns the config beside a checkpoint; None if there is none, or several, or a bad one."""
     try:
-        return AlbertConfig.from_json_file(finding.find_config(finding.folder_of(path)))
+        return AlbertConfig.from_json_file(place.folder_of_checkpoint.config_file)
     except (OSError, ValueError):
         return None
 
@@ -184,15 +187,20 @@ def _log(report: LoadReport, release: releases.Release | None, new: Sequence[str
     log("%s", ". ".join(parts))
 
 
-def load_weights(model: WithVariables, prefix: str) -> None:
+def load_weights(model: WithVariables, path: str | ModelPath) -> None:
     """Loads all weights of a trained model including its heads, and the pooler if it is used.
+
+    Args:
+        model: the model.
+        path: as in `find_checkpoint`, or where that leads.
 
     Raises:
         FileNotFoundError: the checkpoint does not exist.
         ValueError: a weight is missing or has another shape, or the checkpoint's encoder has
             others. The model is unchanged.
     """
-    report = inspect_checkpoint(prefix, model)
+    place = ModelPath.of(path)
+    report = inspect_checkpoint(place, model)
     if not report.fits or _new(report, model):
         logging.debug("%s", report)
         raise ValueError(
@@ -200,7 +208,7 @@ def load_weights(model: WithVariables, prefix: str) -> None:
             f"{report.reason}.\nPass the --albert_config_file that belongs to it, or train first "
             "(--verbosity=1 lists all weights)."
         )
-    _warn_of_config(model, _config_beside(prefix), "the config next to the checkpoint")
+    _warn_of_config(model, _config_beside(place), "the config next to the checkpoint")
     _assign(model, report.read(report.loaded))
 
 
@@ -214,7 +222,7 @@ def leave_out_pooler(model: AlbertEncoder | WithEncoder) -> None:
 
 
 def inspect_checkpoint(
-    path: str, model: WithVariables | None = None, init_from_group0: bool = False
+    path: str | ModelPath, model: WithVariables | None = None, init_from_group0: bool = False
 ) -> LoadReport:
     """Reports what `load_checkpoint` would do, or without a model, the content of a checkpoint.
 

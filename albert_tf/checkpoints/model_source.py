@@ -12,11 +12,10 @@ import functools
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families, finding, record_comparison, run_record
+from albert_tf.checkpoints import families, record_comparison, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
 from albert_tf.checkpoints.exported_files import is_exported
-from albert_tf.checkpoints.module_list import list_modules
-from albert_tf.checkpoints.releases import find_model
+from albert_tf.checkpoints.model_folder import SAVED_MODEL, ModelFolder, ModelPath
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.sentence_modules import (
     SentenceModules,
@@ -39,7 +38,7 @@ class ModelSource:
     """A model in a folder; see `open` for one that exists.
 
     Args:
-        path: as in `find_checkpoint`; the folder of the run if the weights are random.
+        place: where the weights are; the folder of the run if they are random.
         trained: the folder with the record of the weights' training; None if they are random.
         config_file: path of the config, or name of one of this package; None to look for it.
         vocab_file: path of the WordPiece vocabulary; None to look for a vocabulary.
@@ -47,19 +46,19 @@ class ModelSource:
         do_lower_case: whether to lowercase text; None for what is known of the model, or else True.
 
     Attributes:
-        path, trained: the arguments.
+        place, trained: the arguments.
     """
 
     def __init__(
         self,
-        path: str,
+        place: ModelPath,
         trained: RunFolder | None,
         config_file: str | None = None,
         vocab_file: str | None = None,
         spm_model_file: str | None = None,
         do_lower_case: bool | None = None,
     ) -> None:
-        self.path = path
+        self.place = place
         self.trained = trained
         self._config_file = config_file
         self._vocabulary = vocab_file, spm_model_file
@@ -74,30 +73,31 @@ class ModelSource:
         spm_model_file: str | None = None,
         do_lower_case: bool | None = None,
     ) -> ModelSource:
-        """Returns a model whose checkpoint exists. The arguments are those of the class.
+        """Returns a model whose checkpoint exists, by its path as in `find_checkpoint`.
+
+        The other arguments are those of the class.
 
         Raises:
-            FileNotFoundError, ValueError: see `finding.find_checkpoint`.
+            FileNotFoundError, ValueError: see `find_checkpoint`.
         """
-        checkpoint = finding.find_checkpoint(path)
-        trained = finding.records_of(finding.folder_of(path))
-        source = cls(path, trained, config_file, vocab_file, spm_model_file, do_lower_case)
-        source.checkpoint = checkpoint
-        return source
+        place = ModelPath(path)
+        _ = place.checkpoint
+        trained = place.folder.records
+        return cls(place, trained, config_file, vocab_file, spm_model_file, do_lower_case)
 
-    @functools.cached_property
+    @property
     def checkpoint(self) -> str:
         """Path of the checkpoint.
 
         Raises:
-            FileNotFoundError, ValueError: see `finding.find_checkpoint`.
+            FileNotFoundError, ValueError: see `find_checkpoint`.
         """
-        return finding.find_checkpoint(self.path)
+        return self.place.checkpoint
 
-    @functools.cached_property
+    @property
     def folder(self) -> str:
         """The folder with the config and the vocabulary."""
-        return finding.folder_of(self.path)
+        return self.place.folder.path
 
     @functools.cached_property
     def sentence_modules(self) -> SentenceModules | None:
@@ -108,18 +108,12 @@ class ModelSource:
         """
         if self.is_exported:
             return exported_modules(self.run.record)
-        return read_modules(self._outer_folder)
+        return read_modules(self.place.outer)
 
     @property
     def is_of_sentence_transformers(self) -> bool:
         """Whether the folder lists modules, of which the model is the first."""
-        return list_modules(self._outer_folder) is not None
-
-    @property
-    def _outer_folder(self) -> str:
-        """The folder that contains that of the model, or is it."""
-        path = find_model(self.path)
-        return finding.newest_export(path) if files.is_directory(path) else self.folder
+        return self.place.outer.modules is not None
 
     @functools.cached_property
     def run(self) -> RunFolder:
@@ -133,7 +127,7 @@ class ModelSource:
         Raises:
             ValueError: it is damaged.
         """
-        return open_weights(self.checkpoint)
+        return open_weights(self.place)
 
     @property
     def is_exported(self) -> bool:
@@ -160,11 +154,11 @@ class ModelSource:
         """Path of the config.
 
         Raises:
-            FileNotFoundError, ValueError: see `finding.find_config`.
+            FileNotFoundError, ValueError: see `ModelFolder.config_file`.
         """
         if self._config_file:
             return path_of_config(self._config_file)
-        return finding.find_config(self.folder)
+        return self.place.folder.config_file
 
     @functools.cached_property
     def config(self) -> AlbertConfig:
@@ -180,9 +174,9 @@ class ModelSource:
         """Paths of vocabulary or tokenizer, and of the SentencePiece model; one may be None.
 
         Raises:
-            FileNotFoundError, ValueError: see `finding.find_vocabulary`.
+            FileNotFoundError, ValueError: see `ModelFolder.vocabulary`.
         """
-        return finding.find_vocabulary(self.folder, *self._vocabulary)
+        return self._vocabulary if any(self._vocabulary) else self.place.folder.vocabulary
 
     @property
     def vocabulary_file(self) -> str:
@@ -205,10 +199,10 @@ class ModelSource:
         if self._records_case:
             return bool(self.trained.record.settings[run_record.LOWER_CASE])
         own = self.trained.path if self.trained.checkpoint else None
-        folder = own or finding.folder_of(self.checkpoint)
-        flags = finding.read_json_if_there(folder, TOKENIZER_CONFIG_FILE)
+        folder = ModelFolder(own) if own else self.place.folder_of_checkpoint
+        flags = files.read_json_if_there(folder.file(TOKENIZER_CONFIG_FILE))
         known = flags.get(run_record.LOWER_CASE)
-        is_module = files.exists(files.join(folder, finding.SAVED_MODEL))
+        is_module = files.exists(folder.file(SAVED_MODEL))
         if known is None and is_module and run_record.LOWER_CASE in self.weights.shapes:
             known = self.weights.read(run_record.LOWER_CASE)  # a variable of TF-Hub modules
         return None if known is None else bool(known)

@@ -148,45 +148,21 @@ def cache_directory() -> str:
     return os.environ.get(CACHE) or os.path.join(os.path.expanduser("~"), ".cache", "albert_tf")
 
 
-def find_model(path: str) -> str:
-    """Returns the folder of a downloaded model, given its name, and any other path unchanged.
-
-    If saving the model was interrupted when all of its files were written, the path is that of the
-    new files; see `files.replacing`.
+def downloaded(release: Release, name: str) -> str:
+    """Returns the folder of a downloaded model.
 
     Args:
-        path: a path, or a name as in `named`. A file or folder of that name takes precedence.
+        release: the model.
+        name: what it was called, for messages.
 
     Raises:
-        FileNotFoundError: the model is not in the cache, or the name is almost that of one. The
-            message has the command to download it.
+        FileNotFoundError: it is not in the cache. The message has the command to download it.
     """
-    release = named(path)
-    is_remote = files.is_remote(path)
-    if release is None or not is_remote:  # and not the address of a release
-        path = _current(path)
-    if is_remote and release is None:
-        return path
-    if not is_remote and any(map(files.exists, (path, path + ".index"))):
-        return path
-    if release is None:
-        if hint := suggestion(path):
-            raise FileNotFoundError(f"{path}: no such file or folder. {hint}")
-        return path
     folder = os.path.join(cache_directory(), release.name)
     if not files.is_directory(folder):
         raise FileNotFoundError(
-            f"{path}: no such file or folder, and the released model of that name is not in "
+            f"{name}: no such file or folder, and the released model of that name is not in "
             f"{cache_directory()}. Download it: albert download {release.name}"
         )
-    logging.log_first_n(logging.INFO, "%s: using the downloaded model in %s", 1, path, folder)
+    logging.log_first_n(logging.INFO, "%s: using the downloaded model in %s", 1, name, folder)
     return folder
-
-
-def _current(path: str) -> str:
-    """Returns the path of a file or folder among the files that count; see `files.replacing`."""
-    if files.is_directory(path):
-        return files.current(path)
-    folder, name = os.path.split(path)
-    replaced = os.path.join(files.current(folder or "."), name)
-    return replaced if any(map(files.exists, (replaced, replaced + ".index"))) else path

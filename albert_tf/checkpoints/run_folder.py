@@ -23,7 +23,7 @@ import dataclasses
 import os
 import re
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from absl import logging
 
@@ -122,7 +122,7 @@ class RunFolder:
     def _hugging_face_config(self) -> files.JsonObject:
         """Returns the content of Hugging Face's `config.json`; {} if there is none."""
         path = self.file(_HUGGING_FACE_FILE)
-        values = files.read_json(path) if files.exists(path) else {}
+        values = files.read_json_if_there(path)
         return values if is_hugging_face(values) else {}
 
     def write_record(self, record: RunRecord) -> None:
@@ -199,22 +199,20 @@ class RunFolder:
         Args:
             names: pattern of their names, whose group 1 is the step.
         """
-        if not files.is_directory(self.path):
-            return {}
-        matches = (
-            names.fullmatch(name.removesuffix(".index"))
-            for name in files.list_directory(self.path)
-            if name.endswith(".index")
-        )
-        steps = {int(match[1]): self.file(match[0]) for match in matches if match}
-        return dict(sorted(steps.items()))
+        found = _by_step(self._names(), names)
+        return {step: self.file(name) for step, name in found.items()}
+
+    def _names(self) -> list[str]:
+        return files.list_directory(self.path) if files.is_directory(self.path) else []
 
     def resumable(self) -> dict[int, str]:
         """Returns the checkpoints that training can be resumed from, as `checkpoints` does.
 
         These are the numbered ones, and the one of a run that a signal stopped.
         """
-        return dict(sorted((self.checkpoints(INTERRUPTED) | self.checkpoints()).items()))
+        names = self._names()
+        found = _by_step(names, INTERRUPTED) | _by_step(names)
+        return {step: self.file(found[step]) for step in sorted(found)}
 
     @property
     def best(self) -> str:
@@ -340,6 +338,20 @@ class RunFolder:
         """Context manager that locks the folder; see `folder_lock`."""
         with folder_lock.locked(self.path):
             yield
+
+
+def best_or_newest(names: Iterable[str]) -> str | None:
+    """Returns the checkpoint to use, by the names of the files of a run, or None."""
+    names = list(names)
+    return BEST if f"{BEST}.index" in names else next(reversed(_by_step(names).values()), None)
+
+
+def _by_step(names: Iterable[str], of: re.Pattern[str] = NUMBERED) -> dict[int, str]:
+    """Returns the checkpoints among the names of files as step → name, in ascending order."""
+    matches = (
+        of.fullmatch(name.removesuffix(".index")) for name in names if name.endswith(".index")
+    )
+    return dict(sorted((int(match[1]), match[0]) for match in matches if match))
 
 
 def _is_of_evaluation(row: files.JsonObject) -> bool:

@@ -8,17 +8,11 @@ be others in silence; no ALBERT is known with one, such as `Dense`.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record
-from albert_tf.checkpoints.module_list import (
-    MODULES_FILE,
-    folder_of_module,
-    list_modules,
-    transformer_folder,
-)
+from albert_tf.checkpoints.model_folder import MODULES_FILE, ModelFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.poolings import CLS, EMBEDDING, MAX, MEAN
 from albert_tf.model.tokenization import TOKENIZER_CONFIG_FILE
@@ -84,7 +78,7 @@ def exported_modules(record: RunRecord) -> SentenceModules | None:
     return SentenceModules((EMBEDDING,), False, None, found["lowercases"], found["size"])
 
 
-def read_modules(folder: str) -> SentenceModules | None:
+def read_modules(folder: ModelFolder) -> SentenceModules | None:
     """Returns what a folder says of its embeddings; None if it is not of sentence-transformers.
 
     Args:
@@ -94,29 +88,29 @@ def read_modules(folder: str) -> SentenceModules | None:
         ValueError: it has a module or an option that is not supported; the message names it.
         FileNotFoundError: a file of a module is missing.
     """
-    modules = list_modules(folder)
+    modules = folder.modules
     if modules is None:
         return None
-    path = os.path.join(folder, MODULES_FILE)
+    path = folder.file(MODULES_FILE)
     kinds = [_kind(module) for module in modules]
     if kinds[:2] != ["Transformer", "Pooling"]:
         raise ValueError(
             f"{path}: the modules are {', '.join(kinds) or 'none'}; expected a Transformer, a "
             "Pooling, and maybe Normalize"
         )
-    _check_prompts(os.path.join(folder, _SETTINGS_FILE))
-    for module, kind in zip(modules[2:], kinds[2:], strict=True):
+    _check_prompts(folder.file(_SETTINGS_FILE))
+    for number, kind in enumerate(kinds[2:], 2):
         if kind != "Normalize":
             raise ValueError(
-                f"{path}: the module {module['type']} is not supported; expected Normalize. Pass a "
-                'pooling, such as pooling="mean", to do without all of them'
+                f"{path}: the module {modules[number]['type']} is not supported; expected "
+                'Normalize. Pass a pooling, such as pooling="mean", to do without all of them'
             )
         # Only version 6 writes it.
-        config = os.path.join(folder_of_module(folder, module), _CONFIG_FILE)
-        _check_names(config, _read_if_there(config))
-    inner = transformer_folder(folder)
+        config = folder.folder_of_module(number).file(_CONFIG_FILE)
+        _check_names(config, files.read_json_if_there(config))
+    inner = folder.transformer
     return SentenceModules(
-        _read_poolings(os.path.join(folder_of_module(folder, modules[1]), _CONFIG_FILE)),
+        _read_poolings(folder.folder_of_module(1).file(_CONFIG_FILE)),
         len(modules) > 2,
         *_read_options(inner),
     )
@@ -128,13 +122,9 @@ def _kind(module: Mapping[str, files.Json]) -> str:
     return name if package.split(".")[0] == "sentence_transformers" else str(module["type"])
 
 
-def _read_if_there(path: str) -> files.JsonObject:
-    return files.read_json(path) if files.exists(path) else {}
-
-
 def _check_prompts(path: str) -> None:
     """Raises ValueError if a prompt is put before each text."""
-    options = _read_if_there(path)
+    options = files.read_json_if_there(path)
     files.check_fields(options, path, {"default_prompt_name": str | None, "prompts": dict | None})
     name = options.get("default_prompt_name")
     if name is not None and (options.get("prompts") or {}).get(name) != "":
@@ -144,16 +134,16 @@ def _check_prompts(path: str) -> None:
         )
 
 
-def _read_options(folder: str) -> tuple[int | None, bool]:
+def _read_options(folder: ModelFolder) -> tuple[int | None, bool]:
     """Returns the maximum number of tokens, and whether texts are lowercased before.
 
     The number is left to the tokenizer's options in version 6.
     """
-    path = os.path.join(folder, _TRANSFORMER_FILE)
-    options = _read_if_there(path)
+    path = folder.file(_TRANSFORMER_FILE)
+    options = files.read_json_if_there(path)
     fields = {"max_seq_length": int | None, "do_lower_case": bool | None}
     files.check_fields(options, path, fields)
-    tokenizer = _read_if_there(os.path.join(folder, TOKENIZER_CONFIG_FILE))
+    tokenizer = files.read_json_if_there(folder.file(TOKENIZER_CONFIG_FILE))
     limit = options.get("max_seq_length") or tokenizer.get("model_max_length")
     is_limit = type(limit) is int and 0 < limit < _LARGE
     return limit if is_limit else None, bool(options.get("do_lower_case"))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from albert_tf import files
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.data.settings import MaskingSettings, SequenceSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.costs import (
@@ -82,7 +82,7 @@ def find_config(model: str) -> str:
     if model.endswith(".json"):
         return model
     try:
-        return finding.find_config(finding.folder_of(finding.find_checkpoint(model)))
+        return ModelPath(model).folder_of_checkpoint.config_file
     except FileNotFoundError:
         if files.exists(model):
             raise

@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from albert_tf.checkpoints.finding import EXTRA_ASSETS
+from albert_tf.checkpoints.model_folder import EXTRA_ASSETS
 from albert_tf.export import weights
 from albert_tf.export.runtimes import Step
 

@@ -18,7 +18,7 @@ import tf_keras
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints import model_folder, run_record, store
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.export import tflite
 from albert_tf.export.runtimes import Array, Batch, Step
@@ -134,9 +134,9 @@ def save(
 def _write_extra_files(folder: str, contents: Mapping[str, bytes]) -> None:
     """Writes the files of `assets.extra` in an export."""
     if contents:
-        files.ensure_directory(os.path.join(folder, finding.EXTRA_ASSETS), "--export_dir")
+        files.ensure_directory(os.path.join(folder, model_folder.EXTRA_ASSETS), "--export_dir")
     for name, content in contents.items():
-        path = os.path.join(folder, finding.EXTRA_ASSETS, name)
+        path = os.path.join(folder, model_folder.EXTRA_ASSETS, name)
         files.write_file(path, content)
 
 

@@ -35,6 +35,11 @@ def read_json(path: str, fields: JsonFields | None = None) -> JsonObject:
     return parse_json(read_text(path), path, fields)
 
 
+def read_json_if_there(path: str) -> JsonObject:
+    """Returns what `read_json` does; {} if the file does not exist."""
+    return read_json(path) if exists(path) else {}
+
+
 def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonObject:
     """Parses a JSON object.
 

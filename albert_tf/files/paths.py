@@ -94,18 +94,41 @@ def is_directory(path: str) -> bool:
 
 
 def list_directory(path: str) -> list[str]:
-    """Returns the sorted names of the entries of a directory.
+    """Returns the sorted names of the entries of a directory; see `list_types`."""
+    return list(list_types(path))
+
+
+def list_types(path: str) -> dict[str, str]:
+    """Returns name → type of the entries of a directory, sorted, by a single listing.
+
+    The type is "file", "directory" or "other", for a link that of what it leads to, or "" if that
+    does not exist.
 
     Raises:
         FileNotFoundError: the directory does not exist.
         ValueError: `check_path` refuses it.
     """
-    if not is_remote(path) and not os.path.exists(path):
-        check_path(path)
-    system, name = file_system(path)
-    entries = [entry.rstrip("/") for entry in system.ls(name, detail=False)]
-    # An object may have the name of the directory itself with a slash.
-    return sorted(os.path.basename(entry) for entry in entries if entry != name.rstrip("/"))
+    if is_remote(path):
+        system, name = file_system(path)
+        found = {entry["name"].rstrip("/"): entry["type"] for entry in system.ls(name, detail=True)}
+        found.pop(name.rstrip("/"), None)  # an object may have this name with a slash
+        types = {os.path.basename(entry): str(kind) for entry, kind in found.items()}
+        links = [entry for entry, kind in types.items() if kind not in ("file", "directory")]
+        types.update({entry: _type_of(os.path.join(path, entry)) for entry in links})
+    else:
+        if not os.path.exists(path):
+            check_path(path)
+        with os.scandir(os.path.join(os.getcwd(), path)) as entries:
+            types = {entry.name: _type_of_entry(entry) for entry in entries}
+    return dict(sorted(types.items()))
+
+
+def _type_of_entry(entry: os.DirEntry[str]) -> str:
+    if entry.is_dir():
+        return "directory"
+    if entry.is_file():
+        return "file"
+    return "other" if os.path.exists(entry.path) else ""
 
 
 def list_sizes(path: str) -> dict[str, int]:

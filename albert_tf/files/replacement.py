@@ -70,13 +70,17 @@ def replacing(folder: str, kept: Iterable[str] | None = None) -> Iterator[str]:
     _put_into_place(hidden, folder)
 
 
-def current(folder: str) -> str:
+def current(folder: str, names: Iterable[str] | None = None) -> str:
     """Returns the folder from which the files of a folder are read: itself, or the hidden one.
+
+    Args:
+        folder: the folder.
+        names: what it holds; None to list it.
 
     Raises:
         ValueError: the hidden folder is damaged.
     """
-    for hidden in _list_hidden(folder):
+    for hidden in _list_hidden(folder, names):
         if exists(os.path.join(hidden, _COMPLETE)):
             _read_names(hidden)
             return hidden
@@ -98,8 +102,9 @@ def finish_replacing(folder: str) -> None:
             logging.info("%s: finished saving the model, which a kill had interrupted", folder)
 
 
-def _list_hidden(folder: str) -> list[str]:
-    names = list_directory(folder) if is_directory(folder) else []
+def _list_hidden(folder: str, names: Iterable[str] | None = None) -> list[str]:
+    if names is None:
+        names = list_directory(folder) if is_directory(folder) else []
     paths = [os.path.join(folder, name) for name in names if _PATTERN.fullmatch(name)]
     return [path for path in paths if is_directory(path) and not os.path.islink(path)]
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.checkpoints import finding, record_comparison
+from albert_tf.checkpoints import model_folder, record_comparison
 from albert_tf.checkpoints.evaluations import Evaluation, digest_of_data
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import batching
@@ -138,7 +138,7 @@ class FineTuning(TrainedTask[FineTuningSettings]):
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary to the folder of a run."""
         settings = self.task.settings
-        finding.keep_vocabulary(
+        model_folder.keep_vocabulary(
             settings.vocabulary_file, bool(settings.spm_model_file), folder.path
         )
 

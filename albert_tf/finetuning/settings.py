@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from albert_tf import files
 from albert_tf.checkpoints import releases
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
@@ -218,12 +219,11 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             )
         return handle or self.init_checkpoint
 
-    @property
-    def source(self) -> ModelSource:
+    def _source_at(self, place: ModelPath) -> ModelSource:
         """As in the base class, with the vocabulary and the letter case."""
         return ModelSource(
-            self.weights or self.output_dir,
-            self.trained_in(RunFolder(self.output_dir)),
+            place,
+            self.trained_in(RunFolder(self.output_dir), place),
             self.albert_config_file,
             self.vocab_file,
             self._given_spm_model_file,
@@ -244,11 +244,11 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
             return dataclasses.replace(self, **phases).completed()
         return super().completed()
 
-    def _with_model_files(self) -> Self:
-        settings = super()._with_model_files()
+    def _with_model_files(self, place: ModelPath) -> Self:
+        settings = super()._with_model_files(place)
         vocab_file, spm_model_file = self.vocab_file, self._given_spm_model_file
         if self._has_weights:
-            vocab_file, spm_model_file = self.source.vocabulary
+            vocab_file, spm_model_file = self._source_at(place).vocabulary
         return dataclasses.replace(
             settings,
             albert_hub_module_handle=None,

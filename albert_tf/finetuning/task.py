@@ -26,7 +26,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import model_folder, run_record
 from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -505,7 +505,7 @@ class FineTuningTask(Task[FeaturesType], Generic[SettingsType, DataType, Feature
     def label_files(self) -> dict[str, bytes]:
         """Name → content of `labels.txt`, for the folder of an export; {} without labels."""
         lines = "".join(f"{label}\n" for label in self.labels)
-        return {finding.LABELS_FILE: lines.encode()} if lines else {}
+        return {model_folder.LABELS_FILE: lines.encode()} if lines else {}
 
     def make_export(
         self, model: tf_keras.layers.Layer, max_seq_length: int, folder: RunFolder

@@ -2,7 +2,7 @@
 
 Released archives, Hugging Face repositories, TF-Hub modules and the output directories of this
 package's programs contain the same three things with different names: a config, weights and a
-vocabulary. `finding` finds them; whatever is missing or ambiguous can be passed as an argument.
+vocabulary. `model_folder` finds them; what is missing or ambiguous can be passed as an argument.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def load_trained(source: ModelSource, task: str) -> tuple[AlbertModel | AlbertEn
     tokenizer = source.tokenizer
     with initialization.deferred():
         model = _make_trained(source, task)
-        load_weights(model, source.checkpoint)
+        load_weights(model, source.place)
     return model, tokenizer
 
 

@@ -17,7 +17,8 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record, store
+from albert_tf.checkpoints import run_record, store
+from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.model_protocols import (
     WithEncoder,
     WithLabelNames,
@@ -257,7 +258,7 @@ def _write_vocabulary(tokenizer: Tokenizer | None, folder: str) -> None:
 
 def _kept_vocabulary(folder: str) -> list[str]:
     """Returns the names of the files of tokenizers in a folder, which a new model there has too."""
-    paths = [path for found in finding.list_tokenizers(folder) for path in list_files(found)]
+    paths = [path for found in ModelFolder(folder).tokenizers for path in list_files(found)]
     return sorted({os.path.basename(path) for path in paths if os.path.dirname(path) == folder})
 
 
@@ -270,7 +271,7 @@ def _vocabulary_path(tokenizer: Tokenizer, folder: str, now: str) -> str:
     names = list(tokenizer.vocabulary_files)
     for place in dict.fromkeys((folder, now)):  # files of the first that `now` lacks stay, too
         own = [os.path.join(place, name) for name in names]
-        if others := [other for other in finding.list_tokenizers(place) if other not in own]:
+        if others := [other for other in ModelFolder(place).tokenizers if other not in own]:
             raise ValueError(f"{folder} has another vocabulary, {others[0]}: save elsewhere")
     return os.path.join(folder, names[-1])
 

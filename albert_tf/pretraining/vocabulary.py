@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import model_folder, run_record
+from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import RecordFileInfo
 from albert_tf.model.tokenization import checksum_of
@@ -39,19 +40,24 @@ def find_vocabulary(record_files: Sequence[RecordFile]) -> RunRecord:
     return RunRecord(settings=case, files={run_record.VOCABULARY: known})
 
 
-def keep_vocabulary(record_files: Sequence[RecordFile], folder: str, model_folder: str) -> None:
+def keep_vocabulary(record_files: Sequence[RecordFile], folder: str, weights: str) -> None:
     """Copies the vocabulary of records into the folder of a run, if it is found.
 
     The metadata contains its file name and checksum, but not its folder. It is looked for beside
     the metadata, and in the folder of the initial weights.
+
+    Args:
+        record_files: the records.
+        folder: the folder of the run.
+        weights: the folder of the initial weights.
     """
-    of_model = finding.list_tokenizers(model_folder)
+    of_model = ModelFolder(weights).tokenizers
     for info in (file.metadata for file in record_files if file.metadata):
         folder_of_records, name = os.path.dirname(info.metadata_file), info.vocabulary["file"]
         beside = files.inside(folder_of_records, name, info.metadata_file, is_name=True)
         for path in filter(files.is_file, (beside, *of_model)):
             if checksum_of(path) == info.vocabulary["checksum"]:
-                finding.keep_vocabulary(path, path.endswith(".model"), folder)
+                model_folder.keep_vocabulary(path, path.endswith(".model"), folder)
                 return
 
 

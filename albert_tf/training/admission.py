@@ -7,8 +7,8 @@ import json
 
 from albert_tf.checkpoints import (
     containers,
-    finding,
     huggingface_task,
+    model_folder,
     record_comparison,
     run_record,
 )
@@ -53,7 +53,7 @@ def _config_record(settings: RunSettings, config: AlbertConfig) -> FileRecord:
 def _weights_record(init_checkpoint: str | None) -> FileRecord:
     if not init_checkpoint:
         return FileRecord("none")
-    path = finding.find_checkpoint(init_checkpoint)
+    path = model_folder.find_checkpoint(init_checkpoint)
     return FileRecord(f"digest {containers.digest(path)}", run_record.absolute(path))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 import tensorflow as tf
 from absl import logging
 
-from albert_tf.checkpoints import containers, finding, loading, store
+from albert_tf.checkpoints import containers, loading, model_folder, store
 from albert_tf.checkpoints.evaluations import Evaluation, best_of
 from albert_tf.checkpoints.run_folder import EVAL, EVALUATIONS_FILE, RunFolder
 from albert_tf.model.modeling import AlbertModel
@@ -156,7 +156,7 @@ class CheckpointEvaluator:
             self._warn_of_step_0()
             return self.evaluations
         if init_checkpoint:
-            measured = [self._measure(finding.find_checkpoint(init_checkpoint), "")]
+            measured = [self._measure(model_folder.find_checkpoint(init_checkpoint), "")]
             self.task.write_evaluations(self.folder, measured)
             return measured
         raise ValueError(

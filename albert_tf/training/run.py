@@ -24,8 +24,8 @@ from tqdm import tqdm
 from albert_tf import files
 from albert_tf.checkpoints import (
     containers,
-    finding,
     loading,
+    model_folder,
     record_comparison,
     run_record,
 )
@@ -259,7 +259,7 @@ class Run(Generic[SettingsT]):
             present = [containers.digest(checkpoint)]
             check_not_replaced(folder, folder.evaluations(present), checkpoint)
         elif self.settings.init_checkpoint:
-            checkpoint = finding.find_checkpoint(self.settings.init_checkpoint)
+            checkpoint = model_folder.find_checkpoint(self.settings.init_checkpoint)
         else:
             raise FileNotFoundError(
                 f"{folder.path} contains no checkpoint to predict with. Train first, or set "

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from albert_tf import files, tensorflow_packages
-from albert_tf.checkpoints import finding, releases
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.included_configs import config_file
@@ -68,11 +68,15 @@ class ModelSettings(SettingsGroup):
         files.check_writable(self.output_dir, "--output_dir")
         self.check_init_checkpoint()
 
-    def check_init_checkpoint(self) -> None:
-        """Raises FileNotFoundError if a new run has no checkpoint to start with."""
+    def check_init_checkpoint(self, place: ModelPath | None = None) -> None:
+        """Raises FileNotFoundError if a new run has no checkpoint to start with.
+
+        Args:
+            place: where the weights are, if they were looked for.
+        """
         if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
             try:
-                finding.find_checkpoint(self.init_checkpoint)
+                _ = (place or ModelPath(self.init_checkpoint)).checkpoint
             except FileNotFoundError as error:
                 raise FileNotFoundError(f"--init_checkpoint: {error}") from None
 
@@ -313,22 +317,32 @@ class RunSettings(
 
         Once the run has trained, its own folder has the record of the training.
         """
-        trained = self.trained_in(RunFolder(self.output_dir))
-        return ModelSource(self.weights or self.output_dir, trained, self.albert_config_file)
+        return self._source_at(self._place)
 
-    def trained_in(self, folder: RunFolder) -> RunFolder | None:
+    @property
+    def _place(self) -> ModelPath:
+        """Where the model is that a run starts with."""
+        return ModelPath(self.weights or self.output_dir)
+
+    def _source_at(self, place: ModelPath) -> ModelSource:
+        """Returns the `source` in a place, whose folder is not listed again."""
+        trained = self.trained_in(RunFolder(self.output_dir), place)
+        return ModelSource(place, trained, self.albert_config_file)
+
+    def trained_in(self, folder: RunFolder, place: ModelPath | None = None) -> RunFolder | None:
         """Returns the folder of the weights that a run starts with; None for random weights.
 
         This is the run's own folder if it contains a trained model, else that of `weights`.
 
         Args:
             folder: the folder of the run.
+            place: where the weights are, if they were looked for.
         """
         if folder.is_trained or (folder.has_checkpoint and not self.do_train):
             return folder
         if not self.weights:
             return None
-        return finding.records_of(finding.folder_of(self.weights))
+        return (place or self._place).folder.records
 
     def completed(self) -> Self:
         """Returns these settings with the model's files that are next to its weights.
@@ -340,13 +354,13 @@ class RunSettings(
             ValueError, OSError: a file or folder is missing or unusable, or neither a config nor
                 weights are given. The message names the flag, and what was looked for.
         """
-        settings = self._with_model_files()
+        settings = self._with_model_files(self._place)
         settings.check_paths()
         return settings
 
-    def _with_model_files(self) -> Self:
+    def _with_model_files(self, place: ModelPath) -> Self:
         """Returns these settings with the weights and the files of the model; see `completed`."""
-        init_checkpoint = self.weights and releases.find_model(self.weights)
+        init_checkpoint = self.weights and place.path
         config_file = self.albert_config_file
         if not config_file:
             if not self._has_weights:
@@ -355,8 +369,8 @@ class RunSettings(
                     "model (a TF-Hub module may have it in its assets), or the name of an "
                     "architecture, such as albert_base"
                 )
-            self.check_init_checkpoint()
-            config_file = self.source.config_file
+            self.check_init_checkpoint(place)
+            config_file = self._source_at(place).config_file
         return dataclasses.replace(
             self, init_checkpoint=init_checkpoint, albert_config_file=config_file
         )

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.containers import digest, open_weights
-from albert_tf.checkpoints.finding import find_checkpoint
+from albert_tf.checkpoints.model_folder import find_checkpoint
 from albert_tf.checkpoints.store import save_checkpoint
 from tests.checkpoints.checkpoint_samples import assert_same, random_arrays
 from tests.huggingface_folders import save_file

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
-from albert_tf.checkpoints import finding
+from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
@@ -76,23 +77,24 @@ def test_a_run_that_goes_on_knows_the_case_and_random_weights_have_none(tmp_path
     weights = write_model(tmp_path / "weights", TRUE)
     own = RunFolder(write_model(tmp_path / "run", FALSE, name="20"))
     vocabulary = {"vocab_file": f"{weights}/vocab.txt"}
-    assert not ModelSource(weights, own, **vocabulary).do_lower_case
-    assert ModelSource(weights, RunFolder(weights), **vocabulary).do_lower_case
-    random = ModelSource(own.path, None, **vocabulary)  # whose record is that of a failed start
+    assert not ModelSource(ModelPath(weights), own, **vocabulary).do_lower_case
+    assert ModelSource(ModelPath(weights), RunFolder(weights), **vocabulary).do_lower_case
+    # Its record is that of a failed start.
+    random = ModelSource(ModelPath(own.path), None, **vocabulary)
     assert random.do_lower_case
     (tmp_path / "run" / "run.json").unlink()
     (tmp_path / "run" / "tokenizer_config.json").write_text(json.dumps(FALSE))
-    assert not ModelSource(weights, RunFolder(own.path), **vocabulary).do_lower_case
+    assert not ModelSource(ModelPath(weights), RunFolder(own.path), **vocabulary).do_lower_case
 
 
 def test_weights_that_do_not_exist_are_reported_when_the_case_is_asked_for(tmp_path):
     folder = write_model(tmp_path)
-    absent = ModelSource(f"{folder}/model.ckpt-7", RunFolder(f"{folder}/none"))
+    absent = ModelSource(ModelPath(f"{folder}/model.ckpt-7"), RunFolder(f"{folder}/none"))
     assert absent.config == CONFIG
     with pytest.raises(FileNotFoundError, match=r"ckpt-7: no such checkpoint"):
         _ = absent.do_lower_case
     recorded = write_model(tmp_path / "recorded", FALSE, name="3")
-    with_record = ModelSource(f"{folder}/model.ckpt-7", RunFolder(recorded))
+    with_record = ModelSource(ModelPath(f"{folder}/model.ckpt-7"), RunFolder(recorded))
     assert not with_record.do_lower_case
 
 
@@ -117,5 +119,24 @@ def test_what_is_given_is_not_looked_for(tmp_path):
     found = ModelSource.open(f"{folder}/model.ckpt-best.index")
     assert found.config_file == f"{folder}/albert_config.json"
     assert found.vocabulary == (f"{folder}/vocab.txt", None)
-    assert found.run.path == found.folder == finding.folder_of(folder) == folder
+    assert found.run.path == found.folder == ModelPath(folder).folder.path == folder
     assert ModelSource.open(folder, "albert_base").config.hidden_size == 768
+
+
+def test_a_folder_is_listed_once(tmp_path, monkeypatch):
+    listed, listing = [], LocalFileSystem.ls
+
+    def ls(system, path, **options):
+        listed.append(path)
+        return listing(system, path, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", ls)
+    folder = f"file://{write_model(tmp_path, TRUE)}"
+    for path in (folder, f"{folder}/model.ckpt-best"):
+        listed.clear()
+        source = ModelSource.open(path)
+        assert source.tokenizer.do_lower_case
+        assert source.run.path == folder
+        assert not source.is_of_sentence_transformers
+        assert source.sentence_modules is None
+        assert listed == [str(tmp_path)]

@@ -20,8 +20,9 @@ import tf_keras
 
 import albert_tf
 from albert_tf.checkpoints import download as program
-from albert_tf.checkpoints import finding, loading, releases
+from albert_tf.checkpoints import loading, releases
 from albert_tf.checkpoints.download import download
+from albert_tf.checkpoints.model_folder import ModelPath, find_checkpoint
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.cli import flags
 from albert_tf.export import convert
@@ -310,9 +311,9 @@ def test_a_downloaded_model_is_found_by_its_name(cached, caplog):
     assert albert_tf.load_predictor(NAME)("The river").shape == (12,)
     assert albert_tf.load_checkpoint(model, NAME).fits
     assert caplog.messages.count(f"{NAME}: using the downloaded model in {cached}") == 1
-    assert finding.find_checkpoint(NAME) == f"{cached}/model.ckpt-best"
+    assert find_checkpoint(NAME) == f"{cached}/model.ckpt-best"
     for name in (NAME, "albert-base-v2", "albert/albert-base-v2"):
-        assert finding.folder_of(name) == download(name) == cached
+        assert ModelPath(name).folder.path == download(name) == cached
     found = FineTuningSettings(output_dir="out", init_checkpoint=NAME).completed()
     assert found.albert_config_file == f"{cached}/albert_config.json"
     assert found.spm_model_file == f"{cached}/toy.model"
@@ -332,7 +333,7 @@ def test_a_module_is_found_by_its_address(cache, model):
 
 def test_a_folder_of_the_name_takes_precedence(cached, tmp_path, model):
     (tmp_path / NAME).symlink_to(model)
-    assert finding.find_checkpoint(NAME) == f"{NAME}/model.ckpt-best"
+    assert find_checkpoint(NAME) == f"{NAME}/model.ckpt-best"
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_a_folder_of_the_name_takes_precedence(cached, tmp_path, model):
 def test_a_model_that_is_not_there_names_the_command(cache, name, release):
     message = rf"^{name}: no such file or folder.*Download it: albert download {release}$"
     for use in (
-        finding.find_checkpoint,
+        find_checkpoint,
         albert_tf.from_pretrained,
         albert_tf.load_predictor,
         lambda name: RunSettings(output_dir="out", init_checkpoint=name).completed(),
@@ -356,12 +357,12 @@ def test_a_model_that_is_not_there_names_the_command(cache, name, release):
 
 def test_a_name_that_is_almost_that_of_a_release_leads_to_it():
     with pytest.raises(FileNotFoundError, match=r"Did you mean 'albert_base_v2'\? Download it: "):
-        releases.find_model("albert_base_v3")
+        _ = ModelPath("albert_base_v3").path
 
 
 def test_another_path_is_not_taken_for_a_name():
     for path in ("out/albert_base_v3", "model.ckpt-7", "albert_model.ckpt"):
-        assert releases.find_model(path) == path
+        assert ModelPath(path).path == path
 
 
 def test_the_list_has_each_name_once_and_says_what_is_in_the_cache(cached, cache):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from albert_tf import classification, pretraining, race, squad, token_classification
-from albert_tf.checkpoints import finding, run_record
+from albert_tf.checkpoints import model_folder, run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.finetuning import run_task
@@ -117,7 +117,7 @@ def test_a_trained_run_has_config_and_vocabulary(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (tmp_path / "words").write_text("[PAD]\n")
-    finding.keep_vocabulary(str(tmp_path / "words"), False, str(out))
+    model_folder.keep_vocabulary(str(tmp_path / "words"), False, str(out))
     (out / "albert_config.json").write_text("{}")
     using = make_settings(tmp_path, albert_config_file=None)
     with pytest.raises(ValueError, match="--albert_config_file is required"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import albert_tf
+from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.sentence_modules import read_modules
 from albert_tf.export import convert
 
@@ -115,7 +116,7 @@ def test_several_poolings_are_concatenated_in_order(folder, config, poolings):
 def test_what_is_not_supported_is_refused_by_its_name(tmp_path, modules, said):
     write_modules(tmp_path, *modules)
     with pytest.raises(ValueError, match=said):
-        read_modules(str(tmp_path))
+        read_modules(ModelFolder(str(tmp_path)))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -126,13 +127,13 @@ def test_modules_outside_of_the_folder_are_refused(tmp_path, number, is_absolute
     for place in (folder, other):
         place.mkdir()
         write_modules(place, *modules)
-    assert read_modules(str(folder)).are_normalized
+    assert read_modules(ModelFolder(str(folder))).are_normalized
     rows = json.loads((folder / "modules.json").read_text())
     path = f"{tmp_path if is_absolute else '..'}/other/{rows[number]['path']}"
     rows[number]["path"] = path
     (folder / "modules.json").write_text(json.dumps(rows))
     with pytest.raises(ValueError, match=rf"model/modules\.json names '{path[:9]}.*: expected a p"):
-        read_modules(str(folder))
+        read_modules(ModelFolder(str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -148,20 +149,20 @@ def test_a_damaged_option_is_named(tmp_path, name, options, said):
     write_modules(tmp_path, ("Transformer", {}), ("Pooling", {}))
     (tmp_path / name).write_text(json.dumps(options))
     with pytest.raises(ValueError, match=f"{name}: {said}"):
-        read_modules(str(tmp_path))
+        read_modules(ModelFolder(str(tmp_path)))
 
 
 def test_a_prompt_before_each_text_is_refused_and_damaged_lists_too(tmp_path):
     write_modules(tmp_path, ("Transformer", {}), ("Pooling", {}))
     settings = tmp_path / "config_sentence_transformers.json"
     settings.write_text(json.dumps({"default_prompt_name": "q", "prompts": {"q": ""}}))
-    assert read_modules(str(tmp_path)).poolings == ("mean",)
+    assert read_modules(ModelFolder(str(tmp_path))).poolings == ("mean",)
     settings.write_text(json.dumps({"default_prompt_name": "q", "prompts": {"q": "query: "}}))
     with pytest.raises(ValueError, match="default_prompt_name='q' is not supported"):
-        read_modules(str(tmp_path))
+        read_modules(ModelFolder(str(tmp_path)))
     (tmp_path / "modules.json").write_text("{}")
     with pytest.raises(ValueError, match=r"modules\.json: expected a list of modules"):
-        read_modules(str(tmp_path))
+        read_modules(ModelFolder(str(tmp_path)))
     (tmp_path / "modules.json").write_text('[{"type": "a.b"}]')
     with pytest.raises(ValueError, match=r"modules\.json: 'path' is missing, expected str"):
-        read_modules(str(tmp_path))
+        read_modules(ModelFolder(str(tmp_path)))

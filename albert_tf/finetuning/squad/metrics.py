@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
-from albert_tf.checkpoints import finding
+from albert_tf import files
 from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.squad.answers import Answers
@@ -338,7 +338,7 @@ def null_threshold(wanted: float | None, folder: RunFolder) -> float:
     """
     if wanted is not None:
         return wanted
-    exported = finding.read_json_if_there(folder.path, THRESHOLD_FILE)
+    exported = files.read_json_if_there(folder.file(THRESHOLD_FILE))
     if THRESHOLD in exported:
         return float(exported[THRESHOLD])
     best = evaluation_of_best(folder)

@@ -19,7 +19,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, finding, tasks
+from albert_tf.checkpoints import containers, model_folder, tasks
 from albert_tf.checkpoints.evaluations import Evaluation, heading
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -144,7 +144,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             settings = dataclasses.replace(settings, do_eval=True)
         checkpoint = None if source.trained is None else source.trained.checkpoint
         if checkpoint is None and settings.init_checkpoint:
-            checkpoint = finding.find_checkpoint(settings.init_checkpoint)
+            checkpoint = model_folder.find_checkpoint(settings.init_checkpoint)
         version_2 = choose_version(
             settings.version_2_with_negative, checkpoint, data.get(TRAIN), data.get("test")
         )
@@ -447,7 +447,7 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
             contents,
             Signature(inputs, logits),
             self.settings.tflite_quantization,
-            finding.SPAN_EXPORTS,
+            model_folder.SPAN_EXPORTS,
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from albert_tf.checkpoints import finding
-from albert_tf.checkpoints.finding import find_checkpoint
+from albert_tf.checkpoints.model_folder import SHARDS, ModelFolder, ModelPath, find_checkpoint
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX
 
 
@@ -51,15 +50,15 @@ def test_the_newest_export_is_used(tmp_path, inside):
     (tmp_path / inside / "101").mkdir()  # not an export
     newest = f"{tmp_path / inside}/100"
     assert find_checkpoint(str(tmp_path)) == f"{newest}/variables/variables"
-    assert finding.folder_of(str(tmp_path)) == newest
+    assert ModelPath(str(tmp_path)).folder.path == newest
     checkpoint = make(tmp_path, "model.ckpt-7")
     assert find_checkpoint(str(tmp_path)) == checkpoint
-    assert finding.folder_of(str(tmp_path)) == str(tmp_path)
+    assert ModelPath(str(tmp_path)).folder.path == str(tmp_path)
 
 
 def test_of_a_model_in_several_formats_safetensors_is_used(tmp_path):
     others = ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "rng_state.pth")
-    shards = make(tmp_path, finding.SHARDS, *others)
+    shards = make(tmp_path, SHARDS, *others)
     assert find_checkpoint(str(tmp_path)) == shards
     assert make(tmp_path, "model.safetensors") == find_checkpoint(str(tmp_path))
 
@@ -115,31 +114,31 @@ def test_an_unset_variable_and_a_name_of_the_hub_are_recognized(tmp_path, monkey
 def test_files_with_other_settings_and_old_configs_are_no_further_configs(tmp_path):
     (tmp_path / "config_mine.json").write_text('{"hidden_size": 8}')
     (tmp_path / "config_sentence_transformers.json").write_text('{"prompts": {}}')
-    assert finding.find_config(str(tmp_path)) == f"{tmp_path}/config_mine.json"
+    assert ModelFolder(str(tmp_path)).config_file == f"{tmp_path}/config_mine.json"
     (tmp_path / "config_old.json").write_text('{"hidden_size": 12}')
     with pytest.raises(ValueError, match=r"several configs; .*_mine\.json, .*_old\.json$"):
-        finding.find_config(str(tmp_path))
+        _ = ModelFolder(str(tmp_path)).config_file
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
-    assert finding.find_config(str(tmp_path)) == f"{tmp_path}/config.json"
+    assert ModelFolder(str(tmp_path)).config_file == f"{tmp_path}/config.json"
 
 
 def test_config_and_vocabulary_are_found_in_a_folder_or_its_assets(tmp_path):
     make(tmp_path / "assets", "30k-clean.model")
     (tmp_path / "assets" / "albert_config.json").write_text("{}")
-    assert finding.find_vocabulary(str(tmp_path)) == (None, f"{tmp_path}/assets/30k-clean.model")
+    assert ModelFolder(str(tmp_path)).vocabulary == (None, f"{tmp_path}/assets/30k-clean.model")
     remote = f"file://{tmp_path}"
-    assert finding.find_config(remote) == f"{remote}/assets/albert_config.json"
+    assert ModelFolder(remote).config_file == f"{remote}/assets/albert_config.json"
     with pytest.raises(FileNotFoundError, match=r"No such file or directory: .*none"):
-        finding.find_config(f"{tmp_path}/none")
+        _ = ModelFolder(f"{tmp_path}/none").config_file
 
 
 def test_the_folder_of_a_model_and_its_records_are_found(tmp_path):
     export = tmp_path / "1700000000"
     (export / "assets.extra").mkdir(parents=True)
     prefix = make(export / "variables", "variables")
-    assert finding.folder_of(prefix) == str(export / "variables")
+    assert ModelPath(prefix).folder.path == str(export / "variables")
     make(export, "saved_model.pb")
-    assert finding.folder_of(prefix) == finding.folder_of(str(export)) == str(export)
-    assert finding.records_of(str(export)).path == str(export / "assets.extra")
+    assert ModelPath(prefix).folder.path == ModelPath(str(export)).folder.path == str(export)
+    assert ModelFolder(str(export)).records.path == str(export / "assets.extra")
     run = make(tmp_path, "model.ckpt-7")
-    assert finding.folder_of(run) == str(tmp_path) == finding.records_of(str(tmp_path)).path
+    assert ModelPath(run).folder.path == str(tmp_path) == ModelFolder(str(tmp_path)).records.path
