@@ -26,7 +26,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.export import convert
-from albert_tf.finetuning import registry
+from albert_tf.finetuning import registry, run_task
 from albert_tf.finetuning.race.questions import parse_choice
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.config import AlbertConfig
@@ -468,6 +468,7 @@ class Made:
     """A model that a program trained for a step at a learning rate of 0, and its answers."""
 
     kind: Kind
+    settings: Any
     folder: Path  # of the run
     task: Any
     split: Split
@@ -558,7 +559,7 @@ def train_and_export(kind, folder, vocabulary):
     spread = np.ptp(expected["probabilities"], axis=0)
     assert spread.min() > 0.1, spread
     kind.program.run(settings)
-    return Made(kind, folder / "run", task, split, expected)
+    return Made(kind, settings, folder / "run", task, split, expected)
 
 
 def compute_in_numpy(kind, task, weights, features):
@@ -591,12 +592,26 @@ def stack(rows, fill):
 
 
 def evaluated(made, request):
-    text = (made.folder / "eval_results.txt").read_text()
+    return evaluated_in(made, made.folder)
+
+
+def evaluated_in(made, folder):
+    text = (folder / "eval_results.txt").read_text()
     metrics = {name: float(value) for name, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
     known = {
         name: metrics[name] for name in made.expected if isinstance(made.expected[name], float)
     }
-    return known | made.kind.evaluated(made.folder)
+    return known | made.kind.evaluated(folder)
+
+
+def run_by_name(made, request):
+    """Also if only predictions are asked for: questions with answers are evaluated all the same."""
+    folder = made.folder.parent / "by_name"
+    asked = {"output_dir": str(folder), "export_dir": None}
+    if "spans" in made.kind.task:
+        asked["do_eval"] = False
+    run_task(made.kind.task, dataclasses.replace(made.settings, **asked))
+    return evaluated_in(made, folder) | made.kind.predicted(folder)
 
 
 def predicted(made, request):
@@ -652,6 +667,7 @@ def converted(made, request):
 DOORS = {
     "--do_eval": evaluated,
     "--do_predict": predicted,
+    "run_task": run_by_name,
     "run_predict.py, run": predicted_from(lambda made: made.folder),
     "run_predict.py, export": predicted_from(lambda made: made.export),
     "load_predictor, tensorflow": predictor_with("tensorflow"),
