@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import shlex
@@ -80,6 +81,18 @@ def test_the_drawing_of_the_architecture_has_every_folder():
     )
     named = re.findall(r"`((?:\w+/)+)`", text)
     assert [name for name in named if not (ROOT / "albert_tf" / name).is_dir()] == []
+
+
+def test_the_architecture_lists_every_file_with_the_first_line_of_its_docstring():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = text.split("## Every file")[1].split("```")[1].strip().splitlines()
+    expected = []
+    for folder in sorted({path.parent for path in (ROOT / "albert_tf").rglob("*.py")}):
+        expected.append(f"{folder.relative_to(ROOT).as_posix()}/")
+        for path in sorted(folder.glob("*.py")):
+            summary = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            expected.append(f"  {path.name:26} {summary.splitlines()[0]}")
+    assert listed == expected
 
 
 def test_programs_accept_the_flags_of_the_readme():
