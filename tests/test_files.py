@@ -6,12 +6,15 @@ import errno
 import json
 import os
 import re
+import types
 
 import pytest
 from fsspec.registry import known_implementations
+from fsspec.spec import AbstractBufferedFile
 
 from albert_tf import files
 from albert_tf.checkpoints.model_folder import ModelFolder, ModelPath, find_checkpoint
+from albert_tf.files import reading
 from albert_tf.model.config import AlbertConfig
 from albert_tf.tables import JSON_LINES, open_table
 
@@ -514,3 +517,21 @@ def test_json_that_is_nested_too_deeply_is_an_error_of_one_line(tmp_path, read, 
         found = str(error)
     assert re.search(said, found)
     assert "\n" not in found
+
+
+def test_lines_of_a_store_have_a_limit(monkeypatch):
+    class Stored(AbstractBufferedFile):
+        """A file of a store, whose `readline` takes no limit."""
+
+        def _fetch_range(self, start, end):
+            return b"one\ntwo\nthree"[start:end]
+
+    def lines():
+        system = types.SimpleNamespace(protocol="store")
+        stream = Stored(system, "store://rows", size=13, block_size=5)
+        return list(files.read_lines(stream, "store://rows"))
+
+    assert lines() == [b"one\n", b"two\n", b"three"]
+    monkeypatch.setattr(reading, "MAX_LINE", 4)
+    with pytest.raises(ValueError, match=r"store://rows, line 3: longer than"):
+        lines()

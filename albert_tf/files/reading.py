@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import tempfile
@@ -61,6 +62,8 @@ def read_lines(stream: IO[bytes], path: str) -> Iterator[bytes]:
     Raises:
         ValueError: a line is longer than MAX_LINE; the message names it.
     """
+    if not isinstance(stream, io.BufferedIOBase):  # that of a store, whose lines have no limit
+        stream = io.BufferedReader(cast("io.RawIOBase", stream))
     for number in itertools.count(1):
         line = stream.readline(MAX_LINE + 1)
         if len(line) > MAX_LINE:
