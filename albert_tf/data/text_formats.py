@@ -29,7 +29,10 @@ class TextFormat:
 
 
 SENTENCES, DOCUMENTS, JSONL, WIKIEXTRACTOR = "sentences", "documents", "jsonl", "wikiextractor"
-_LINE_END = rb"(?:\r+\n|\r(?!\r*\n)|\n)"
+# Before a line feed; each other carriage return ends a line. The number has a limit, because for
+# each of millions of them the next line feed would be looked for.
+RETURNS = rb"\r{1,8}"
+_LINE_END = rb"(?:" + RETURNS + rb"\n|\r(?!\r{0,7}\n)|\n)"
 _END_OF_LINE = re.compile(_LINE_END), re.compile(rb"\n")
 FORMATS = {
     SENTENCES: TextFormat(

@@ -7,7 +7,7 @@ import re
 from absl import logging
 
 from albert_tf.data.sources import ByteStream, open_source
-from albert_tf.data.text_formats import DOCUMENTS, FORMATS
+from albert_tf.data.text_formats import DOCUMENTS, FORMATS, RETURNS
 
 READ_BYTES = 1 << 16
 MAX_SENTENCE_CHARS = 1_000_000  # a longer line cannot be a sentence and is an error
@@ -24,7 +24,7 @@ def unix_line_ends(data: bytes) -> bytes:
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")  # leaves little to the pattern, which is slower
     if b"\r" in data:
-        data = re.sub(rb"\r+\n", b"\n", data).replace(b"\r", b"\n")
+        data = re.sub(RETURNS + rb"\n", b"\n", data).replace(b"\r", b"\n")
     return data
 
 
@@ -58,12 +58,12 @@ class TextWindow:
     def reaches(self, offset: int) -> bool:
         """Reads up to an offset; returns whether the file has as many bytes."""
         while self._end < offset and not self._has_ended:
-            # The end of the window is never in the middle of a line end.
-            block = self._stream.read(max(READ_BYTES, offset - self._end))
-            while block.endswith(b"\r") and (more := self._stream.read(1)):
-                block += more
-            self._has_ended = not block
-            self._data += block
+            # The end of the window is not in the middle of a line end.
+            blocks = [self._stream.read(max(READ_BYTES, offset - self._end))]
+            while blocks[-1].endswith(b"\r") and len(blocks) * READ_BYTES < self._limit:
+                blocks.append(self._stream.read(READ_BYTES))
+            self._has_ended = not blocks[0]
+            self._data = b"".join([self._data, *blocks])
         return self._end >= offset
 
     def end_of_file(self) -> int:
@@ -154,10 +154,12 @@ def line_number(path: str, offset: int) -> int:
     line = 1
     with open_source(path) as (stream, _):
         while offset > 0 and (block := stream.read(min(offset, 16 * READ_BYTES))):
-            while block.endswith(b"\r") and len(block) < offset:
-                block += stream.read(1)
+            blocks = [block]
             offset -= len(block)
-            line += unix_line_ends(block).count(b"\n")
+            while blocks[-1].endswith(b"\r") and offset > 0:
+                blocks.append(stream.read(min(offset, READ_BYTES)))
+                offset -= len(blocks[-1])
+            line += unix_line_ends(b"".join(blocks)).count(b"\n")
     return line
 
 

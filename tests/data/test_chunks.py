@@ -152,6 +152,14 @@ def test_lines_end_as_on_any_system_and_hold_any_character(tmp_path, text, docum
     assert documents_of(read_chunks([path], 1 << 20)) == documents
 
 
+@pytest.mark.parametrize("input_format", [SENTENCES, "jsonl"])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_each_of_many_carriage_returns_is_looked_at_a_few_times(tmp_path, input_format, end):
+    path = write(tmp_path / "text.txt", "one" + "\r" * 300_000 + end + "two")
+    documents = documents_of(read_chunks([path], 100_000, input_format))
+    assert [document for document in documents if document] == [["one"], ["two"]]
+
+
 def test_errors_name_the_line_that_is_not_utf_8(tmp_path):
     good = b"a sentence\n" * 40 + b"\n"
     path = write(tmp_path / "text.txt", good * 3 + b"in Latin-1: \xe9\nmore\n")
