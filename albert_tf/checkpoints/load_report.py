@@ -14,6 +14,7 @@ from albert_tf.checkpoints.containers import WeightFile
 from albert_tf.checkpoints.families import Entry
 from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.model_protocols import WithVariables, config_of
+from albert_tf.checkpoints.tensor_memory import to_take_over
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     DECODER,
@@ -176,12 +177,15 @@ class LoadReport:
     # The weights themselves.
 
     def read(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-        """Returns name → weight of the checkpoint, float32, the small ones first.
+        """Returns name → weight of the checkpoint, float32, which a tensor can take over.
+
+        The large ones come first, so that no copy of one is in memory beside all of the others.
 
         Raises:
             ValueError: the file is damaged.
         """
-        return dict(self.lazily(names))
+        weights = self.lazily(names)
+        return {name: to_take_over(weights[name]) for name in reversed(list(weights))}
 
     def lazily(self, names: Iterable[str]) -> LazyArrays:
         """Returns name → weight of the checkpoint, float32, read when it is asked for.

@@ -255,13 +255,9 @@ def read_weights(path: str, model: WithVariables | None = None) -> dict[str, np.
 
 
 def _assign(model: WithVariables, values: dict[str, np.ndarray]) -> None:
-    """Assigns the variables once all values were read, because the file may be damaged.
-
-    The values are removed one by one, the large ones first, so that what is copied of a mapped file
-    is not in memory twice.
-    """
+    """Assigns the variables once all values were read, because the file may be damaged."""
     from albert_tf.model.initialization import set_value
 
     variables = by_name(model.variables)
-    for name in sorted(values, key=lambda name: -values[name].nbytes):
+    for name in list(values):
         set_value(variables[name], as_tensor(values.pop(name)))

@@ -35,10 +35,16 @@ def as_tensor(array: NDArray[Any]) -> tf.Tensor:
 
     if array.dtype != np.float32 or array.nbytes < _SMALL:
         return tf.convert_to_tensor(array)
+    return tf.experimental.dlpack.from_dlpack(to_take_over(array).__dlpack__())
+
+
+def to_take_over(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns an array if a tensor can take over its memory or if it is small, or else a copy."""
     flags = array.flags
-    if not (flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0):
-        array = copy_in_c_order(array, new_memory(array.nbytes))
-    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    is_fit = flags.c_contiguous and flags.writeable and array.ctypes.data % _ALIGNMENT == 0
+    if is_fit or array.nbytes < _SMALL:
+        return array
+    return copy_in_c_order(array, new_memory(array.nbytes))
 
 
 def copy_in_c_order(
