@@ -31,18 +31,22 @@ def decode_lines(stream: IO[bytes], path: str, keeps_blank_end: bool = False) ->
     Raises:
         ValueError: a line is not UTF-8, or see `files.read_lines`; the message names it.
     """
-    blank: list[tuple[str, int]] = []  # lines, and how often they are repeated
+    blank: list[str] = []
+    counts: list[int] = []  # how often each of the blank lines is repeated
     for number, data in enumerate(_lines_of_old_macs(files.read_lines(stream, path)), 1):
         line = files.decode_utf8(data, path, number)
         if number == 1:
             line = line.removeprefix("\ufeff")
         if (not line or line.isspace()) and not keeps_blank_end:
-            count = blank.pop()[1] if blank and blank[-1][0] == line else 0
-            blank.append((line, count + 1))
+            if blank and blank[-1] == line:
+                counts[-1] += 1
+            else:
+                blank.append(line)
+                counts.append(1)
             continue
-        for text, count in blank:
-            yield from itertools.repeat(text, count)
-        blank.clear()
+        if blank:
+            yield from itertools.chain.from_iterable(map(itertools.repeat, blank, counts))
+            blank, counts = [], []
         yield line
 
 
