@@ -607,7 +607,9 @@ def evaluated_in(made, folder):
 def run_by_name(made, request):
     """Also if only predictions are asked for: questions with answers are evaluated all the same."""
     folder = made.folder.parent / "by_name"
-    asked = {"output_dir": str(folder), "export_dir": str(folder / "export")}
+    asked = {"output_dir": str(folder), "export_dir": None}
+    if hasattr(made.settings, "tflite_quantization"):  # which is refused without an export
+        asked["tflite_quantization"] = None
     if "spans" in made.kind.task:
         asked["do_eval"] = False
     run_task(made.kind.task, dataclasses.replace(made.settings, **asked))
