@@ -571,8 +571,9 @@ def compute_in_numpy(kind, task, weights, features):
         inputs = [batch[name].reshape(-1, length) for name in kind.inputs]  # [1, S], or [C, S]
         encoded = model.encode(*inputs[:3])
         rows.append(kind.outputs(task, kind.head(model, *encoded, batch)))
+    fills = {**task.measured_outputs, **task.outputs}
     return {
-        name: stack([np.asarray(row[name])[0] for row in rows], task.outputs.get(name, 0.0))
+        name: stack([np.asarray(row[name])[0] for row in rows], fills.get(name, 0.0))
         for name in rows[0]
     }
 

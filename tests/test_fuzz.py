@@ -31,6 +31,7 @@ from pyarrow import parquet
 
 from albert_tf import classification
 from albert_tf.checkpoints import containers, model_source, run_folder, store
+from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.checkpoints.sentence_modules import read_modules
@@ -249,7 +250,7 @@ def write_sentence_modules(path):
 
 def read_sentence_modules(path):
     folder = path.parents[1] if path.parent.name == "1_Pooling" else path.parent
-    return read_modules(str(folder))
+    return read_modules(ModelFolder(str(folder)))
 
 
 def write_described_records(path):

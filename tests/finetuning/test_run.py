@@ -239,7 +239,7 @@ def test_a_finished_run_refuses_another_vocabulary_or_other_data(fine_tune, tmp_
     class Other(WordTask):
         labels_of_texts = "01101"
 
-    with pytest.raises(ValueError, match=r"training examples +sha256 0110100 +sha256 01101\n"):
+    with pytest.raises(ValueError, match="training examples: sha256 0110100 → sha256 01101\n"):
         fine_tune(Other, train_step=2)
 
 
