@@ -46,7 +46,7 @@ def opens(door: str, folder: str) -> Callable[[], Opened]:
     with contextlib.suppress(ImportError):  # older checkouts read files with it
         import safetensors.numpy  # noqa: F401
     with contextlib.suppress(ImportError):  # older checkouts have it in the file of the predictor
-        import albert_tf.inference.tensorflow_predictor
+        import albert_tf.inference.tensorflow_engine
 
     tf.zeros(1)  # starts TensorFlow
 

@@ -27,14 +27,13 @@ from albert_tf.export import embeddings, saved_model
 from albert_tf.export.check import TOLERANCE, compare
 from albert_tf.export.formats import FORMATS
 from albert_tf.export.quantizations import NONE
-from albert_tf.export.runtimes import TENSORFLOW, identify
+from albert_tf.export.runtimes import identify
 from albert_tf.export.signatures import DEFAULT, TENSORS, ExportedModel, Signature
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.inference.model_task import find_task, open_task
 from albert_tf.inference.pretrained import load_trained
 from albert_tf.inference.settings import PredictorSettings
-from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
 from albert_tf.model import dispatch
 from albert_tf.model.poolings import EXPORTED_POOLINGS, POOLINGS
 
@@ -103,12 +102,12 @@ def make_export(
     spec = registry.get(task)
     if not spec.is_fine_tuned:
         return _export_embeddings(source, max_seq_length, poolings)
-    options = PredictorSettings(max_seq_length=max_seq_length, engine=TENSORFLOW)
-    predictor = TensorFlowPredictor(source, task, options)
-    fine_tuned = cast("AnyFineTuningTask", predictor.task)
+    options = PredictorSettings(max_seq_length=max_seq_length)
+    fine_tuned = cast("AnyFineTuningTask", open_task(source, task, options))
     length = fine_tuned.max_seq_length
-    exported = fine_tuned.make_export(predictor.model, length, source.run)
-    return ExportedModel(predictor.model.variables, exported, length, predictor.labels)
+    model, _ = load_trained(source, task)
+    exported = fine_tuned.make_export(model, length, source.run)
+    return ExportedModel(model.variables, exported, length, fine_tuned.labels)
 
 
 def _export_embeddings(

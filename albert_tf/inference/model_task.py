@@ -194,6 +194,7 @@ def open_task(source: ModelSource, name: str, options: PredictorSettings) -> Any
         values.pop("tflite_quantization", None)  # of an export of the run
         settings = spec.settings_class(**values)
     task = spec.task.of_trained(spec.name, settings, source, spec.count_outputs(source))
+    task.name = spec.name
     task.top_k = options.top_k
     return task
 

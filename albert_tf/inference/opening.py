@@ -10,12 +10,15 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypedDict
 
+from absl import logging
+
 from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.export.runtimes import AUTO
-from albert_tf.finetuning.task import TOP_K
-from albert_tf.inference.exported_predictor import ExportedPredictor
-from albert_tf.inference.model_task import check_tensorflow, find_predicted_task
-from albert_tf.inference.predictor import Predictor
+from albert_tf.export.runtimes import AUTO, choose_runtime
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import Batch, Features, Outputs, Padding, Step
+from albert_tf.finetuning.task import TOP_K, AnyTask
+from albert_tf.inference.model_task import check_tensorflow, find_predicted_task, open_task
+from albert_tf.inference.predictor import BATCH_SIZE, Engine, Predictor
 from albert_tf.inference.settings import PredictorSettings, Settings
 
 if TYPE_CHECKING:
@@ -112,19 +115,73 @@ def make_predictor(
         source: the model.
         task: name of the task.
         options: the arguments of `load_predictor`.
-        precision: that of an exported model, as in `ExportedPredictor`; for a model of TensorFlow,
+        precision: that of an exported model, as in `ExportedEngine`; for a model of TensorFlow,
             the global policy is that of `using_devices`.
         threads: likewise.
 
     Raises:
         ValueError, OSError: the model cannot be used; the message says why.
     """
+    engine: Engine
     if source.is_exported:
-        return ExportedPredictor(source, task, options, precision, threads)
-    check_tensorflow(source)
-    from albert_tf.inference.tensorflow_predictor import TensorFlowPredictor
+        asked = open_task(source, task, options)
+        engine = ExportedEngine(source, asked, options.engine, precision, threads)
+    else:
+        check_tensorflow(source)
+        from albert_tf.inference.tensorflow_engine import TensorFlowEngine
 
-    return TensorFlowPredictor(source, task, options)
+        engine = TensorFlowEngine(source, task, options.engine)
+        asked = open_task(source, task, options)  # afterwards: the model has a head for the task
+    of = registry.get(task).settings_class
+    recorded = source.run.record.values_for(of, ["predict_batch_size"])
+    size = options.batch_size or recorded.get("predict_batch_size", BATCH_SIZE)
+    return Predictor(asked, engine, size)
+
+
+class ExportedEngine:
+    """Computes a model that `albert convert` has written for OpenVINO or ONNX Runtime.
+
+    Args:
+        source: the folder of the model.
+        task: the task.
+        engine: "openvino", or "auto" for the runtime that the file was written for.
+        precision: "float32", "bfloat16", "float16", or "auto", which is float32.
+        threads: number of threads; None for one per core.
+
+    Raises:
+        ValueError: the runtime is not installed, or cannot compute the model as asked.
+    """
+
+    model = None  # of TensorFlow
+
+    def __init__(
+        self,
+        source: ModelSource,
+        task: AnyTask,
+        engine: str,
+        precision: str = AUTO,
+        threads: int | None = None,
+    ) -> None:
+        path, record = source.checkpoint, source.run.record
+        runtime = choose_runtime(path, engine, precision)
+        self.name = runtime.name
+        exported, asked = record.settings.get("max_seq_length"), task.max_seq_length
+        has_fixed_length = task.padding(Padding(asked, 1)).length(1) == asked
+        if has_fixed_length and asked != exported:
+            raise ValueError(
+                f"max_seq_length={asked}: the exported model takes rows of {exported} ids"
+            )
+        precision = "float32" if precision == AUTO else precision
+        self._compute = runtime.open_file(path, record, precision, threads)
+        logging.info("%s: %s, computed by %s in %s", path, task.name, self.name, precision)
+
+    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
+        """Returns what computes the outputs of the task, for batches of any length."""
+
+        def step(batch: Batch) -> Outputs:
+            return task.outputs_of(self._compute(batch))
+
+        return step, 1
 
 
 @contextlib.contextmanager
@@ -133,7 +190,7 @@ def using_devices(settings: Settings, source: ModelSource) -> Iterator[None]:
     if source.is_exported:
         yield
         return
-    from albert_tf.inference.tensorflow_predictor import use_devices
+    from albert_tf.inference.tensorflow_engine import use_devices
 
     with use_devices(settings, source):
         yield

@@ -9,27 +9,49 @@ the arguments are, and what a result is. A predictor tokenizes texts as the fine
 sorts them by length, and pads each batch to its longest sequence. It returns results in input
 order, with the same numbers as the programs. Results can be serialized as JSON.
 
-What computes a batch is in the subclasses: TensorFlow, or a runtime without it.
+What the model computes is up to an `Engine`: TensorFlow, or a runtime without it.
 """
 
 from __future__ import annotations
 
-import abc
 import inspect
 import threading
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from albert_tf.checkpoints.model_source import ModelSource
-from albert_tf.finetuning import registry
-from albert_tf.finetuning.batching import BatchRunner, Features, Padding
+from albert_tf.finetuning.batching import BatchRunner, Features, Padding, Step
 from albert_tf.finetuning.task import AnyTask, Result
-from albert_tf.inference.settings import PredictorSettings
+
+if TYPE_CHECKING:  # what needs TensorFlow
+    import tf_keras
 
 BATCH_SIZE = 32  # if the folder does not record it
 
 
-class Predictor(abc.ABC):
+class Engine(Protocol):
+    """What computes the outputs of a model for batches."""
+
+    @property
+    def name(self) -> str:
+        """Name of the engine: "tensorflow", "openvino" or "onnx"."""
+
+    @property
+    def model(self) -> tf_keras.layers.Layer | None:
+        """The model of TensorFlow; None for an exported file, which has none."""
+
+    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
+        """Returns what computes the outputs of a task, from the first features on.
+
+        Args:
+            task: the task.
+            features: features of the kind that batches are made of.
+
+        Returns:
+            The step, and a number: lengths of batches are to be a multiple of it.
+        """
+
+
+class Predictor:
     """Applies a model to texts, as its task says.
 
     Calling it with texts returns the result of each of them, in input order; for a single text, its
@@ -37,40 +59,38 @@ class Predictor(abc.ABC):
     a predictor at the same time.
 
     Args:
-        source: the model.
-        name: name of the task in the registry.
-        task: what is asked of the model.
-        options: the arguments of `load_predictor`.
-        engine: "tensorflow", "openvino" or "onnx".
+        task: the task, of the model.
+        engine: what computes the model.
+        batch_size: number of sequences per batch.
 
     Attributes:
-        source, task, options, engine: the arguments.
+        task: the task.
         tokenizer: the tokenizer of the model.
         max_seq_length: maximum sequence length, in tokens.
     """
 
-    def __init__(
-        self,
-        source: ModelSource,
-        name: str,
-        task: AnyTask,
-        options: PredictorSettings,
-        engine: str,
-    ) -> None:
-        self.source = source
+    def __init__(self, task: AnyTask, engine: Engine, batch_size: int = BATCH_SIZE) -> None:
         self.task = task
-        self._name = name
-        self._arguments = inspect.signature(task.parse_call)
-        self.options = options
-        self.engine = engine
         self.tokenizer = task.tokenizer
         self.max_seq_length = task.max_seq_length
-        of = registry.get(name).settings_class
-        names = ("predict_batch_size", "pad_to_multiple")
-        self._recorded = source.run.record.values_for(of, names)
-        self._batch_size: int = options.batch_size or self._recorded.get(names[0], BATCH_SIZE)
+        self._engine = engine
+        self._batch_size = batch_size
+        self._arguments = inspect.signature(task.parse_call)
         self._making_runner = threading.Lock()
         self._runner: BatchRunner | None = None
+
+    @property
+    def engine(self) -> str:
+        """What computes the model: "tensorflow", "openvino" or "onnx".
+
+        After the first call, it is "tensorflow" if OpenVINO was found to lack an operation.
+        """
+        return self._engine.name
+
+    @property
+    def model(self) -> tf_keras.layers.Layer | None:
+        """The model of TensorFlow; None for a file that was exported for another runtime."""
+        return self._engine.model
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -105,7 +125,7 @@ class Predictor(abc.ABC):
             expected = ", ".join(self.task.argument_names)
             got = ", ".join([*map(repr, inputs), *named_inputs])
             raise TypeError(
-                f"a predictor for {self._name} takes {expected}, got {got or 'nothing'}"[:300]
+                f"a predictor for {self.task.name} takes {expected}, got {got or 'nothing'}"[:300]
             ) from None
         examples, is_single = self.task.parse_call(*inputs, **named_inputs)
         results = self._results(examples)
@@ -126,16 +146,10 @@ class Predictor(abc.ABC):
         """Returns the runner, which the first call makes while those of other threads wait."""
         with self._making_runner:
             if self._runner is None:
-                self._runner = self._make_runner(features)
+                step, multiple = self._engine.start(self.task, features)
+                padding = self.task.padding(Padding(self.max_seq_length, multiple))
+                self._runner = BatchRunner(step, padding, self.task.outputs, shows_progress=False)
             return self._runner
-
-    @abc.abstractmethod
-    def _make_runner(self, features: Features) -> BatchRunner:
-        """Returns what computes batches of such features."""
-
-    def _padding(self, multiple: int) -> Padding:
-        """Returns how batches are padded: to a multiple of this, unless the task needs more."""
-        return self.task.padding(Padding(self.max_seq_length, multiple))
 
     def __reduce__(self) -> NoReturn:
         """Refuses to be pickled: what a predictor has compiled belongs to its process.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf.export.onnx_openvino import ConversionError
-from albert_tf.inference import convert, tensorflow_predictor
+from albert_tf.inference import convert, tensorflow_engine
 from albert_tf.model.config import AlbertConfig
 from tests.checkpoints.checkpoint_samples import values_of
 from tests.conftest import TINY_SHAPE
@@ -87,7 +87,7 @@ def opened(request, folders_of, tmp_path):
     ours, theirs = folders_of(output_format)
     folder = shutil.copytree(ours, tmp_path / "model")
 
-    def load(source=folder):
+    def load(source=folder, engine=engine):
         return albert_tf.load_predictor(str(source), engine=engine, batch_size=2)
 
     @contextlib.contextmanager
@@ -156,9 +156,8 @@ def test_a_model_that_openvino_cannot_run_is_not_read_again(opened, change, monk
 
     load, changed, answers = opened
     expected = answers(load())
-    monkeypatch.setattr(tensorflow_predictor, "compile_with_openvino", refuse)
-    predict = load()
-    predict.options = type(predict.options)()  # the engine is the default
+    monkeypatch.setattr(tensorflow_engine, "compile_with_openvino", refuse)
+    predict = load(engine="auto")  # which takes TensorFlow in place of what cannot run
     with changed(change):
         np.testing.assert_allclose(answers(predict), expected, atol=1e-5)
     assert predict.engine == "tensorflow"

@@ -1,4 +1,4 @@
-"""The predictor of a model of TensorFlow, which OpenVINO may compute in its place."""
+"""Computes a model of TensorFlow for a predictor, or has OpenVINO compute it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.export import saved_model
 from albert_tf.export.onnx_openvino import ConversionError, compile_with_openvino
 from albert_tf.export.runtimes import AUTO, OPENVINO, TENSORFLOW
-from albert_tf.finetuning.batching import BatchRunner, Features
+from albert_tf.finetuning import registry
+from albert_tf.finetuning.batching import Features, Step
 from albert_tf.finetuning.engine import batch_signature, only, tensorflow_step
-from albert_tf.inference.model_task import open_task
-from albert_tf.inference.predictor import Predictor
+from albert_tf.finetuning.task import AnyTask
 from albert_tf.inference.pretrained import copy_trained, load_trained
-from albert_tf.inference.settings import PredictorSettings, Settings
+from albert_tf.inference.settings import Settings
 from albert_tf.training.devices import Devices, open_devices
 from albert_tf.training.settings import DeviceSettings
 
@@ -40,54 +40,64 @@ def choose_engine(engine: str) -> str:
     return OPENVINO if is_faster else TENSORFLOW
 
 
-class TensorFlowPredictor(Predictor):
-    """Applies a model of TensorFlow.
+class TensorFlowEngine:
+    """Computes a model of TensorFlow, or has OpenVINO compute it.
 
     Args:
         source: the model.
-        name: name of a task.
-        options: the arguments of `load_predictor`.
+        task: name of the task.
+        engine: "tensorflow", "openvino" or "auto"; see `load_predictor`. With "auto", TensorFlow
+            computes a model that OpenVINO turns out not to support.
 
-    Attributes, besides those of `Predictor`:
+    Attributes:
+        name: "tensorflow" or "openvino".
         model: the model.
     """
 
-    def __init__(self, source: ModelSource, name: str, options: PredictorSettings) -> None:
-        engine = choose_engine(options.engine)
+    def __init__(self, source: ModelSource, task: str, engine: str) -> None:
+        self.name = choose_engine(engine)
+        self._source = source
+        self._needs_openvino = engine == OPENVINO
         self._precision = tf_keras.mixed_precision.global_policy().compute_dtype
-        is_tensorflow = engine == TENSORFLOW  # other engines cast float32 models themselves
+        is_tensorflow = self.name == TENSORFLOW  # other engines cast float32 models themselves
         with (
             _building,
             contextlib.nullcontext() if is_tensorflow else saved_model.float32_models(),
         ):
-            self.model, _ = load_trained(source, name)
-        super().__init__(source, name, open_task(source, name, options), options, engine)
+            self.model, _ = load_trained(source, task)
         text = "%s: %s, computed by %s in %s"
-        logging.info(text, source.checkpoint, name, engine, self._precision)
+        logging.info(text, source.checkpoint, task, self.name, self._precision)
 
-    def _make_runner(self, features: Features) -> BatchRunner:
-        outputs = self.task.outputs
-        signature = batch_signature(features)
+    def start(self, task: AnyTask, features: Features) -> tuple[Step, int]:
+        """Returns what computes the outputs of the task, and the multiple for lengths.
+
+        For OpenVINO, that is 1, because nothing is compiled for a length.
+
+        Raises:
+            ConversionError: OpenVINO was asked for, and does not support the model.
+        """
+        outputs, signature = task.outputs, batch_signature(features)
 
         def compute(batch: dict[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
-            return self.task.compute(self.model, batch)
+            return task.compute(self.model, batch)
 
-        if self.engine == OPENVINO:
+        if self.name == OPENVINO:
             try:
                 step = compile_with_openvino(only(compute, outputs), signature, self._precision)
             except ConversionError as error:
-                if self.options.engine == OPENVINO:
+                if self._needs_openvino:
                     raise
                 logging.warning("%s. Computing with tensorflow instead", error)
-            else:  # nothing is compiled for a length
-                return BatchRunner(step, self._padding(1), outputs, shows_progress=False)
-            self.engine = TENSORFLOW
+            else:
+                return step, 1
+            self.name = TENSORFLOW
             with _building:
                 # In the precision of the global policy.
-                self.model = copy_trained(self.model, self.source, self._name)
-        step = tensorflow_step(compute, signature, outputs)
-        padding = self._padding(self._recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE)
-        return BatchRunner(step, padding, outputs, shows_progress=False)
+                self.model = copy_trained(self.model, self._source, task.name)
+        of = registry.get(task.name).settings_class
+        recorded = self._source.run.record.values_for(of, ["pad_to_multiple"])
+        multiple = recorded.get("pad_to_multiple") or PAD_TO_MULTIPLE
+        return tensorflow_step(compute, signature, outputs), multiple
 
 
 def use_devices(
