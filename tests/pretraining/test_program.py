@@ -119,6 +119,7 @@ def test_a_run_learns_evaluates_its_checkpoints_once_and_keeps_the_best(tmp_path
         ({"init_checkpoint": "none"}, "none: no such checkpoint"),
         ({"masked_lm_prob": 0.3}, "masked_lm_prob=0.3 has no effect, because the records"),
         ({"dynamic_masking": True, "masked_lm_prob": 0.0}, "masks nothing"),
+        ({"dynamic_masking": True, "masked_lm_prob": 1.0}, "expected less than 1"),
     ],
 )
 def test_what_cannot_work_is_refused_before_training(tmp_path, settings, changes, said):
