@@ -12,6 +12,11 @@ identical, including ties, but computed faster:
 * Otherwise each row of the table is a single integer, with a bit for each column that is larger
   than its left neighbor (Allison and Dix, 1986), so that a row takes only five operations.
 
+Google's program compares characters of the text that are normalized one by one. It finds none of a
+text whose characters normalization splits and SentencePiece joins again, as in Korean, or joins
+from a letter and its marks, and skips the questions about it. Here, such texts are aligned by the
+letters that the characters of both consist of.
+
 WordPiece vocabularies, which Google's program does not support, preserve the order of characters,
 so that counting characters is sufficient.
 
@@ -23,6 +28,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -37,6 +43,7 @@ from albert_tf.model.tokenization import (
     WordpieceTokenizer,
     preprocess_text,
 )
+from albert_tf.model.tokenization.characters import is_combining, is_mark
 
 MIN_MATCHED = 0.8  # fraction of the characters; with fewer, Google's program skips the question
 BAND_MARGIN = 5
@@ -74,6 +81,9 @@ class TokenizedText:
 def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
     """Tokenizes a text and aligns the pieces with its characters.
 
+    Marks after a letter that normalization removes, such as the tone marks of Thai, are part of the
+    piece before them.
+
     Args:
         tokenizer: the tokenizer of the model.
         text: the original text, not normalized and without lone surrogates.
@@ -83,10 +93,29 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
         the pieces is below MIN_MATCHED (SentencePiece only).
     """
     if isinstance(tokenizer, HuggingFaceTokenizer):
-        return _tokenize_hugging_face(tokenizer, text)
-    if tokenizer.is_sentencepiece:
-        return _tokenize_sentencepiece(tokenizer, text)
-    return _wordpiece_aligner(tokenizer)(text)
+        found = _tokenize_hugging_face(tokenizer, text)
+    elif tokenizer.is_sentencepiece:
+        found = _tokenize_sentencepiece(tokenizer, text)
+    else:
+        found = _wordpiece_aligner(tokenizer)(text)
+    if found is None or text.isascii():
+        return found
+    return dataclasses.replace(found, last_char=_include_marks(text, found))
+
+
+def _include_marks(text: str, found: TokenizedText) -> Index:
+    """Returns `last_char` of a text, after the marks that follow the last character of a piece.
+
+    `last_token` needs no marks: at a mark that is in no piece, it is the piece before it.
+    """
+    last_char = found.last_char.copy()
+    begins = [*found.first_char[1:].tolist(), len(text)]  # of the next piece
+    for piece, (last, begin) in enumerate(zip(last_char.tolist(), begins, strict=True)):
+        end = last + 1
+        while end < begin and (is_combining(text[end]) or is_mark(text[end])):
+            end += 1
+        last_char[piece] = end - 1
+    return last_char
 
 
 def _tokenize_hugging_face(tokenizer: HuggingFaceTokenizer, text: str) -> TokenizedText | None:
@@ -150,22 +179,99 @@ def convert_index(index: Index, limit: int | None, is_start: bool) -> Index:
 def _tokenize_sentencepiece(tokenizer: Tokenizer, text: str) -> TokenizedText | None:
     pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(SPIECE_UNDERLINE, " ")
-    normal_forms = text.translate(_normal_forms(tokenizer.do_lower_case))
-    text_to_joined = align_characters(normal_forms, joined)
-    if text_to_joined is None:
+    pairs = _align_as_google(tokenizer, text, joined)
+    if pairs is None and _is_recomposed(tokenizer, text):
+        pairs = _align_by_letters(tokenizer, text, joined)
+    if pairs is None:
         return None
-    joined_to_text = np.full(len(joined), UNKNOWN, np.int32)
-    matched = np.flatnonzero(text_to_joined != UNKNOWN)
-    joined_to_text[text_to_joined[matched]] = matched
+    chars, places = pairs  # the other way round, the last pair of a character counts for starts
+    starts, ends = _index(len(text), chars[::-1], places[::-1]), _index(len(text), chars, places)
+    joined_starts = _index(len(joined), places[::-1], chars[::-1])
+    joined_ends = _index(len(joined), places, chars)
     lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
     token_of_char = np.repeat(np.arange(len(pieces), dtype=np.int32), lengths)
     last = np.cumsum(lengths) - 1
     return TokenizedText(
         token_ids=np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
-        first_char=convert_index(joined_to_text, len(text), True)[last - lengths + 1],
-        last_char=convert_index(joined_to_text, len(text), False)[last],
-        first_token=token_of_char[convert_index(text_to_joined, None, True)],
-        last_token=token_of_char[convert_index(text_to_joined, None, False)],
+        first_char=convert_index(joined_starts, len(text), True)[last - lengths + 1],
+        last_char=convert_index(joined_ends, len(text), False)[last],
+        first_token=token_of_char[convert_index(starts, None, True)],
+        last_token=token_of_char[convert_index(ends, None, False)],
+    )
+
+
+def _index(size: int, places: Index, others: Index) -> Index:
+    """Returns int32 [size]: place → the last of its counterparts, or UNKNOWN."""
+    index = np.full(size, UNKNOWN, np.int32)
+    index[places] = others
+    return index
+
+
+def _align_as_google(tokenizer: Tokenizer, text: str, joined: str) -> tuple[Index, Index] | None:
+    """Returns the aligned pairs of characters; None if too few characters are aligned.
+
+    Args:
+        tokenizer: a tokenizer with SentencePiece.
+        text: n characters.
+        joined: m characters, the joined pieces.
+
+    Returns:
+        Offsets in `text`, int32, in their order, and the offset in `joined` of each.
+    """
+    aligned = align_characters(text.translate(_normal_forms(tokenizer.do_lower_case)), joined)
+    if aligned is None:
+        return None
+    (matched,) = np.nonzero(aligned != UNKNOWN)
+    return matched.astype(np.int32), aligned[matched]
+
+
+def _align_by_letters(tokenizer: Tokenizer, text: str, joined: str) -> tuple[Index, Index] | None:
+    """Returns the aligned pairs of characters that have a letter in common; see `_align_as_google`.
+
+    A character can be in several pairs: one for each of the letters that it consists of.
+    """
+    forms = [preprocess_text(char, False, tokenizer.do_lower_case) for char in text]
+    joined_forms = [unicodedata.normalize("NFKD", char) for char in joined]
+    aligned = align_characters("".join(forms), "".join(joined_forms))
+    if aligned is None:
+        return None
+    chars, places = (
+        np.repeat(np.arange(len(parts), dtype=np.int32), list(map(len, parts)))
+        for parts in (forms, joined_forms)
+    )
+    (matched,) = np.nonzero(aligned != UNKNOWN)
+    return chars[matched], places[aligned[matched]]
+
+
+def _is_recomposed(tokenizer: Tokenizer, text: str) -> bool:
+    """Returns whether too few characters of a text remain for `_align_as_google`.
+
+    This depends on how normalization splits and joins characters, but not on the vocabulary.
+    """
+    if text.isascii():
+        return False
+    text = " ".join(text.split())  # spaces that normalization removes are another matter
+    forms = text.translate(_normal_forms(tokenizer.do_lower_case))
+    normal = preprocess_text(text, lower=tokenizer.do_lower_case)
+    joined = unicodedata.normalize("NFKC", normal)
+    common = collections.Counter(forms) & collections.Counter(joined)
+    return common.total() < MIN_MATCHED * len(forms)
+
+
+def is_skipped_by_google(tokenizer: Tokenizer, text: str) -> bool:
+    """Returns whether Google's program, unlike `tokenize`, cannot align a text.
+
+    Args:
+        tokenizer: the tokenizer of the model.
+        text: the original text, as for `tokenize`.
+    """
+    is_google = tokenizer.is_sentencepiece and not isinstance(tokenizer, HuggingFaceTokenizer)
+    if not is_google or not _is_recomposed(tokenizer, text):
+        return False
+    joined = "".join(tokenizer.tokenize(text)).replace(SPIECE_UNDERLINE, " ")
+    return (
+        _align_as_google(tokenizer, text, joined) is None
+        and _align_by_letters(tokenizer, text, joined) is not None
     )
 
 

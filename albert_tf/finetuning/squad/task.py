@@ -10,6 +10,7 @@ Shapes: B batch size, N features, S sequence length.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from albert_tf.finetuning import result_files
 from albert_tf.finetuning.batching import Outputs, Padding
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import DEV, TRAIN, Split
+from albert_tf.finetuning.squad.alignment import is_skipped_by_google
 from albert_tf.finetuning.squad.answers import (
     NOWHERE,
     OUTPUTS_V1,
@@ -183,6 +185,18 @@ class QuestionAnswering(FineTuningTask[Settings, SquadData, SquadFeatures]):
         return Padding(padding.max_seq_length, multiple)
 
     # Features, of files and of calls.
+
+    def checksum(self, data: SquadData) -> str:
+        """Returns the SHA-256 of the questions, in hexadecimal; another one if Google skips some.
+
+        Runs that skipped them, too, before they were aligned, would not resume with the same
+        features.
+        """
+        digest = super().checksum(data)
+        contexts = dict.fromkeys(example.context for example in data.examples)
+        if any(is_skipped_by_google(self.tokenizer, context) for context in contexts):
+            digest = hashlib.sha256(f"{digest}, aligned by letters".encode()).hexdigest()
+        return digest
 
     def as_row(self, example: SquadExample) -> files.JsonObject:
         """Returns the question and its context."""

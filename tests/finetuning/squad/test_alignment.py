@@ -1,13 +1,16 @@
 """Pieces of texts are aligned with their characters as in Google's program."""
 
+import io
 import random
+import unicodedata
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from albert_tf.finetuning.squad import alignment
 from albert_tf.finetuning.squad.alignment import UNKNOWN, align_characters
-from albert_tf.model.tokenization import FullTokenizer
+from albert_tf.model.tokenization import FullTokenizer, preprocess_text
 from tests.finetuning.squad.word_tokenizer import WordTokenizer
 
 ACCENTED = "A  café … costs ½?\nYes x3, No"
@@ -158,7 +161,71 @@ def test_texts_that_differ_much_are_aligned_with_twice_the_band():
     assert align_characters(text, "0" * 20 + text[:-20]) is None
 
 
-@pytest.mark.parametrize("text", ["", "\n\t", "\u0301", "한국어 문장", "½⅓"])
+# Contexts with answers that begin and end with words, some of them with marks.
+SENTENCES = {
+    "Korean": ("안나는 로마에서 살고 빵을 팔아요.", ["안나는", "로마", "빵을 팔아요"]),
+    "Vietnamese": ("Bà Hường sống ở Huế và bán bánh mì ở chợ cũ.", ["Bà Hường", "Huế", "chợ cũ"]),
+    "Hindi": ("अन्ना रोम में रहती है। विद्वान् सड़क पर पढ़ते हैं।", ["अन्ना", "विद्वान्", "सड़क"]),
+    "Thai": ("แอนนาอยู่ที่โรมและขายขนมปังริมแม่น้ำใหญ่", ["โรม", "อยู่", "แม่น้ำ"]),
+    "Tamil": ("அன்னா ரோமில் வாழ்கிறாள், ரொட்டி விற்கிறாள். சொல்", ["ரோமில்", "ரொட்டி", "சொல்"]),
+    "Bengali": ("আন্না রোমে থাকে, বড় রুটি বিক্রি করে। কোন পথ", ["রোমে", "বড়", "কোন"]),
+    "Arabic": ("تَعِيشُ آنَّا فِي رُومَا وَتَبِيعُ الخُبْزَ", ["آنَّا", "رُومَا", "الخُبْزَ"]),
+    "Japanese": ("アンナはローマでパンをうる。", ["ローマ", "パン"]),
+    "French": ("À Rome, Zoé vend du café.", ["À Rome", "Zoé", "café"]),
+}
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """A tokenizer that knows each letter of the sentences, after SentencePiece's NFKC."""
+    texts = [preprocess_text(text, lower=True) for text, _ in SENTENCES.values()]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        model_type="char",
+        vocab_size=1000,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    path = tmp_path_factory.mktemp("letters") / "letters.model"
+    path.write_bytes(model.getvalue())
+    return FullTokenizer(spm_model_file=str(path))
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("language", SENTENCES)
+def test_answers_are_found_and_whole_in_every_script(letters, language, form):
+    sentence, parts = SENTENCES[language]
+    context, *answers = (unicodedata.normalize(form, text) for text in (sentence, *parts))
+    aligned = alignment.tokenize(letters, context)
+    assert aligned.token_ids.tolist() == letters.encode(context)
+    for answer in answers:
+        begin = context.index(answer)
+        first = aligned.first_token[begin]
+        last = aligned.last_token[begin + len(answer) - 1]
+        assert context[aligned.first_char[first] : aligned.last_char[last] + 1] == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("한국어 문장", True),
+        (unicodedata.normalize("NFD", "Huế ở chợ"), True),
+        ("Anna lives in Seoul (서울).", False),  # most of it, as Google's program aligns it
+        ("Zoe\u0301 pays ½ for the bread …", False),
+        ("中文，１２３", False),
+        ("a" + " " * 99 + "b", False),  # skipped by both
+    ],
+)
+def test_what_google_skips_is_known(letters, chinese, text, expected):
+    assert alignment.is_skipped_by_google(letters, text) == expected
+    assert not alignment.is_skipped_by_google(chinese, text)
+
+
+@pytest.mark.parametrize("text", ["", "\n\t", "\u0301"])
 def test_a_text_removed_by_normalization_is_skipped(text):
     assert alignment.tokenize(WordTokenizer(), text) is None
 
@@ -185,7 +252,7 @@ def chinese(tmp_path_factory):
         ("Nexon中100%.", ["Nex", "on", "中", "10", "0", "%", "."]),
         ("N\x00exo\u200bn", ["N\x00ex", "o\u200bn"]),  # removed characters stay inside pieces
         ("café 中", ["café", "中"]),
-        ("cafe\u0301 中", ["cafe", "中"]),  # a combining accent belongs to no piece
+        ("cafe\u0301 中", ["cafe\u0301", "中"]),  # a removed accent belongs to its letter
         ("Σας", ["Σ", "ας"]),
         ("中\U0001f600国", ["中", "\U0001f600", "国"]),  # an unknown word is one piece
         ("unknown中", ["unknown", "中"]),

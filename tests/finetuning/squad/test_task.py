@@ -58,6 +58,15 @@ def make_task(config, version_2, tokenizer=None, **settings):
     )
 
 
+def test_runs_that_skipped_contexts_are_known_by_their_examples(tiny_config):
+    data = make_data()
+    korean = SquadExample("q4", "어디", "안나는 로마에서 살아요", ("로마",), 4)
+    more = make_data(examples=[*data.examples, korean])
+    task = make_task(tiny_config, version_2=False)
+    assert task.checksum(data) == data.checksum()
+    assert task.checksum(more) != more.checksum()
+
+
 def prepare(task, splits=types.MappingProxyType({})):
     return FineTuning(task, splits, tf.distribute.get_strategy())
 

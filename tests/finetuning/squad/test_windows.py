@@ -137,7 +137,7 @@ def test_a_hundred_tokens_of_a_window_count_as_one_of_context():
 
 
 def test_questions_without_features_are_reported(caplog):
-    names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "한국어"}
+    names = {"good": LETTERS, "empty": "", "blank": " \n", "lost": "\u0301"}
     questions = [example(context, qas_id=name) for name, context in names.items()]
     features = make_features(questions, WordTokenizer(), WindowSettings(), is_training=False)
     assert set(features.example_index.tolist()) == {0}
