@@ -6,9 +6,9 @@ Read the modules in this order:
   has the released models that `download` fetches. `containers` opens file formats; `families`
   recognizes whose weights a file contains, by their `weight_names`; `loading` loads them into a
   model, with a `load_report`. `model_source` has all that a folder knows of a model.
-* A run: `run_folder` reads and writes its files: the `run_record`, with the name of one of the
-  `tasks`, which `record_comparison` compares; `evaluations`; and the lock of `folder_lock`. `store`
-  writes its numbered checkpoints.
-* Out: `huggingface`, `huggingface_task` and `tokenizer_json` write the files of Hugging Face. What
-  else a model is written as is in `albert_tf.export`.
+* A run: `run_folder` reads, writes and locks its files: the `run_record`, with the name of one of
+  the `tasks`, which `record_comparison` compares; and `evaluations`. `store` writes its numbered
+  checkpoints.
+* Out: `huggingface` and `tokenizer_json` write the files of Hugging Face. What else a model is
+  written as is in `albert_tf.export`.
 """

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
-import hashlib
 import os
 import re
 import tempfile
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import safetensors_file
+from albert_tf.checkpoints import run_folder, safetensors_file
 from albert_tf.checkpoints.exported_files import is_exported
 from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = NDArray[Any]
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_DIGEST_LENGTH = 16
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,20 +55,15 @@ def digest(path: str) -> str:
     """Returns a short hash of the content of a checkpoint.
 
     Args:
-        path: a path returned by `find_checkpoint`. Of a TensorFlow checkpoint only the index is
-            read, because it contains a checksum of each tensor.
+        path: a path returned by `find_checkpoint`; see `run_folder.digest` for one of TensorFlow.
 
     Raises:
         FileNotFoundError, ValueError: a shard is missing, or the list of shards is damaged.
     """
-    content = hashlib.sha256()
-    is_prefix = files.exists(path + ".index")
+    if files.exists(path + ".index"):
+        return run_folder.digest(path)
     shards = _shards(path) if path.endswith(SHARDS) else []
-    for part in shards or [path + ".index" if is_prefix else path]:
-        with files.open_binary(part) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                content.update(block)
-    return content.hexdigest()[:_DIGEST_LENGTH]
+    return run_folder.digest_of_files(shards or [path])
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import safetensors_file
+from albert_tf.checkpoints.arrays import LazyArrays
 from albert_tf.checkpoints.families import check_google_layout, group_obstacle
-from albert_tf.checkpoints.huggingface_task import write_task
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
+from albert_tf.checkpoints.tasks import write_task
 from albert_tf.checkpoints.weight_names import PROJECTION, name_map
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import LAYER_NORM_EPSILON, AlbertConfig

@@ -5,16 +5,15 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.checkpoints import families
+from albert_tf.checkpoints.arrays import LazyArrays, to_take_over
 from albert_tf.checkpoints.containers import WeightFile
 from albert_tf.checkpoints.families import Entry
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
-from albert_tf.checkpoints.model_protocols import WithVariables, config_of
-from albert_tf.checkpoints.tensor_memory import to_take_over
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     DECODER,
@@ -27,12 +26,27 @@ from albert_tf.checkpoints.weight_names import (
     is_encoder,
     part_of,
 )
+from albert_tf.model.config import AlbertConfig
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _MAX_LISTED_NAMES = 16  # per list of a report
 _OWN_DECODER = (
     f"its head for masked words has a matrix of its own, {DECODER} (tie_word_embeddings=false); in "
     "the models here, it is that of the word embeddings"
 )
+
+
+class WithVariables(Protocol):
+    """A Keras model or layer, which may be one of another program, with Google's names.
+
+    What else it has is read where it has it, such as a `config` and the `encoder` of a head.
+    """
+
+    @property
+    def variables(self) -> Sequence[tf.Variable]:
+        """All variables, those that are not trained too."""
 
 
 class LoadReport:
@@ -253,6 +267,12 @@ class LoadReport:
         misfits |= {name: f"{name} is missing" for name in self.missing}
         misfits |= {name: f"{name} is not in the model" for name in self.unused}
         return _and_more([misfits[name] for name in self._decisive] or list(misfits.values()))
+
+
+def config_of(model: object) -> AlbertConfig | None:
+    """Returns the config of a model; None if it has none, or that of another library."""
+    config = getattr(model, "config", None)
+    return config if isinstance(config, AlbertConfig) else None
 
 
 def _first(lines: Iterable[str]) -> list[str]:

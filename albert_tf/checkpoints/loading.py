@@ -17,19 +17,10 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_record
+from albert_tf.checkpoints.arrays import LazyArrays, as_tensor
 from albert_tf.checkpoints.containers import open_checkpoint, open_weights, read_tensor
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
-from albert_tf.checkpoints.load_report import LoadReport
+from albert_tf.checkpoints.load_report import LoadReport, WithVariables, config_of
 from albert_tf.checkpoints.model_folder import ModelPath
-from albert_tf.checkpoints.model_protocols import (
-    WithEncoder,
-    WithOptionalPooler,
-    WithSentenceHead,
-    WithVariables,
-    config_of,
-    encoder_of,
-)
-from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import (
     ADAPTERS,
     GLOBAL_STEP,
@@ -40,7 +31,7 @@ from albert_tf.checkpoints.weight_names import (
 from albert_tf.model.config import AlbertConfig
 
 if TYPE_CHECKING:
-    from albert_tf.model.modeling import AlbertEncoder
+    from albert_tf.model.modeling import AlbertEncoder, AlbertModel
 
 _UNSEEN = ("num_attention_heads", "hidden_act", "num_hidden_layers", "ln_type")
 
@@ -117,10 +108,10 @@ def load_checkpoint(
 
 def _warn_of_objective(model: WithVariables, place: ModelPath) -> None:
     """Warns if the sentence head was trained with another objective, whose head may fit as well."""
-    if not isinstance(model, WithSentenceHead):
+    ours: str | None = getattr(model, "sentence_objective", None)
+    if ours is None:
         return
-    record = place.folder_of_checkpoint.records.record
-    theirs, ours = record.settings.get(run_record.OBJECTIVE), model.sentence_objective
+    theirs = place.folder_of_checkpoint.records.record.settings.get(run_record.OBJECTIVE)
     if theirs and theirs != ours:
         logging.warning(
             "%s was trained with sentence_objective=%s, and this model has %s",
@@ -157,7 +148,7 @@ def _config_beside(place: ModelPath) -> AlbertConfig | None:
 
 def _new(report: LoadReport, model: WithVariables) -> list[str]:
     """Returns the variables that keep their values, but a pooler that no output depends on."""
-    needs_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else True
+    needs_pooler: bool = getattr(model, "uses_pooler", True)
     unneeded = () if needs_pooler else (POOLER,)
     new = [*report.missing, *report.misshapen]
     return sorted(name for name in new if not name.startswith(unneeded))
@@ -212,13 +203,18 @@ def load_weights(model: WithVariables, path: str | ModelPath) -> None:
     _assign(model, report.read(report.loaded))
 
 
-def leave_out_pooler(model: AlbertEncoder | WithEncoder) -> None:
+def leave_out_pooler(model: AlbertEncoder | AlbertModel) -> None:
     """Removes the pooler from a model, for a checkpoint that has none.
 
     The model's outputs must not depend on it: its encoder has no `pooled_output` afterwards.
     """
     encoder = encoder_of(model)
     encoder.pooler, encoder.add_pooling_layer = None, False
+
+
+def encoder_of(model: AlbertEncoder | AlbertModel) -> AlbertEncoder:
+    """Returns the encoder of a model, which may be one."""
+    return model.encoder if hasattr(model, "encoder") else model
 
 
 def inspect_checkpoint(

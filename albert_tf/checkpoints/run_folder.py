@@ -20,15 +20,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import re
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+import filelock
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import folder_lock, huggingface_task, run_record
+from albert_tf.checkpoints import run_record, tasks
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.config import AlbertConfig, is_hugging_face
@@ -46,10 +48,18 @@ METRICS_FILE = "metrics.jsonl"
 STARTS_FILE = "runs.jsonl"
 EXAMPLES_FILE = "examples.jsonl"
 EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
+LOCK_FILE = ".lock"
 _HUGGING_FACE_FILE = "config.json"
 # Fields of the lines.
 _CHECKPOINT = {"step": int, "digest": str}
 _METRICS = {"step": int}
+_DIGEST_LENGTH = 16
+_BLOCK_BYTES = 1 << 20
+# Left behind by a process that was killed while writing: parts of a checkpoint, and temporary files
+# of `files.write_atomically`.
+_HALF_WRITTEN = re.compile(
+    rf"\.model\.ckpt-\w+-[0-9a-f]{{8}}\.(index|data-).*|[\w.-]+{files.HALF_WRITTEN}"
+)
 
 
 class RunFolder:
@@ -111,11 +121,11 @@ class RunFolder:
     @property
     def predicts_masked_words(self) -> bool:
         """Whether a folder of Hugging Face says that its model is one for masked words."""
-        return huggingface_task.predicts_masked_words(self._hugging_face_config())
+        return tasks.predicts_masked_words(self._hugging_face_config())
 
     def _hugging_face_task(self) -> files.JsonObject:
         try:
-            return huggingface_task.read_task(self._hugging_face_config())
+            return tasks.read_task(self._hugging_face_config())
         except ValueError as error:
             raise ValueError(f"{self.file(_HUGGING_FACE_FILE)}: {error}") from None
 
@@ -247,7 +257,7 @@ class RunFolder:
         return max(steps) > 0 if steps else self.has_best
 
     def add_checkpoint(self, step: int, digest: str) -> None:
-        """Records a checkpoint that is saved, with the digest of `containers.digest`, once."""
+        """Records a checkpoint that is saved, with its `digest`, once."""
         if digest not in self.saved_digests().get(step, ()):
             files.append_json_lines(self.file(CHECKPOINTS_FILE), [{"step": step, "digest": digest}])
 
@@ -333,11 +343,95 @@ class RunFolder:
         last = {(row["step"], _is_of_evaluation(row)): row for row in rows}
         return [last[key] for key in sorted(last)]
 
+    @property
+    def best_evaluation(self) -> Evaluation | None:
+        """The latest evaluation of `model.ckpt-best`; None if there is none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        if not self.has_best:
+            return None
+        name = digest(self.best)
+        matching = [entry for entry in self.evaluations([name]) if entry.checkpoint == name]
+        return matching[-1] if matching else None
+
+    # The lock.
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Context manager that locks the folder; see `folder_lock`."""
-        with folder_lock.locked(self.path):
+        """Context manager that locks the folder, and removes partial files of a killed process.
+
+        The file `.lock` is locked by the process that writes to the folder. The kernel releases the
+        lock whenever and however the process ends, so it is never stale; the file itself stays. A
+        process may lock the same folder again while it holds the lock. There is no locking on
+        remote paths, and on file systems that do not support it (with a warning).
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            ValueError: another process holds the lock.
+        """
+        if files.is_remote(self.path):
+            text = "%s is remote and cannot be locked: only one process may write to it"
+            logging.info(text, self.path)
             yield
+            return
+        os.stat(self.path)
+        # A singleton for each path counts how often this process has acquired the lock. A soft lock
+        # is only a file and would outlive a killed process.
+        held = filelock.FileLock(
+            os.path.join(os.path.realpath(self.path), LOCK_FILE),
+            timeout=0,
+            is_singleton=True,
+            thread_local=False,
+            fallback_to_soft=False,
+        )
+        is_first = not held.is_locked
+        with contextlib.ExitStack() as stack:
+            if self._acquire(held):
+                stack.callback(held.release)
+                if is_first:
+                    self._remove_half_written()
+            yield
+
+    def _acquire(self, held: filelock.BaseFileLock) -> bool:
+        """Acquires the lock; returns False if the folder does not support locking."""
+        try:
+            held.acquire()
+        except filelock.Timeout:
+            raise ValueError(
+                f"{self.path} is in use by another process. Two runs in one folder would overwrite "
+                "each other: wait for that run, stop it, or choose another --output_dir."
+            ) from None
+        except OSError as error:
+            text = "%s: not locked against other processes (%s)"
+            logging.warning(text, self.path, error.strerror)
+            return False
+        return True
+
+    def _remove_half_written(self) -> None:
+        for name in sorted(os.listdir(self.path)):
+            if _HALF_WRITTEN.fullmatch(name):
+                logging.info("%s: removing the partial file %s", self.path, name)
+                os.remove(self.file(name))
+
+
+def digest(prefix: str) -> str:
+    """Returns a short hash of the content of a TensorFlow checkpoint.
+
+    Only the index is read, because it contains a checksum of each tensor.
+    """
+    return digest_of_files([prefix + ".index"])
+
+
+def digest_of_files(paths: Iterable[str]) -> str:
+    """Returns a short hash of the content of files, one after the other."""
+    content = hashlib.sha256()
+    for path in paths:
+        with files.open_binary(path) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                content.update(block)
+    return content.hexdigest()[:_DIGEST_LENGTH]
 
 
 def best_or_newest(names: Iterable[str]) -> str | None:

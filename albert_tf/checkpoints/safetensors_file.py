@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
-from albert_tf.checkpoints.tensor_memory import copy_in_c_order, new_memory
+from albert_tf.checkpoints.arrays import LazyArrays, copy_in_c_order, new_memory
 
 _METADATA = "__metadata__"
 _FLOAT32 = "F32"

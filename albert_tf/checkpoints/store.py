@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from albert_tf import files
 from albert_tf.checkpoints import containers
+from albert_tf.checkpoints.arrays import as_tensor
 from albert_tf.checkpoints.run_folder import BEST as BEST
 from albert_tf.checkpoints.run_folder import (
     CHECKPOINTS_FILE,
@@ -29,7 +30,6 @@ from albert_tf.checkpoints.run_folder import (
     INTERRUPTED,
     RunFolder,
 )
-from albert_tf.checkpoints.tensor_memory import as_tensor
 
 # TensorFlow's errors if a file cannot be written.
 _DISK_ERRORS = (

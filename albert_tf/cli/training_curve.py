@@ -29,8 +29,6 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
     """
     from matplotlib.figure import Figure  # without pyplot's global state
 
-    from albert_tf.checkpoints.best_evaluation import evaluation_of_best
-
     training = run.metrics()
     measured = run.evaluations()
     evaluations = [
@@ -41,7 +39,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
     ]
     if not training and not evaluations:
         return None
-    best = evaluation_of_best(run)
+    best = run.best_evaluation
     reported = {name for row in [*training, *evaluations] for name in row}
     of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
     metric = run.record.task.get(SELECTION_METRIC)

@@ -14,11 +14,10 @@ import numpy as np
 from absl import logging
 
 from albert_tf.checkpoints import huggingface, loading
+from albert_tf.checkpoints.arrays import LazyArrays, as_tensor
 from albert_tf.checkpoints.containers import Array
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.run_folder import BEST
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of
 from albert_tf.model.objectives import SOP
 from albert_tf.model.tokenization import FullTokenizer, Tokenizer

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.evaluations import Evaluation, heading
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP
@@ -92,7 +91,7 @@ def write_test_results(
         metric: the selection metric.
     """
     text = f"***** Predict results *****\n{format_metrics({**measured, GLOBAL_STEP: step})}"
-    best = evaluation_of_best(folder)
+    best = folder.best_evaluation
     if best is not None and metric in best.metrics:
         text += f"best = {best_value(best, metric)}\n"
     files.write_file(folder.file(TEST_RESULTS_FILE), text)

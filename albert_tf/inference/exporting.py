@@ -18,7 +18,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import exported_files, run_record, tasks
-from albert_tf.checkpoints.model_protocols import encoder_of
+from albert_tf.checkpoints.loading import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.sentence_modules import RECORDED

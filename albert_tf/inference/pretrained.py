@@ -13,7 +13,6 @@ from typing import Any
 
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, load_weights
-from albert_tf.checkpoints.model_protocols import WithOptionalPooler
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.finetuning import registry
 from albert_tf.inference import saving
@@ -81,7 +80,7 @@ def copy_trained(
 
 def _make_trained(source: ModelSource, task: str) -> AlbertModel | AlbertEncoder:
     model = make_model(source, task)
-    uses_pooler = model.uses_pooler if isinstance(model, WithOptionalPooler) else False
+    uses_pooler = isinstance(model, AlbertModel) and model.uses_pooler
     if "pooler" not in source.parts and not uses_pooler:
         leave_out_pooler(model)
     return model

@@ -18,14 +18,8 @@ import tf_keras
 
 from albert_tf import files
 from albert_tf.checkpoints import run_record, store
+from albert_tf.checkpoints.load_report import WithVariables
 from albert_tf.checkpoints.model_folder import ModelFolder
-from albert_tf.checkpoints.model_protocols import (
-    WithEncoder,
-    WithLabelNames,
-    WithLabels,
-    WithSentenceHead,
-    WithVariables,
-)
 from albert_tf.checkpoints.run_folder import BEST, CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.weight_names import (
@@ -172,12 +166,12 @@ def _recognize(model: tf_keras.layers.Layer) -> tuple[Savable, TaskSpec]:
 
 def _check_labels(model: Savable, spec: TaskSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of the outputs; () for a task without labels."""
-    if not isinstance(model, WithLabels) or spec.num_outputs is not None:
+    count: int | None = getattr(model, "num_labels", None)
+    if count is None or spec.num_outputs is not None:
         if labels is not None:
             raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
         return ()
-    count = model.num_labels
-    of_model = model.labels if isinstance(model, WithLabelNames) else ()
+    of_model: Sequence[str] = getattr(model, "labels", ())
     named = tuple(labels or of_model or map(str, range(count)))
     if len(set(named)) != count:
         raise ValueError(
@@ -192,7 +186,7 @@ def _name_variables(model: Savable) -> dict[str, tf.Variable]:
     Raises:
         ValueError: two have the same name, or loading would ignore one of a replaced layer.
     """
-    encoder = model.encoder if isinstance(model, WithEncoder) else model
+    encoder: Savable = getattr(model, "encoder", model)
     for variable in encoder.variables:
         name = variable_name(variable)
         if not (is_encoder(name) or name.startswith(ADAPTERS)):
@@ -206,8 +200,8 @@ def _name_variables(model: Savable) -> dict[str, tf.Variable]:
 def _describe(model: Savable, spec: TaskSpec, labels: tuple[str, ...]) -> RunRecord:
     """Returns what is known of a model's training: its objective or task, and its labels."""
     settings = {name: getattr(model, name) for name in spec.head_settings}
-    if isinstance(model, WithSentenceHead):
-        settings[run_record.OBJECTIVE] = model.sentence_objective
+    if hasattr(model, run_record.OBJECTIVE):
+        settings[run_record.OBJECTIVE] = getattr(model, run_record.OBJECTIVE)
     if not spec.is_fine_tuned:
         return RunRecord(settings=settings)
     return RunRecord(settings=settings, task={"name": spec.name, "labels": list(labels)})

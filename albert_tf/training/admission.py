@@ -7,10 +7,10 @@ import json
 
 from albert_tf.checkpoints import (
     containers,
-    huggingface_task,
     model_folder,
     record_comparison,
     run_record,
+    tasks,
 )
 from albert_tf.checkpoints.record_comparison import Changes
 from albert_tf.checkpoints.run_folder import RunFolder
@@ -85,6 +85,6 @@ def compare_record(
         names |= {run_record.TASK, run_record.TASK_MODULE}
         names |= settings.names_for_model
         labels = trained.record.labels
-        if not labels or not huggingface_task.are_default(labels):
+        if not labels or not tasks.are_default(labels):
             names.add(run_record.LABELS)
     return record_comparison.check_model(trained, record, names, settings)

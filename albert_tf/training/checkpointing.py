@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import containers, loading, store
+from albert_tf.checkpoints.arrays import as_tensor
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name
 from albert_tf.model import optimization
 from albert_tf.model.initialization import set_value

@@ -15,8 +15,8 @@ from albert_tf.checkpoints.huggingface import (
     save_hugging_face,
     to_hugging_face,
 )
-from albert_tf.checkpoints.huggingface_task import read_task, write_task
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
+from albert_tf.checkpoints.tasks import read_task, write_task
 from albert_tf.model.activation_names import ACTIVATIONS
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining

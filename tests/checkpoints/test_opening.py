@@ -12,10 +12,9 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.checkpoints import safetensors_file, store
+from albert_tf.checkpoints.arrays import LazyArrays, as_tensor
 from albert_tf.checkpoints.huggingface import save_hugging_face
-from albert_tf.checkpoints.lazy_arrays import LazyArrays
 from albert_tf.checkpoints.loading import load_checkpoint
-from albert_tf.checkpoints.tensor_memory import as_tensor
 from albert_tf.model import initialization
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import containers, evaluations, loading, run_folder, store
-from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import DATA_SUFFIX, RunFolder
 from albert_tf.checkpoints.weight_names import variable_name
@@ -136,7 +135,7 @@ def test_a_checkpoint_that_another_run_wrote_is_refused(tmp_path, name):
         evaluator = make_evaluator(tmp_path)
         assert 0.75 in [e.metrics[METRIC] for e in evaluator.evaluate_all()]
         assert containers.digest(evaluator.folder.best) == theirs
-        assert evaluation_of_best(evaluator.folder) == evaluator.best
+        assert evaluator.folder.best_evaluation == evaluator.best
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_nothing_is_best_without_a_value_above_minus_1(tmp_path):
     save(tmp_path, 0, np.nan)
     evaluator = make_evaluator(tmp_path)
     evaluator.evaluate_all()
-    assert evaluator.best is evaluation_of_best(evaluator.folder) is None
+    assert evaluator.best is evaluator.folder.best_evaluation is None
     assert not evaluator.folder.has_best
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface_task
+from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from albert_tf.finetuning.classification.labels import is_number
@@ -116,7 +116,7 @@ def make_custom_task(
             f"--label_column={settings.label_column}: expected the columns of the labels "
             f"{', '.join(labels)}"
         )
-    is_unnamed = huggingface_task.are_default(list(labels))
+    is_unnamed = tasks.are_default(list(labels))
     aliases = {str(number): label for number, label in enumerate(labels) if is_unnamed}
     metrics: tuple[str, ...] = (ACCURACY, "macro_f1")
     selection_metric = ACCURACY

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import huggingface_task
+from albert_tf.checkpoints import tasks
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
 from albert_tf.finetuning.examples import Unlabeled, is_none
 from albert_tf.finetuning.rows import (
@@ -203,7 +203,7 @@ def _is_label(name: str, task: ClassificationTask) -> bool:
 def _are_ids(labels: Sequence[str]) -> bool:
     """Returns whether labels are numbers from 0, or the default names of transformers."""
     are_numbers = tuple(labels) == tuple(map(str, range(len(labels))))
-    return are_numbers or huggingface_task.are_default(list(labels))
+    return are_numbers or tasks.are_default(list(labels))
 
 
 class LabelReader:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.best_evaluation import evaluation_of_best
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.squad.answers import Answers
 from albert_tf.finetuning.squad.questions import SquadData
@@ -341,7 +340,7 @@ def null_threshold(wanted: float | None, folder: RunFolder) -> float:
     exported = files.read_json_if_there(folder.file(THRESHOLD_FILE))
     if THRESHOLD in exported:
         return float(exported[THRESHOLD])
-    best = evaluation_of_best(folder)
+    best = folder.best_evaluation
     evaluated = None if best is None else best.metrics.get(THRESHOLD)
     if evaluated is None:
         logging.warning("The threshold of the null odds is unknown; using 0")

@@ -1,4 +1,4 @@
-"""Makes tensors of arrays without copying them, because the arrays of a model are large.
+"""The arrays of a model, which are large: read one at a time, and made tensors without a copy.
 
 `tf.constant` copies an array once or twice. TensorFlow takes over the memory of an array as it is
 if it begins at a multiple of 64 bytes, as that of arrays read by TensorFlow does, and that of
@@ -8,9 +8,11 @@ transposed.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,45 @@ _ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
 _LINE = 16  # float32 numbers in a line of the processor's cache
 _ROWS = 1024  # that a thread copies at once
 _SMALL = 1 << 16  # bytes: not worth it
+
+
+class LazyArrays(Mapping[str, NDArray[Any]]):
+    """name → array, each of which is computed whenever it is asked for. The small ones come first.
+
+    Args:
+        shapes: name → shape.
+        compute: returns the array with a given name.
+
+    Attributes:
+        shapes: the argument, in the order of the sizes.
+    """
+
+    def __init__(
+        self, shapes: Mapping[str, tuple[int, ...]], compute: Callable[[str], NDArray[Any]]
+    ) -> None:
+        self.shapes = dict(sorted(shapes.items(), key=lambda item: math.prod(item[1])))
+        self._compute = compute
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> LazyArrays:
+        """Returns arrays themselves if they are lazy, or else these, which are in memory."""
+        if isinstance(arrays, LazyArrays):
+            return arrays
+        return cls({name: np.shape(array) for name, array in arrays.items()}, arrays.__getitem__)
+
+    def plus(self, others: Mapping[str, NDArray[Any]]) -> LazyArrays:
+        """Returns these arrays and others, which are in memory."""
+        shapes = self.shapes | {name: array.shape for name, array in others.items()}
+        return LazyArrays(shapes, lambda name: others[name] if name in others else self[name])
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._compute(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
 
 
 def as_tensor(array: NDArray[Any]) -> tf.Tensor:
