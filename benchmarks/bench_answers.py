@@ -40,8 +40,7 @@ from albert_tf.export import tflite
 from albert_tf.finetuning.batching import Batch, BatchRunner, Outputs, Padding
 from albert_tf.inference import convert
 from albert_tf.inference.predictor import Predictor
-from albert_tf.model.config import AlbertConfig
-from albert_tf.model.included_configs import config_file
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.tokenization import FullTokenizer
 from albert_tf.tensorflow_releases import set_random_seed
 

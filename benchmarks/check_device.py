@@ -32,9 +32,8 @@ import tf_keras
 from numpy.typing import NDArray
 
 from albert_tf.model import dispatch, optimization
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import StepShape, step_flops
-from albert_tf.model.included_configs import config_file
 from albert_tf.model.schedules import WarmUpPolynomialDecay
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tensorflow_releases import set_random_seed

@@ -58,10 +58,9 @@ from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.engine import FineTuning
 from albert_tf.model import dispatch, ops
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import FORWARD_AND_BACKWARD, StepShape, encoder_flops, step_flops
 from albert_tf.model.dispatch import Op
-from albert_tf.model.included_configs import config_file
 from albert_tf.model.modeling import AlbertForPretraining
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training import devices, gpu_kernels

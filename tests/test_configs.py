@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from albert_tf.cli.recipes import recipe_file
+from albert_tf.cli.flags import recipe_file
 from albert_tf.files import included
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import count_parameters
-from albert_tf.model.included_configs import config_file
 from tests.conftest import ROOT
 
 PATHS = sorted((ROOT / "configs").glob("*.json"))

@@ -19,8 +19,7 @@ from hypothesis import settings
 
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import dispatch, ops, optimization
-from albert_tf.model.activation_names import ACTIVATIONS
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import ACTIVATIONS, AlbertConfig
 from albert_tf.model.dispatch import CPU, GPU, KERNELS, TPU
 from albert_tf.model.kernels import cpu_attention, loops
 from albert_tf.model.modeling import AlbertForPretraining

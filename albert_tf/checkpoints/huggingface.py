@@ -20,8 +20,7 @@ from albert_tf.checkpoints.arrays import LazyArrays
 from albert_tf.checkpoints.families import check_google_layout, group_obstacle
 from albert_tf.checkpoints.tasks import write_task
 from albert_tf.checkpoints.weight_names import PROJECTION, name_map
-from albert_tf.model.activation_names import ACTIVATIONS
-from albert_tf.model.config import LAYER_NORM_EPSILON, AlbertConfig
+from albert_tf.model.config import ACTIVATIONS, LAYER_NORM_EPSILON, AlbertConfig
 from albert_tf.model.tokenization import (
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,

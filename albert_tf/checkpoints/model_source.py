@@ -24,7 +24,7 @@ from albert_tf.checkpoints.sentence_modules import (
 )
 from albert_tf.checkpoints.weight_names import part_of
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.included_configs import config_file as path_of_config
+from albert_tf.model.config import config_file as path_of_config
 from albert_tf.model.objectives import NONE, SOP
 from albert_tf.model.tokenization import (
     TOKENIZER_CONFIG_FILE,

@@ -18,7 +18,7 @@ from typing import ClassVar
 from albert_tf import files
 from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.data.settings import MaskingSettings, SequenceSettings
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import (
     StepShape,
     activation_bytes,
@@ -27,7 +27,6 @@ from albert_tf.model.costs import (
     encoder_flops,
     state_bytes,
 )
-from albert_tf.model.included_configs import config_file
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.training.settings import DeviceSettings, TrainingSettings
 

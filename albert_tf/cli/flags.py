@@ -18,7 +18,6 @@ from albert_tf.cli.compatibility import (
     OtherDefaults,
     rows_for,
 )
-from albert_tf.cli.recipes import recipe_file
 from albert_tf.settings import FieldInfo, SettingsGroup
 
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every program has
@@ -186,3 +185,16 @@ def _value(flag: flags.Flag) -> object:
     if not isinstance(flag.value, list):
         return flag.value
     return flag.value[0] if len(flag.value) == 1 else tuple(flag.value)
+
+
+def recipe_file(path: str) -> str:
+    """Returns the path of a flag file, given a path or the name of a recipe of this package.
+
+    Args:
+        path: a file, or a name such as `glue_mrpc`. An existing file takes precedence.
+
+    Raises:
+        FileNotFoundError: a name without a dot or slash is neither a file nor a recipe of this
+            package. The message lists the names.
+    """
+    return files.find_included(path, "recipe", "configs/recipes", ".flags")

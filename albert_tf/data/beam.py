@@ -30,8 +30,8 @@ import numpy as np
 from albert_tf import files
 from albert_tf.data import create, record_metadata, records, shuffle
 from albert_tf.data.chunks import Chunk, Pack, Position, pack_files, read_pack
+from albert_tf.data.create import RecordOutputs
 from albert_tf.data.encoding import make_chunk_encoder
-from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.shuffle import EncodedBatch
 from albert_tf.files import JsonObject

@@ -20,6 +20,7 @@ import functools
 import hashlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from absl import logging
@@ -29,12 +30,13 @@ from albert_tf import files
 from albert_tf.data import record_metadata, records, shuffle, work_directory, workers
 from albert_tf.data.chunks import Chunk, read_chunks, text_checksum
 from albert_tf.data.encoding import load_tokenizer, load_word_marker, make_chunk_encoder
-from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.settings import InstanceSettings, Settings, TextSettings
 from albert_tf.data.sources import TextSource, find_sources
 from albert_tf.data.work_directory import FinishedChunk
 from albert_tf.files import JsonObject
 from albert_tf.version import __version__
+
+_SHARDED = re.compile(r"(?P<stem>.+)@(?P<count>-?\d+)")
 
 
 def create_pretraining_data(settings: Settings) -> JsonObject:
@@ -69,6 +71,55 @@ def create_pretraining_data(settings: Settings) -> JsonObject:
         metadata["files"] = _write_outputs(work_dir, blocks, counts, outputs, settings)
         record_metadata.write_metadata(outputs.metadata_file, metadata)
     return metadata
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordOutputs:
+    """The record files to write.
+
+    Attributes:
+        paths: paths of the files.
+        stem: path prefix of the metadata file and the work directory, which is the first name in
+            `--output_file` without the number of shards.
+    """
+
+    paths: tuple[str, ...]
+    stem: str
+
+    @property
+    def metadata_file(self) -> str:
+        """Path of the metadata file."""
+        return self.stem + record_metadata.METADATA_SUFFIX
+
+    @property
+    def all_files(self) -> list[str]:
+        """Paths of the record files and of the metadata file."""
+        return [*self.paths, self.metadata_file]
+
+    @classmethod
+    def parse(cls, pattern: str) -> RecordOutputs:
+        """Parses `--output_file`: comma-separated names, where `name@64` stands for 64 shards.
+
+        Raises:
+            ValueError: there is no name, a name occurs twice, or the number of shards is 0.
+        """
+        names = [name.strip() for name in pattern.split(",") if name.strip()]
+        if not names:
+            raise ValueError("--output_file: expected at least one file name, got none")
+        paths: list[str] = []
+        for name in names:
+            sharded = _SHARDED.fullmatch(name)
+            if not sharded:
+                paths.append(name)
+                continue
+            count = int(sharded["count"])
+            if count < 1:
+                raise ValueError(f"--output_file={name}: expected 1 or more after the @")
+            paths += [f"{sharded['stem']}-{shard:05d}-of-{count:05d}" for shard in range(count)]
+        if len(set(paths)) < len(paths):
+            raise ValueError(f"--output_file={pattern}: the same file is named twice")
+        sharded = _SHARDED.fullmatch(names[0])
+        return cls(tuple(paths), sharded["stem"] if sharded else names[0])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tokenizes the documents of a chunk of text, once for all passes over it.
+"""Tokenizes the documents of a chunk of text, once for all passes over it, and finds their words.
 
 Shapes: T tokens in the chunk, V vocabulary size.
 """
@@ -13,10 +13,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.data.chinese_words import WordMarker
-from albert_tf.data.word_starts import starts_word
 from albert_tf.model.tokenization import Tokenizer
 
 LINES_AT_ONCE = 2000  # tokenized together; bounds the number of Python objects in memory
+# As in Google's program, which omits ', = and >: pieces that contain one of these start a word.
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+_LETTERS_AND_PUNCTUATION = _PUNCTUATION | frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+def starts_word(piece: str) -> bool:
+    """Returns whether a SentencePiece piece starts a word, like Google's `is_start_piece_sp`.
+
+    A piece starts a word if it begins with "▁" or "<", is a punctuation mark, or contains a
+    character that is neither a letter a-z nor punctuation. Every Chinese piece is therefore a
+    separate word.
+    """
+    return (
+        piece.startswith(("\u2581", "<"))
+        or piece in _PUNCTUATION
+        or not all(char.lower() in _LETTERS_AND_PUNCTUATION for char in piece)
+    )
+
+
+def word_start_table(pieces: list[str], is_sentencepiece: bool) -> NDArray[np.bool_]:
+    """Returns which pieces of a vocabulary start a word: bool [V].
+
+    In a WordPiece vocabulary these are the pieces without the prefix "##". For SentencePiece see
+    `starts_word`; the entry of the unknown token is meaningless, because all unknown pieces share
+    its id.
+    """
+    if is_sentencepiece:
+        return np.array([starts_word(piece) for piece in pieces], bool)
+    return np.array([not piece.startswith("##") for piece in pieces], bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +98,7 @@ def tokenize_documents(
     Args:
         parts: lists of lines; each list starts a new document.
         tokenizer: the tokenizer.
-        word_start_table: bool [V], which pieces start a word; see `word_starts.word_start_table`.
+        word_start_table: bool [V], which pieces start a word; see `word_start_table`.
         word_marker: finds tokens that continue a word although `word_start_table` says otherwise.
     """
     ids: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]

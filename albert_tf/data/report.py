@@ -15,9 +15,9 @@ import math
 
 from absl import logging
 
+from albert_tf.data.create import RecordOutputs
 from albert_tf.data.encoding import load_tokenizer
 from albert_tf.data.inspect_records import LEGEND, render
-from albert_tf.data.outputs import RecordOutputs
 from albert_tf.data.records import read_records
 from albert_tf.data.settings import EncodingSettings, Settings
 from albert_tf.data.tf_example import decode_example

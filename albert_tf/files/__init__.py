@@ -15,8 +15,6 @@ from albert_tf.files.checks import (
     check_writable,
     ensure_directory,
 )
-from albert_tf.files.disk_errors import naming_file
-from albert_tf.files.hidden_directory import hidden_directory, remove_abandoned
 from albert_tf.files.included import find_included
 from albert_tf.files.json_files import (
     Json,
@@ -34,6 +32,7 @@ from albert_tf.files.json_files import (
     write_json,
     write_json_lines,
 )
+from albert_tf.files.messages import naming_file, quote, quote_all
 from albert_tf.files.paths import (
     check_path,
     exists,
@@ -49,7 +48,6 @@ from albert_tf.files.paths import (
     real_path,
     unset_variable,
 )
-from albert_tf.files.quoting import quote, quote_all
 from albert_tf.files.reading import (
     MAX_LINE,
     MAX_WHOLE,
@@ -66,8 +64,10 @@ from albert_tf.files.replacement import current, finish_replacing, replacing
 from albert_tf.files.writing import (
     HALF_WRITTEN,
     copy,
+    hidden_directory,
     publish_directory,
     remove,
+    remove_abandoned,
     remove_half_written,
     remove_tree,
     rename,

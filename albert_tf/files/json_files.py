@@ -9,9 +9,8 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from albert_tf.files.disk_errors import name_file
+from albert_tf.files.messages import name_file, quote
 from albert_tf.files.paths import exists, is_remote
-from albert_tf.files.quoting import quote
 from albert_tf.files.reading import read_text
 from albert_tf.files.writing import write_file
 

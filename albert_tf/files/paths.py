@@ -9,7 +9,7 @@ import glob
 import os
 from typing import TYPE_CHECKING
 
-from albert_tf.files.quoting import quote
+from albert_tf.files.messages import quote
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, cast
 
-from albert_tf.files.disk_errors import naming_file
+from albert_tf.files.messages import naming_file
 from albert_tf.files.paths import (
     check_path,
     exists,

@@ -1,6 +1,11 @@
 """Writes, copies, moves and removes local and remote files; a file appears whole, or not at all.
 
 Local files are renamed by Python itself, because fsspec moves files by copying them.
+
+Directories are written under a hidden name, of which a kill leaves none for ever. While a process
+writes such a directory, it holds a lock on it, which the kernel releases whenever and however the
+process ends. So the next process that writes there knows which directories are abandoned, and
+removes them. Where directories cannot be locked (Windows, some network disks), they stay.
 """
 
 from __future__ import annotations
@@ -9,20 +14,27 @@ import contextlib
 import glob
 import itertools
 import os
+import re
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, TypeAlias
 
-from albert_tf.files.checks import check_replaceable
-from albert_tf.files.disk_errors import name_file
-from albert_tf.files.hidden_directory import hidden_directory
+from albert_tf.files.checks import check_replaceable, ensure_directory
+from albert_tf.files.messages import name_file
 from albert_tf.files.paths import file_system, is_remote
 from albert_tf.files.reading import local_copy, require_file
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Stream: TypeAlias = IO[Any]  # of text or bytes, depending on the mode
 
 HALF_WRITTEN = r"\.[0-9a-f]{8}\.tmp"  # what `write_atomically` appends to a name
+_HIDDEN = ".{}-{}.tmp"
 
 
 @contextlib.contextmanager
@@ -158,3 +170,75 @@ def published(path: str, temporary: str = "") -> Iterator[str]:
             remove_tree(temporary)
         name_file(error, path)
         raise
+
+
+# Hidden directories.
+
+
+@contextlib.contextmanager
+def hidden_directory(parent: str, name: str, what: str, names: str = "") -> Iterator[str]:
+    """Yields a new empty local directory, and removes what has its name at the end.
+
+    Args:
+        parent: the directory that contains it, which must exist.
+        name: what it is for.
+        what: the flag or argument with the path, for messages.
+        names: a regular expression of the names whose abandoned directories are removed before;
+            "" for `name` alone.
+
+    Raises:
+        ValueError: the directory cannot be created.
+    """
+    remove_abandoned(parent, names or re.escape(name))
+    with contextlib.ExitStack() as stack:
+        lock = None
+        while lock is None:  # another process may have taken the new directory for abandoned
+            path = os.path.join(parent, _HIDDEN.format(name, uuid.uuid4().hex[:8]))
+            ensure_directory(path, what)
+            lock = _lock(path)
+        stack.callback(os.close, lock)
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path)
+
+
+def remove_abandoned(parent: str, names: str) -> None:
+    """Removes the hidden directories that killed processes have left, if that is possible.
+
+    Args:
+        parent: the directory that contains them.
+        names: a regular expression of their names.
+    """
+    pattern = re.compile(_HIDDEN.format(f"(?:{names})", "[0-9a-f]{8}").replace(".", r"\.", 1))
+    with contextlib.suppress(OSError):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if fcntl is None or not pattern.fullmatch(name) or os.path.islink(path):
+                continue
+            with contextlib.suppress(OSError):  # it is in use, or cannot be locked
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path)
+                finally:
+                    os.close(descriptor)
+
+
+def _lock(path: str) -> int | None:
+    """Locks a directory until the returned descriptor is closed; None if it is gone."""
+    if fcntl is None:
+        return os.open(os.devnull, os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(
+        OSError
+    ):  # then nobody can lock it, and it is never taken for abandoned
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.isdir(path):
+            os.close(descriptor)
+            return None
+    return descriptor

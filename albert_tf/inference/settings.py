@@ -20,7 +20,7 @@ from albert_tf.export.runtimes import AUTO, ENGINES, OPENVINO
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification.settings import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import TOP_K
-from albert_tf.model.included_configs import config_file
+from albert_tf.model.config import config_file
 from albert_tf.model.poolings import POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tables import COMMAS, JSON_LINES, TABS

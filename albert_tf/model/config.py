@@ -14,10 +14,16 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.files import JsonObject
-from albert_tf.model.activation_names import ACTIVATIONS
-from albert_tf.model.included_configs import config_file
 from albert_tf.model.sharing import GROUPS, Pattern, as_google_groups, patterns_of
 
+# Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
+# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
+ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu"),
+    "relu": ("relu",),
+    "tanh": ("tanh",),
+    "linear": ("linear",),
+}
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
@@ -44,6 +50,25 @@ ALBERT_ZH_KEYS = frozenset(
 _HUGGING_FACE_MARKS = frozenset(["model_type", "architectures"])
 _HUGGING_FACE_VOCAB_SIZE = 30000  # the only default that differs from Google's
 _FROM_HUGGING_FACE = {other: name for name, others in ACTIVATIONS.items() for other in others}
+
+
+def config_file(path: str) -> str:
+    """Returns the path of a config, given a path or the name of a config of this package.
+
+    >>> import os
+    >>> os.path.basename(config_file("albert_base"))
+    'albert_base.json'
+    >>> config_file("my_model/albert_config.json")
+    'my_model/albert_config.json'
+
+    Args:
+        path: a file, or a name such as `albert_base`. An existing file takes precedence.
+
+    Raises:
+        FileNotFoundError: a name without a dot or slash is neither a file nor a config of this
+            package. The message lists the names.
+    """
+    return files.find_included(path, "config", "configs", ".json")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import TypeAlias
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import activation_names
-from albert_tf.model.config import LAYER_NORM_EPSILON
+from albert_tf.model import config
 from albert_tf.model.dispatch import op
 
 MASKED_SCORE = -10_000.0  # added to the scores of padding: the softmax is 0, even in bfloat16
@@ -77,8 +76,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 
 # Keras's functions of these names, except for gelu.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    name: gelu if name == "gelu" else tf_keras.activations.get(name)
-    for name in activation_names.ACTIVATIONS
+    name: gelu if name == "gelu" else tf_keras.activations.get(name) for name in config.ACTIVATIONS
 }
 
 
@@ -121,7 +119,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """
     z = tf.cast(x, tf.float32)  # [..., H]
     mean, variance = tf.nn.moments(z, axes=[-1], keepdims=True)  # [..., 1] each
-    normal = (z - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON)  # [..., H]
+    normal = (z - mean) * tf.math.rsqrt(variance + config.LAYER_NORM_EPSILON)  # [..., H]
     return tf.cast(normal * gamma + beta, x.dtype)
 
 

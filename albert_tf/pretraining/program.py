@@ -20,9 +20,8 @@ from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.data.record_metadata import FoundRecords
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.objectives import SOP, find
-from albert_tf.pretraining import record_files, vocabulary
+from albert_tf.pretraining import record_files
 from albert_tf.pretraining.features import pretraining_features
-from albert_tf.pretraining.record_contents import describe_contents
 from albert_tf.pretraining.record_streams import (
     ONE_ORDER,
     STREAM_ORDER,
@@ -30,7 +29,13 @@ from albert_tf.pretraining.record_streams import (
     possible_streams,
 )
 from albert_tf.pretraining.record_task import RecordTask, format_results
-from albert_tf.pretraining.records import Records, records_to_mask, records_with_masks
+from albert_tf.pretraining.records import (
+    Records,
+    describe_contents,
+    find_vocabulary,
+    records_to_mask,
+    records_with_masks,
+)
 from albert_tf.pretraining.settings import Settings
 from albert_tf.training.hooks import Hook
 from albert_tf.training.run import Run
@@ -211,7 +216,7 @@ def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:
         ValueError: the records were created with different vocabularies.
     """
     train_files, eval_files = task.train_records.files, task.eval_records.files
-    known = vocabulary.find_vocabulary([*train_files, *eval_files])
+    known = find_vocabulary([*train_files, *eval_files])
     path = record_files.name_files(train_files)
     data = {
         run_record.RECORD_METADATA: FileRecord.of(record_files.metadata_checksum(train_files), path)

@@ -14,10 +14,9 @@ from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertForPretraining, AlbertModel
 from albert_tf.model.objectives import SOP
 from albert_tf.model.schedules import WarmUpPolynomialDecay
-from albert_tf.pretraining import input_pipeline, record_files, vocabulary
-from albert_tf.pretraining.record_contents import describe_contents
+from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.record_streams import ONE_ORDER, StreamPlan, streams_of_rows
-from albert_tf.pretraining.records import Records
+from albert_tf.pretraining.records import Records, describe_contents, keep_vocabulary
 from albert_tf.pretraining.settings import Settings
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.training.evaluation import Evaluator
@@ -108,7 +107,7 @@ class RecordTask(PretrainingTask, TrainedTask[Settings]):
 
     def keep_files(self, folder: RunFolder) -> None:
         """Copies the vocabulary of the records to the folder of a run, if it is found."""
-        vocabulary.keep_vocabulary(self.train_records.files, folder.path, self._model_folder)
+        keep_vocabulary(self.train_records.files, folder.path, self._model_folder)
 
     def measured_on(self) -> str:
         """Returns a `digest` of everything but the checkpoint that affects the metrics."""

@@ -15,8 +15,7 @@ from albert_tf.checkpoints import (
 from albert_tf.checkpoints.record_comparison import Changes
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
-from albert_tf.model.config import AlbertConfig
-from albert_tf.model.included_configs import config_file
+from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.training.settings import RunSettings
 
 

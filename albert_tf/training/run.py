@@ -34,7 +34,7 @@ from albert_tf.checkpoints.run_folder import METRICS_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertModel
-from albert_tf.training import admission, devices, replicas, workers
+from albert_tf.training import admission, devices, replicas
 from albert_tf.training.devices import Devices
 from albert_tf.training.evaluation import (
     CheckpointEvaluator,
@@ -107,7 +107,7 @@ class Run(Generic[SettingsT]):
         path = settings.albert_config_file or ""
         config = AlbertConfig.from_json_file(path)
         folder.current.check_config(config, path)
-        with workers.losses_interrupt(), contextlib.ExitStack() as stack:
+        with replicas.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:
                 opened = stack.enter_context(devices.open_devices(settings))
             if opened.is_chief:
@@ -158,7 +158,7 @@ class Run(Generic[SettingsT]):
             if run_record.RECORD_METADATA in names:  # what only the first worker reads of records
                 names -= {run_record.TRAINING_DATA, run_record.RECORD_CONTENTS}
             texts = self.record.texts(names | settings.names_for_training)
-            workers.check_same(self.strategy, texts | start["versions"])
+            replicas.check_same(self.strategy, texts | start["versions"])
 
     def begin(self) -> None:
         """Writes the files that describe the run, once it is known to be valid.

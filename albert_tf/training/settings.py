@@ -15,7 +15,7 @@ from albert_tf import files, tensorflow_packages
 from albert_tf.checkpoints.model_folder import ModelPath
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.model.included_configs import config_file
+from albert_tf.model.config import config_file
 from albert_tf.model.optimizer_names import OPTIMIZERS
 from albert_tf.settings import MODEL, REQUIRED, TRAINING, SettingsGroup, fields_of, setting
 

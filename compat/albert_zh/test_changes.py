@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
 from albert_tf import files
 from albert_tf.cli import console
 from albert_tf.data import documents as tokenized_documents
-from albert_tf.data import instances, word_starts
+from albert_tf.data import instances
 from albert_tf.data.settings import InstanceSettings
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import SPECIAL_TOKENS, BasicTokenizer, FullTokenizer
@@ -107,7 +107,7 @@ def pairs_of(documents: list[list[str]]) -> Iterator[tuple[str, str, int]]:
             stream.writelines(f"{word}\n" for word in vocabulary)
         tokenizer = FullTokenizer(path)
     settings = InstanceSettings(masked_lm_prob=0, short_seq_prob=0, dupe_factor=20)
-    table = word_starts.word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
+    table = tokenized_documents.word_start_table(tokenizer.pieces, tokenizer.is_sentencepiece)
     tokens = tokenized_documents.tokenize_documents(documents, tokenizer, table)
     for batch in instances.create_batches(tokens, settings, tokenizer, (0, 0)):
         for row in range(len(batch["input_ids"])):

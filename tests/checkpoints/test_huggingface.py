@@ -17,8 +17,7 @@ from albert_tf.checkpoints.huggingface import (
 )
 from albert_tf.checkpoints.loading import load_checkpoint, read_weights
 from albert_tf.checkpoints.tasks import read_task, write_task
-from albert_tf.model.activation_names import ACTIVATIONS
-from albert_tf.model.config import AlbertConfig
+from albert_tf.model.config import ACTIVATIONS, AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder, AlbertForPretraining
 from albert_tf.model.tokenization import FullTokenizer
 from tests.checkpoints.checkpoint_samples import (

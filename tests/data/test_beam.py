@@ -20,7 +20,7 @@ from albert_tf.data.beam import (
     create_pretraining_data,
 )
 from albert_tf.data.chunks import pack_files
-from albert_tf.data.outputs import RecordOutputs
+from albert_tf.data.create import RecordOutputs
 from albert_tf.data.sources import TextSource, find_sources
 from tests.conftest import TOY_TEXT
 from tests.data.conftest import all_records, contents, write

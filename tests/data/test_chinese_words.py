@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.data.chinese_words import AlbertZhWords, ChineseWords, load_segmenter
-from albert_tf.data.documents import tokenize_documents
-from albert_tf.data.word_starts import word_start_table
+from albert_tf.data.documents import tokenize_documents, word_start_table
 from albert_tf.model.tokenization import FullTokenizer
 from tests.data.conftest import write
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from albert_tf.data import documents as tokenized_documents
-from albert_tf.data.documents import Documents, tokenize_documents
+from albert_tf.data.documents import Documents, tokenize_documents, word_start_table
 from albert_tf.data.instances import _pairs_of_document, _truncate, create_batches
 from albert_tf.data.settings import DOC_SENTENCES, FULL_SENTENCES, InstanceSettings
-from albert_tf.data.word_starts import word_start_table
 
 CLS, SEP, MASK = 2, 3, 4
 

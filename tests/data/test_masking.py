@@ -10,10 +10,10 @@ import random
 import numpy as np
 import pytest
 
+from albert_tf.data.documents import word_start_table
 from albert_tf.data.masking import mask_batch, ngram_probabilities, num_to_predict
 from albert_tf.data.random_streams import PerInstanceStream, RandomStream
 from albert_tf.data.settings import MaskingSettings
-from albert_tf.data.word_starts import word_start_table
 
 CLS, SEP, MASK, VOCAB_SIZE = 2, 3, 4, 97
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data.outputs import RecordOutputs
+from albert_tf.data.create import RecordOutputs
 from albert_tf.data.record_metadata import METADATA_SUFFIX, read_metadata, write_metadata
 from albert_tf.data.records import (
     START_BYTES,

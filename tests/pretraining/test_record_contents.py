@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from albert_tf.pretraining import record_contents
-from albert_tf.pretraining.record_contents import describe_contents
+from albert_tf.pretraining import records
+from albert_tf.pretraining.records import describe_contents
 
 DATA = bytes(range(200))
 
@@ -37,8 +37,8 @@ def test_every_byte_counts_and_the_order_but_not_the_folder(pair, tmp_path):
 
 
 def test_of_many_bytes_evenly_spaced_blocks_are_read(pair, monkeypatch):
-    monkeypatch.setattr(record_contents, "BLOCK_BYTES", 10)
-    monkeypatch.setattr(record_contents, "READ_BYTES", 60)
+    monkeypatch.setattr(records, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(records, "READ_BYTES", 60)
     first = pair[0]
     found = digest(first)
     # 20 blocks, of which 0.3 are read: 6 steps of 19 blocks.

@@ -14,8 +14,8 @@ from absl import logging
 from albert_tf.training import devices, replicas, strategies
 from albert_tf.training import settings as training_settings
 from albert_tf.training.interruption import InterruptedRunError
+from albert_tf.training.replicas import losses_interrupt
 from albert_tf.training.settings import DeviceSettings
-from albert_tf.training.workers import losses_interrupt
 
 
 def workers(count):

@@ -11,13 +11,8 @@ from albert_tf.model.tokenization.sentencepiece_encoder import (
     SentencePieceEncoder,
     preprocess_text,
 )
-from albert_tf.model.tokenization.special_tokens import (
-    MASK_TOKEN,
-    SPECIAL_TOKENS,
-    UNKNOWN_TOKEN,
-)
-from albert_tf.model.tokenization.tokenizer import Tokenizer
-from albert_tf.model.tokenization.wordpiece_encoder import WordPieceEncoder
+from albert_tf.model.tokenization.tokenizer import MASK_TOKEN, SPECIAL_TOKENS, Tokenizer
+from albert_tf.model.tokenization.wordpiece_encoder import UNKNOWN_TOKEN, WordPieceEncoder
 
 # Names of the vocabulary in runs and Hugging Face folders.
 SENTENCEPIECE_NAME = "spiece.model"

@@ -34,8 +34,8 @@ from albert_tf.model.tokenization.huggingface_files import (
     read_files,
     read_options,
 )
-from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
-from albert_tf.model.tokenization.tokenizer import Tokenizer
+from albert_tf.model.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
+from albert_tf.model.tokenization.wordpiece_encoder import UNKNOWN_TOKEN
 
 if TYPE_CHECKING:  # what needs TensorFlow
     import tokenizers

@@ -33,7 +33,8 @@ from albert_tf.model.tokenization.sentencepiece_encoder import (
     USER_DEFINED,
     read_sentencepiece_file,
 )
-from albert_tf.model.tokenization.special_tokens import SPECIAL_TOKENS, UNKNOWN_TOKEN
+from albert_tf.model.tokenization.tokenizer import SPECIAL_TOKENS
+from albert_tf.model.tokenization.wordpiece_encoder import UNKNOWN_TOKEN
 
 
 def build_from_vocabulary(path: str, options: JsonObject) -> tokenizers.Tokenizer:

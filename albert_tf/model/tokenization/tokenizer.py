@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.model.tokenization.sentencepiece_encoder import SPIECE_UNDERLINE
-from albert_tf.model.tokenization.special_tokens import PAD_ID
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+# The special tokens that ALBERT's vocabularies have.
+MASK_TOKEN = "[MASK]"
+SPECIAL_TOKENS = ("[CLS]", "[SEP]", MASK_TOKEN)
+PAD_ID = 0  # the official programs pad with 0 regardless of the vocabulary
 # Values of arguments of a tokenizer's call, which are those of transformers.
 CHOICES = {
     "padding": (True, "longest", "max_length"),

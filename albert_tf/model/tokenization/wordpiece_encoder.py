@@ -13,8 +13,8 @@ from albert_tf.model.tokenization.characters import (
     is_punctuation,
     is_whitespace,
 )
-from albert_tf.model.tokenization.special_tokens import UNKNOWN_TOKEN
 
+UNKNOWN_TOKEN = "[UNK]"
 MAX_INPUT_CHARS_PER_WORD = 200  # longer words become one unknown token
 
 
