@@ -186,7 +186,7 @@ def expand_patterns(patterns: str | list[str], what: str) -> list[str]:
     """Returns the files that match a comma-separated list of file names and glob patterns.
 
     A file or folder that exists under the very name is meant, even if the name has a comma, or
-    characters of patterns such as "[".
+    characters of patterns such as "[". Folders of any depth are meant by "**".
 
     Args:
         patterns: "a.txt,b/*.txt" or a list of such patterns.
@@ -220,7 +220,7 @@ def _local_matches(pattern: str) -> list[str]:
     begin = pattern
     while glob.has_magic(begin) and not os.path.exists(begin):
         begin = os.path.dirname(begin)
-    return glob.glob(glob.escape(begin) + pattern[len(begin) :])
+    return glob.glob(glob.escape(begin) + pattern[len(begin) :], recursive=True)
 
 
 def _remote_matches(pattern: str) -> list[str]:

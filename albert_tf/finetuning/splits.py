@@ -18,12 +18,15 @@ from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.tables import Table, open_table
+from albert_tf.tables.card import Configuration, find_configuration
 from albert_tf.tables.described_labels import find_labels
 from albert_tf.tables.splits import (
     ENDINGS,
     best_names,
     describe,
+    find_described,
     find_files,
+    find_folder,
     find_groups,
     find_split,
 )
@@ -72,6 +75,9 @@ def make_splits(
     return splits
 
 
+_DEV_ADVICE = "; --dev_fraction=0.1 takes a tenth of the training data instead"
+
+
 class MissingSplitError(FileNotFoundError):
     """There are no data of a split; the message says what there is."""
 
@@ -85,8 +91,8 @@ class Layout:
             split; if none exists, files are found by the words in their names.
         takes_first: whether, of several of these files, the first one is meant; else they are
             refused.
-        configurations: names of subfolders that are the data set, such as "mrpc"; the first one
-            that has data is read instead of the folder.
+        configurations: names of the data set, such as "mrpc": of subfolders, of which the first one
+            that has data is read instead of the folder, and of configurations in a card.
         suffix: see `find_split`.
         endings: see `find_split`.
         form: format of text whatever a file is called; "" for that of its name.
@@ -100,6 +106,23 @@ class Layout:
     endings: Collection[str] = ENDINGS
     form: str = ""
     quoting: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFiles:
+    """The files of a split.
+
+    Attributes:
+        paths: the files in order.
+        name: which of `Layout.names` it is; "" if it has another name or place.
+        configuration: what the card of its repository calls the data set; "" if there is none.
+        form: the format of its text that the card says; "" for that of the names.
+    """
+
+    paths: Sequence[str]
+    name: str = ""
+    configuration: str = ""
+    form: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,20 +168,32 @@ class SplitTables:
         """
         if self.given is not None:
             return self._given(self.given, split, layout), ""
-        paths, name = self.find(split, layout)
-        return open_described(paths, layout.form, layout.quoting), name
+        found = self.find(split, layout)
+        table = open_described(
+            found.paths, layout.form or found.form, layout.quoting, found.configuration
+        )
+        return table, found.name
 
-    def find(self, split: str, layout: Layout) -> tuple[list[str], str]:
-        """Returns the files of a split, and which of `layout.names` they are; see `open`."""
+    def find(self, split: str, layout: Layout) -> SplitFiles:
+        """Returns the files of a split; see `open`.
+
+        What a card says about them comes first, then the files of `layout.names`, then the words in
+        the names of files.
+        """
         pattern = self.named.get(split)
         if pattern:
-            return find_files(pattern, f"--{split}_file"), ""
+            return SplitFiles(find_files(pattern, f"--{split}_file"))
         if not self.data_dir:
             raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file.")
-        name = find_name(self.data_dir, layout.names, layout.takes_first)
-        if name is not None:
-            return [os.path.join(self.data_dir, name)], name
-        return self._find(self.data_dir, split, layout), ""
+        folder = find_folder(self.data_dir, layout.configurations, layout.endings)
+        described = find_configuration(folder, [name.lower() for name in layout.configurations])
+        if described is None:
+            return self._by_words(self.data_dir, folder, split, layout)
+        if not described.patterns:
+            found = self._by_words(described.base, described.base, split, layout)
+        else:
+            found = self._by_card(self.data_dir, described, split, layout)
+        return dataclasses.replace(found, configuration=described.name, form=described.form)
 
     @staticmethod
     def _given(given: Mapping[str, Table], split: str, layout: Layout) -> Table:
@@ -177,15 +212,32 @@ class SplitTables:
             )
         return given[names[0]]
 
-    def _find(self, folder: str, split: str, layout: Layout) -> list[str]:
-        """Returns the files of a split, which are found by the words in their names."""
-        for configuration in layout.configurations:
-            inner = os.path.join(folder, configuration)
-            if files.is_directory(inner) and find_groups(inner, layout.endings):
-                folder = inner
-                break
+    @staticmethod
+    def _by_card(data_dir: str, described: Configuration, split: str, layout: Layout) -> SplitFiles:
+        """Returns the files of a split that the card of a repository names."""
+        paths = find_described(described, split, layout.suffix, layout.endings)
+        if not paths:
+            splits = ", ".join(f"{name} ({', '.join(p)})" for name, p in described.patterns.items())
+            has_train = best_names(list(described.patterns), TRAIN)
+            advice = _DEV_ADVICE if split == DEV and has_train else ""
+            raise MissingSplitError(f"no {split} data: {described.card} has {splits}{advice}.")
+        name = os.path.relpath(paths[0], data_dir)
+        return SplitFiles(paths, name if len(paths) == 1 and name in layout.names else "")
+
+    def _by_words(self, data_dir: str, folder: str, split: str, layout: Layout) -> SplitFiles:
+        """Returns the files of a split by their names.
+
+        Args:
+            data_dir: the folder of `layout.names`.
+            folder: the folder with files of other names.
+            split: see `open`.
+            layout: see `open`.
+        """
+        name = find_name(data_dir, layout.names, layout.takes_first)
+        if name is not None:
+            return SplitFiles([os.path.join(data_dir, name)], name)
         try:
-            return find_split(folder, split, layout.suffix, layout.endings)
+            return SplitFiles(find_split(folder, split, layout.suffix, layout.endings))
         except FileNotFoundError:
             raise MissingSplitError(self._missing(split, layout, folder)) from None
 
@@ -198,22 +250,25 @@ class SplitTables:
         advice = ""
         has_train = any(group.split == TRAIN for group in groups)
         if split == DEV and has_train:
-            advice = "; --dev_fraction=0.1 takes a tenth of the training data instead"
+            advice = _DEV_ADVICE
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."
 
 
-def open_described(paths: Sequence[str], form: str = "", quoting: bool = False) -> Table:
+def open_described(
+    paths: Sequence[str], form: str = "", quoting: bool = False, configuration: str = ""
+) -> Table:
     """Opens files of rows, with the names of labels that they have, or that are beside them.
 
     Args:
         paths: the files; see `open_table`.
         form: see `open_table`.
         quoting: see `open_table`.
+        configuration: see `find_labels`.
     """
     table = open_table(paths, form, quoting)
     if table.labels:
         return table
-    labels, source = find_labels(paths[0])
+    labels, source = find_labels(paths[0], configuration)
     if not labels:
         return table
     logging.info("%s: the names of the labels are those in %s", table.path, source)

@@ -15,50 +15,44 @@ Files of text have no place for them, so that `datasets` takes them from
 
 from __future__ import annotations
 
-import importlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from albert_tf import files
+from albert_tf.tables.card import NAME, folders_above, read_front_matter
 from albert_tf.tables.label_names import LabelNames, of_features
 
-_INFO, _INFOS, _PAGE = "dataset_info.json", "dataset_infos.json", "README.md"
-_LEVELS = 3  # a repository may have its files in `configuration/split/`
-_FRONT_MATTER = re.compile(rb"\A(?:\xef\xbb\xbf)?---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
-_MAX_FRONT_MATTER = 1 << 20  # bytes; those of thousands of configurations have less
+_INFO, _INFOS = "dataset_info.json", "dataset_infos.json"
 _LISTS = ("sequence", "list", "large_list")
 _Names = dict[str, LabelNames]  # by column
 
 
-def find_labels(path: str) -> tuple[dict[str, LabelNames], str]:
+def find_labels(path: str, configuration: str = "") -> tuple[dict[str, LabelNames], str]:
     """Returns column → names of its labels, for a file of rows, and the file that describes them.
 
     Nothing is found, ({}, ""), if there is no such file, or several configurations may be meant.
     The folder of the file and the two above it are looked at, the nearest first. Of several
-    configurations, the one counts that a folder of the file is named after; otherwise, all must
-    have the same names.
+    configurations, the one counts that is given, or that a folder of the file is named after;
+    otherwise, all must have the same names.
+
+    Args:
+        path: the file of rows.
+        configuration: the name of its configuration; "" if it is not known.
 
     Raises:
         ValueError: a description is damaged.
     """
-    folder = os.path.dirname(path)
-    inside: list[str] = []
-    for _ in range(_LEVELS):
+    for folder, inside in folders_above(os.path.dirname(path)):
         for described, source in _described(folder):
-            chosen = _choose(described, inside)
+            chosen = _choose(described, [*filter(None, [configuration]), *inside])
             if chosen:
                 return chosen, source
-        folder, name = os.path.split(folder)
-        inside.append(name)
-        if not name or folder.endswith(":"):  # the root, or the scheme of a remote path
-            break
     return {}, ""
 
 
 def _described(folder: str) -> Iterator[tuple[dict[str, _Names], str]]:
     """Yields configuration → names of labels, and the path, of files in a folder that have some."""
-    for name, read in ((_INFO, _read_info), (_INFOS, _read_infos), (_PAGE, _read_page)):
+    for name, read in ((_INFO, _read_info), (_INFOS, _read_infos), (NAME, _read_page)):
         path = os.path.join(folder, name)
         if not files.is_file(path):
             continue
@@ -88,38 +82,13 @@ def _read_infos(path: str) -> dict[str, Mapping[str, object]]:
 
 def _read_page(path: str) -> dict[str, Mapping[str, object]]:
     """Returns configuration → column → feature as in JSON, of the front matter of a page."""
-    found = _FRONT_MATTER.match(files.read_bytes(path))
-    if found is None or b"class_label" not in found[1]:
-        return {}  # any page, perhaps of something else
-    if len(found[1]) > _MAX_FRONT_MATTER:
-        raise ValueError(
-            f"{path}: its front matter has {len(found[1]):,} bytes, expected up to "
-            f"{_MAX_FRONT_MATTER:,}. Leave only dataset_info in it"
-        )
-    page = _parse_yaml(files.decode_utf8(found[1], path, first_line=2), path)
-    infos = page.get("dataset_info") or []
+    infos = read_front_matter(path, b"class_label").get("dataset_info") or []
     return {
         info.get("config_name", ""): {
             feature["name"]: _feature_of(feature) for feature in info.get("features") or []
         }
         for info in ([infos] if isinstance(infos, dict) else infos)
     }
-
-
-def _parse_yaml(text: str, path: str) -> files.Json:
-    """Returns what YAML that begins on line 2 of a file contains, with text alone as values."""
-    yaml = importlib.import_module("yaml")
-    # Text alone, so that "no" is not False. That of libyaml, if it is there, is ten times as fast.
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        return yaml.load(text, Loader=loader)
-    except RecursionError:
-        raise ValueError(f"{path}: the front matter is nested hundreds of levels") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}, line {mark.line + 2}" if mark else path
-        problem = getattr(error, "problem", None) or getattr(error, "reason", "unknown")
-        raise ValueError(f"{place}: the front matter is not YAML: {problem}") from None
 
 
 def _feature_of(described: files.Json) -> files.Json:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from albert_tf import files
+from albert_tf.tables.card import Configuration, describes
 from albert_tf.tables.table_files import ending_of
 
 # Split → the words that mean it.
@@ -79,10 +80,59 @@ def find_split(
     return [os.path.join(folder, path) for path in chosen[0].paths]
 
 
+def find_described(
+    described: Configuration, split: str, suffix: str = "", endings: Collection[str] = ENDINGS
+) -> list[str]:
+    """Returns the files of a split that the card of a repository names, [] if it names none.
+
+    Args:
+        described: what the card says, with patterns.
+        split: see `find_split`.
+        suffix: see `find_split`.
+        endings: see `find_split`.
+
+    Raises:
+        FileNotFoundError: a file that the card names is missing.
+        ValueError: several splits may be meant, or a shard is missing.
+    """
+    names = best_names(list(described.patterns), split, suffix)
+    if len(names) > 1:
+        raise ValueError(
+            f"{described.card} has the splits {' and '.join(names)}: keep only one of them, or "
+            "name the files of the split"
+        )
+    paths = described.files_of(names[0], endings) if names else []
+    if paths:
+        _check_shards(os.path.dirname(paths[0]), [os.path.basename(path) for path in paths])
+    return paths
+
+
+def find_folder(folder: str, names: Sequence[str], endings: Collection[str] = ENDINGS) -> str:
+    """Returns the folder of a data set: the first of some folders in a folder that has files of it.
+
+    Args:
+        folder: the folder, which is returned if none of the others has files.
+        names: their names, whose letter case does not count.
+        endings: see `find_split`.
+    """
+    entries = files.list_directory(folder) if names else []
+    for name in names:
+        alike = [entry for entry in entries if entry.lower() == name.lower()]
+        for entry in sorted(alike, key=lambda entry: entry != name):  # the very name first
+            inner = os.path.join(folder, entry)
+            if files.is_directory(inner) and _has_data(inner, endings):
+                return inner
+    return folder
+
+
+def _has_data(folder: str, endings: Collection[str] = ENDINGS) -> bool:
+    return bool(find_groups(folder, endings)) or describes(folder)
+
+
 def has_splits(folder: str, inner: Collection[str] = ()) -> bool:
     """Returns whether a folder has files of splits, itself or in one of some folders in it."""
     places = [folder, *(os.path.join(folder, name) for name in inner)]
-    return any(files.is_directory(place) and find_groups(place) for place in places)
+    return any(files.is_directory(place) and _has_data(place) for place in places)
 
 
 def best_names(names: Sequence[str], split: str, suffix: str = "") -> list[str]:

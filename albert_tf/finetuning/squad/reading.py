@@ -384,10 +384,11 @@ def _read(settings: Settings, split: str, given: Mapping[str, Table] | None) -> 
         return read_rows(table, is_training)
     flag = "train_file" if is_training else "predict_file"
     named = settings.train_file if is_training else settings.predict_file
+    paths: Sequence[str]
     if named:
         paths = find_files(named, f"--{flag}")
     elif settings.data_dir:
-        paths, _ = SplitTables(settings.data_dir).find(split, _LAYOUT)
+        paths = SplitTables(settings.data_dir).find(split, _LAYOUT).paths
     else:
         phase = "do_train" if is_training else "do_predict" if settings.do_predict else "do_eval"
         raise MissingSplitError(f"--{phase} requires --{flag}, a file of questions, or --data_dir")

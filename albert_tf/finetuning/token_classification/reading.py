@@ -263,9 +263,11 @@ def read_sentences(
     if given is not None:
         table, _ = tables.open(split, layout)
         return read_rows(table, is_test, labels, settings.tag_column)
-    paths, _ = tables.find(split, layout)
+    found = tables.find(split, layout)
+    paths = found.paths
     if ending_of(paths[0]) in _TABLES:
-        return read_rows(open_described(paths), is_test, labels, settings.tag_column)
+        table = open_described(paths, found.form, configuration=found.configuration)
+        return read_rows(table, is_test, labels, settings.tag_column)
     if len(paths) > 1:
         raise ValueError(
             f"{paths[0]}: expected one file with the {split} data, got {paths[1]} as well"

@@ -1,0 +1,119 @@
+"""Every task finds its files in the folders that people have: by cards, names and endings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from albert_tf.finetuning import classification, race, squad, token_classification
+from albert_tf.finetuning.classification.reading import read_data as read_classes
+from albert_tf.finetuning.race.reading import read_data as read_choices
+from albert_tf.finetuning.splits import MissingSplitError
+from albert_tf.finetuning.squad.reading import read_data as read_questions
+from albert_tf.finetuning.token_classification.reading import read_data as read_tags
+
+TEXTS = [{"text": "rain on the roof", "label": 0}, {"text": "sun on the sea", "label": 1}]
+CHOICES = [{"question": "Which is wet?", "options": ["rain", "sand"], "label": 0}]
+QUESTIONS = [
+    {
+        "id": "q1",
+        "context": "Ada wrote it in Turin.",
+        "question": "Where did Ada write it?",
+        "answers": {"text": ["Turin"], "answer_start": [16]},
+    }
+]
+TAGS = [{"tokens": ["Ada", "rests"], "ner_tags": ["B-PER", "O"]}]
+# Door → (its program, its settings, what reads its data, a row).
+DOORS = {
+    "classes": (classification, {"task_name": "tsv"}, lambda s: read_classes(s)[1], TEXTS),
+    "choices": (race, {"task_name": "choice"}, read_choices, CHOICES),
+    "questions": (squad, {}, read_questions, QUESTIONS),
+    "tags": (token_classification, {}, lambda s: read_tags(s)[1], TAGS),
+}
+
+
+def write_lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def settings_for(door, folder, **values):
+    module, known, _, _ = DOORS[door]
+    given = {"data_dir": str(folder), "output_dir": str(folder / "out"), "do_eval": False}
+    return module.Settings(**given | {"do_train": True} | known | values)
+
+
+def read(door, folder, **values):
+    return DOORS[door][2](settings_for(door, folder, **values))
+
+
+CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: train_clean.jsonl
+  - split: test
+    path: dev.jsonl
+---
+"""
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_card_says_which_files_are_which_split(tmp_path, door):
+    rows = DOORS[door][3]
+    write_lines(tmp_path / "train_clean.jsonl", rows)
+    write_lines(tmp_path / "train.jsonl", rows * 3)
+    write_lines(tmp_path / "dev.jsonl", rows)
+    assert len(read(door, tmp_path)["train"].examples) == 3 * len(rows)
+    (tmp_path / "README.md").write_text(CARD)
+    assert len(read(door, tmp_path)["train"].examples) == len(rows)
+    said = (
+        r"no dev data: .*README\.md has train \(train_clean\.jsonl\), test \(dev\.jsonl\); "
+        "--dev_fraction=0.1 takes a tenth of the training data instead"
+    )
+    with pytest.raises(MissingSplitError, match=said):
+        read(door, tmp_path, do_eval=True)
+    (tmp_path / "train_clean.jsonl").unlink()
+    with pytest.raises(FileNotFoundError, match=r"'train_clean\.jsonl', of .* is missing"):
+        read(door, tmp_path)
+
+
+SETS = """---
+configs:
+- config_name: mrpc
+  data_files: pairs.csv
+  sep: "\\t"
+- config_name: rte
+  data_dir: rte_files
+dataset_info:
+- config_name: mrpc
+  features:
+  - {name: label, dtype: {class_label: {names: [equivalent, not_equivalent]}}}
+- config_name: rte
+  features:
+  - {name: label, dtype: {class_label: {names: [entailment, not_entailment]}}}
+---
+"""
+
+
+def test_the_name_of_a_task_chooses_the_data_set_of_a_card_with_its_labels_and_format(tmp_path):
+    (tmp_path / "README.md").write_text(SETS)
+    (tmp_path / "pairs.csv").write_text('sentence1\tsentence2\tlabel\n"a, b"\tc\t0\nd\te\t1\n')
+    rows = [{"sentence1": "a", "sentence2": "b", "label": 1}]
+    write_lines(tmp_path / "rte_files" / "train.jsonl", rows)
+    first, second = read("classes", tmp_path, task_name="mrpc")["train"].examples
+    assert (first.text_a, first.label, second.label) == ("a, b", "0", "1")
+    (third,) = read("classes", tmp_path, task_name="rte")["train"].examples
+    assert third.label == "not_entailment"
+    with pytest.raises(ValueError, match="the configurations mrpc, rte, of which none is the"):
+        read("classes", tmp_path)
+
+
+def test_a_file_of_an_archive_that_a_card_names_is_read_as_that_of_the_archive(tmp_path):
+    card = "---\nconfigs:\n- {config_name: x, data_files: train.tsv}\n---"
+    (tmp_path / "README.md").write_text(card)
+    (tmp_path / "train.tsv").write_text("source\t1\t\ta text of four columns\n")
+    (example,) = read("classes", tmp_path, task_name="cola")["train"].examples
+    assert example.text_a == "a text of four columns"
