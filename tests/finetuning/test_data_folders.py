@@ -117,3 +117,27 @@ def test_a_file_of_an_archive_that_a_card_names_is_read_as_that_of_the_archive(t
     (tmp_path / "train.tsv").write_text("source\t1\t\ta text of four columns\n")
     (example,) = read("classes", tmp_path, task_name="cola")["train"].examples
     assert example.text_a == "a text of four columns"
+
+
+@pytest.mark.parametrize("place", ["LCQMC/data", "lcqmc", "Lcqmc", "LCQMC", ""])
+def test_the_folder_of_a_task_may_have_any_files_of_splits(tmp_path, place):
+    rows = [{"sentence1": "水", "sentence2": "海", "label": 1}]
+    write_lines(tmp_path / place / "train-00000-of-00001.jsonl", rows)
+    (example,) = read("classes", tmp_path, task_name="lcqmc")["train"].examples
+    assert example.text_b == "海"
+
+
+@pytest.mark.parametrize(("task", "place"), [("sst-2", "sst2"), ("sst-2", "SST-2/data")])
+def test_a_folder_has_any_of_the_names_of_a_task(tmp_path, task, place):
+    write_lines(tmp_path / place / "train.jsonl", [{"sentence": "rain", "label": 1}])
+    assert len(read("classes", tmp_path, task_name=task)["train"].examples) == 1
+
+
+@pytest.mark.parametrize("place", ["RACE/high", "race/high", "RACE/all", "RACE/data"])
+def test_the_folder_of_race_may_have_any_files_of_splits(tmp_path, place):
+    row = {"example_id": "high1.txt", "article": "It rains.", "question": "What does it do?"}
+    row |= {"options": ["rain", "snow", "shine", "hail"], "answer": "A"}
+    write_lines(tmp_path / place / "train.jsonl", [row])
+    levels = {"high_only": place.endswith("high")}
+    data = read("choices", tmp_path, task_name="race", **levels)["train"]
+    assert [question.label for question in data.examples] == [0]

@@ -65,7 +65,7 @@ def _open(
     layout = Layout(
         list(of_files),
         takes_first=not sources[0].is_custom,
-        configurations=task.configurations or (task.name,),
+        configurations=tuple(filter(None, (*task.configurations, task.name, task.folder))),
         suffix=task.suffix,
         quoting=quoting,
     )

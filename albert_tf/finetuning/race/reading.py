@@ -254,9 +254,12 @@ def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Exam
         for part in ("train", "dev", "test")
         for level in LEVELS
     )
-    if has_archive or not has_splits(tables.data_dir, (*LEVELS, "all")):
+    roots = [os.path.join(tables.data_dir, name) for name in ("RACE", "race", "")]
+    found = next((root for root in roots if has_splits(root, (*LEVELS, "all"))), None)
+    if has_archive or found is None:
         return read_race(tables.data_dir, split, levels)
-    folders = [os.path.join(tables.data_dir, level) for level in levels]
+    tables = SplitTables(found)
+    folders = [os.path.join(found, level) for level in levels]
     if not all(map(files.is_directory, folders)):
         return _of_levels(read_questions(tables, split, ["all"]), levels)
     parts = [
@@ -264,7 +267,7 @@ def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Exam
         for folder, level in zip(folders, levels, strict=True)
     ]
     examples = [question for part in parts for question in part.examples]
-    return Examples(tables.data_dir, examples, all(part.has_labels for part in parts))
+    return Examples(found, examples, all(part.has_labels for part in parts))
 
 
 def _of_levels(data: Examples[Question], levels: Sequence[str]) -> Examples[Question]:
