@@ -35,6 +35,7 @@ OBJECTIVE = "sentence_objective"
 PRECISION = "precision"
 RECORD_STREAMS = "record_streams"
 STREAM_ORDER = "stream_order"
+SORTED_ORDER = "sorted_order"
 # Files of a record.
 VOCABULARY = "vocabulary"
 CONFIG = "config"

@@ -27,6 +27,9 @@ from albert_tf.training import progress
 
 DRAWS_AT_ONCE = 4096  # random numbers drawn at once, for speed
 OFFICIAL_SHUFFLE_BUFFER = 100
+# Number of this order in the record of a run; the first one sorted batches of several epochs
+# together, so that an epoch had some examples several times and others not at all.
+SORTED_ORDER = 2
 EXAMPLES_AT_ONCE = 256  # examples that `checksum` holds in memory
 
 
@@ -72,8 +75,8 @@ class TrainingOrder:
         shuffle_buffer: size of the shuffle buffer that the repeated file passes through, in
             examples: 100 in Google's programs, 1 to keep the order of the file. None reshuffles all
             examples in each epoch.
-        batches_to_sort: number of consecutive batches whose examples are sorted by length together;
-            the resulting batches are shuffled. 1 for no sorting.
+        batches_to_sort: number of consecutive batches of an epoch whose examples are sorted by
+            length together; the resulting batches are shuffled. 1 for no sorting.
     """
 
     batch_size: int
@@ -114,22 +117,38 @@ def example_order(num_examples: int, order: TrainingOrder, start: int = 0) -> It
     return itertools.islice(numbers, start, None)
 
 
+def _window(batch: int, num_examples: int, order: TrainingOrder) -> tuple[int, int]:
+    """Returns the first batch, and the one after the last, of those that are sorted with a batch.
+
+    They are of one epoch: a batch with the end of an epoch and the start of the next is alone.
+    """
+    epoch = batch * order.batch_size // num_examples
+    first = -(-epoch * num_examples // order.batch_size)  # of those that lie in the epoch
+    end = (epoch + 1) * num_examples // order.batch_size
+    if batch >= end:
+        return batch, batch + 1
+    begin = batch - (batch - first) % order.batches_to_sort
+    return begin, min(begin + order.batches_to_sort, end)
+
+
 def _sorted_batches(
     lengths: NDArray[np.int32], order: TrainingOrder, start: int
 ) -> Iterator[NDArray[np.int64]]:
     """Yields the example indices of each batch, int64 [B], from batch `start` on."""
-    block, skip = divmod(start, order.batches_to_sort)
-    size = order.batch_size * order.batches_to_sort
-    numbers = example_order(len(lengths), order, block * size)
-    for number in itertools.count(block):
+    count = len(lengths)
+    begin, end = _window(start, count, order) if count else (0, 0)
+    numbers = example_order(count, order, begin * order.batch_size)
+    while True:
+        size = (end - begin) * order.batch_size
         rows = np.fromiter(itertools.islice(numbers, size), np.int64, size)
+        batches = rows.reshape(-1, order.batch_size)
         if order.batches_to_sort > 1:
-            rows = rows[np.argsort(lengths[rows], kind="stable")]
-        batches = rows.reshape(order.batches_to_sort, order.batch_size)
-        if order.batches_to_sort > 1:
-            batches = np.random.default_rng((order.seed, 1, number)).permutation(batches)
-        yield from batches[skip:]
-        skip = 0
+            batches = rows[np.argsort(lengths[rows], kind="stable")].reshape(batches.shape)
+            # In the first epoch, the remainder is 0, which changes no random number.
+            place = divmod(begin, order.batches_to_sort)
+            batches = np.random.default_rng((order.seed, 1, *place)).permutation(batches)
+        yield from batches[max(start - begin, 0) :]
+        begin, end = _window(end, count, order)
 
 
 def training_batches(

@@ -20,8 +20,9 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.export import saved_model
+from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Outputs
-from albert_tf.finetuning.engine import FineTuning, training_steps
+from albert_tf.finetuning.engine import FineTuning, training_order, training_steps
 from albert_tf.finetuning.examples import choose_examples
 from albert_tf.finetuning.result import FineTuningResult, RunResult
 from albert_tf.finetuning.settings import FineTuningSettings
@@ -102,6 +103,7 @@ def _do_phases(
         The metrics of the best checkpoint, and the text to print.
     """
     if TRAIN in task.splits:
+        _check_order(run, task)
         _give_advice(run, task)
         run.train(task, hooks, run.settings.early_stopping_patience)
         if run.is_chief:
@@ -119,6 +121,32 @@ def _do_phases(
             text += task.task.write_predictions(run.folder, split, outputs, step)
     run.begin()
     return result, text
+
+
+def _check_order(run: Run[FineTuningSettings], task: FineTuning) -> None:
+    """Raises ValueError if a run to resume had its examples in another order.
+
+    With `allow_changed_settings`, this is a warning.
+    """
+    settings, folder = run.settings, run.folder
+    recorded = folder.record.settings
+    num_steps, _ = training_steps(settings, task.count_examples())
+    is_resumed = 0 < max(folder.resumable(), default=0) < num_steps
+    if not (is_resumed and recorded) or training_order(settings).batches_to_sort == 1:
+        return
+    if recorded.get(run_record.SORTED_ORDER) == batching.SORTED_ORDER:
+        return
+    text = (
+        f"{folder.path} contains a run that sorted batches of several epochs together by length, "
+        "so that an epoch had some examples several times and others not at all. This version has "
+        "each example once an epoch, and cannot continue in that order."
+    )
+    if not settings.allow_changed_settings:
+        raise ValueError(
+            f"{text} Choose another --output_dir, or pass --allow_changed_settings to resume it in "
+            "the new order."
+        )
+    logging.warning("%s Accepted by --allow_changed_settings.", text)
 
 
 def _evaluate(run: Run[FineTuningSettings], task: FineTuning) -> tuple[RunResult, str]:
@@ -222,7 +250,10 @@ def describe_task(
         run_record.SELECTION_METRIC: task.selection_metric,
         **task.details(),
     }
-    return RunRecord(settings=of_text.settings, files=known, task=details)
+    order = {}
+    if train is not None and training_order(settings).batches_to_sort > 1:
+        order[run_record.SORTED_ORDER] = batching.SORTED_ORDER
+    return RunRecord(settings={**of_text.settings, **order}, files=known, task=details)
 
 
 def _source_of(task: AnyFineTuningTask) -> str | None:

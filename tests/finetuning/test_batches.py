@@ -62,6 +62,28 @@ def test_an_epoch_has_every_example_once_in_a_new_order():
         batching.example_order(0, SHUFFLED)
 
 
+@pytest.mark.parametrize(
+    ("count", "batch_size"), [(10, 32), (100, 32), (240, 32), (23, 5), (64, 8)]
+)
+@pytest.mark.parametrize("batches_to_sort", [1, 3, 32])
+def test_batches_of_similar_lengths_have_each_example_once_an_epoch(
+    count, batch_size, batches_to_sort
+):
+    lengths = np.random.default_rng(5).integers(2, 19, count)
+    of_length = TokenSequences.pack(
+        [([7] * n, n) for n in lengths], {"label_ids": np.arange(count)}
+    )
+    order = TrainingOrder(batch_size, seed=3, batches_to_sort=batches_to_sort)
+    steps = 3 * count // batch_size + 1
+    batches = training_batches(of_length, order, steps)
+    examples = np.concatenate([batch["label_ids"] for batch in batches])
+    for epoch in range(1, 4):
+        so_far = examples[: epoch * count // batch_size * batch_size]
+        times = np.bincount(so_far, minlength=count)
+        assert times.max() <= epoch
+        assert times.sum() > epoch * count - batch_size  # no other is missing
+
+
 def test_a_buffer_never_runs_ahead_of_its_size():
     """As in Google's `repeat().shuffle(7)`, position t holds an example up to t + 6 only."""
     in_file_order = TrainingOrder(5, seed=3, shuffle_buffer=1)

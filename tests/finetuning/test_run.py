@@ -17,7 +17,7 @@ from albert_tf.finetuning.task import FineTuningTask
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
-from albert_tf.training.hooks import Hook
+from albert_tf.training.hooks import Hook, every
 from tests.conftest import TINY_SHAPE
 from tests.script_runner import interrupted, tensors
 
@@ -241,6 +241,26 @@ def test_a_finished_run_refuses_another_vocabulary_or_other_data(fine_tune, tmp_
 
     with pytest.raises(ValueError, match="training examples: sha256 0110100 → sha256 01101\n"):
         fine_tune(Other, train_step=2)
+
+
+@pytest.mark.ci
+def test_a_run_in_the_first_order_of_examples_is_only_resumed_if_that_is_allowed(
+    fine_tune, tmp_path, caplog
+):
+    def stop(trainer, result):
+        raise KeyboardInterrupt
+
+    with interrupted():
+        fine_tune(train_step=4, hooks=[every(2, stop)])
+    folder = RunFolder(str(tmp_path / "out"))
+    settings = dict(folder.record.settings)
+    assert settings.pop("sorted_order") == 2
+    folder.write_record(dataclasses.replace(folder.record, settings=settings))
+    with pytest.raises(ValueError, match=r"out contains a run that sorted batches of several"):
+        fine_tune(train_step=4)
+    fine_tune(train_step=4, allow_changed_settings=True)
+    assert "Accepted by --allow_changed_settings" in caplog.text
+    assert RunFolder(folder.path).record.settings["sorted_order"] == 2
 
 
 @pytest.mark.ci
