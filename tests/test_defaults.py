@@ -102,7 +102,8 @@ def found():
 
 @needs_text
 def test_flags_arguments_and_constants_are_those_of_the_file():
-    assert found() == json.loads(GOLDEN.read_text(encoding="utf-8"))
+    expected = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert found() == expected, "if this is meant, run: python -m tests.test_defaults"
 
 
 LIMITS = [
