@@ -245,13 +245,18 @@ class SplitTables:
         """Returns the message about a missing split."""
         groups = find_groups(folder, layout.endings)
         has = describe(folder, groups)
-        other = f"or a file with the word {split} in its name that ends in"
-        expected = ", ".join([*layout.names, f"{other} {' '.join(layout.endings)}"])
+        other = f"a file with the word {split} in its name that ends in {' '.join(layout.endings)}"
+        expected = f"{', '.join(layout.names)}, or {other}" if layout.names else other
         advice = ""
         has_train = any(group.split == TRAIN for group in groups)
         if split == DEV and has_train:
             advice = _DEV_ADVICE
         return f"no {split} data in {folder}: {has}. Expected {expected}{advice}."
+
+
+def needed_for_labels(error: FileNotFoundError) -> str:
+    """Returns the message about missing training data that are read for the labels alone."""
+    return f"{str(error).removesuffix('.')}. It is needed for the labels."
 
 
 def open_described(

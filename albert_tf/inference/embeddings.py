@@ -102,7 +102,7 @@ class EmbeddingTask(Task[TokenSequences]):
         """
         (pooling,) = self.modules.poolings
         if pooling not in exported:
-            known = ", ".join(name for name in POOLINGS if name in exported)
+            known = ", ".join(name for name in POOLINGS if name in exported) or "none"
             raise ValueError(f"pooling={pooling!r}: the exported model has {known}")
         return {"embedding": exported[pooling]}
 

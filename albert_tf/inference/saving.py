@@ -328,7 +328,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
         if self.monitor is not None:
             metrics = dict(logs or {})
             if self.monitor not in metrics:
-                names = ", ".join(metrics)
+                names = ", ".join(metrics) or "the metrics, of which there are none"
                 raise ValueError(f"monitor={self.monitor!r}: expected one of {names}")
             value = metrics[self.monitor]
             sign = 1 if self.mode == "min" else -1

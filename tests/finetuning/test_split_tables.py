@@ -86,6 +86,9 @@ def test_a_missing_split_is_said_with_what_is_there(write):
     )
     with pytest.raises(MissingSplitError, match=said):
         SplitTables(folder).open("dev", Layout(["dev.tsv"]))
+    said = r"\. Expected a file with the word test in its name that ends in \.a \.b\.$"
+    with pytest.raises(MissingSplitError, match=said):
+        SplitTables(folder).open("test", Layout(endings=(".a", ".b")))
     with pytest.raises(MissingSplitError, match="no train data: set --data_dir or --train_file"):
         SplitTables().open("train", OLD)
 

@@ -41,7 +41,13 @@ from albert_tf.finetuning.classification.tasks import (
 from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError, cell, check_name
-from albert_tf.finetuning.splits import TRAIN, Layout, SplitTables, read_splits
+from albert_tf.finetuning.splits import (
+    TRAIN,
+    Layout,
+    SplitTables,
+    needed_for_labels,
+    read_splits,
+)
 from albert_tf.tables import Table
 
 
@@ -286,7 +292,7 @@ def read_data(
         try:
             known[TRAIN] = read_examples(task, tables, TRAIN, asked, settings.quoting)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error} It is needed for the labels.") from None
+            raise FileNotFoundError(needed_for_labels(error)) from None
         task = dataclasses.replace(task, labels=labels_of(known[TRAIN]))
 
     def read(split: str) -> Examples[Example]:

@@ -240,7 +240,10 @@ def read_questions(
 def _log_parts(path: str, row: Row, parts: files.JsonObject) -> None:
     """Logs what is read of a file, by its first row."""
     logging.info(
-        "%s: the first row has %s; reading %s", path, files.quote_all(row), ", ".join(parts)
+        "%s: the first row has %s; reading %s",
+        path,
+        files.quote_all(row),
+        ", ".join(parts) or "none",
     )
 
 

@@ -31,7 +31,7 @@ def load_vocab(path: str) -> dict[str, int]:
     try:
         text = files.read_text(path)
     except ValueError as error:
-        raise ValueError(f"{error} Pass a SentencePiece .model as --spm_model_file.") from None
+        raise ValueError(f"{error}. Pass a SentencePiece .model as --spm_model_file.") from None
     if not text:
         raise ValueError(f"{path}: the file is empty; expected a vocabulary, one token per line")
     lines = text.removesuffix("\n").split("\n")
