@@ -9,6 +9,7 @@ from typing import IO
 from albert_tf import files
 from albert_tf.tables.json_stream import JsonStream
 from albert_tf.tables.row import BadRowError, NumberedRow
+from albert_tf.tables.text_rows import WRITE_RECORDS
 
 
 def begins_array(start: bytes) -> bool:
@@ -35,5 +36,6 @@ def read_array(stream: IO[bytes], path: str) -> Iterator[NumberedRow]:
         if isinstance(item, (dict, str)):
             yield number, [item] if isinstance(item, str) else item
         else:
-            yield number, BadRowError(f"expected a JSON object, got {files.quote(item)}")
+            advice = f". {WRITE_RECORDS}" if isinstance(item, list) else ""
+            yield number, BadRowError(f"expected a JSON object, got {files.quote(item)}{advice}")
     parsed.require_end()

@@ -16,6 +16,7 @@ TABS = "tsv"
 QUOTED_TABS = "quoted tsv"
 COMMAS = "csv"
 JSON_LINES = "jsonl"
+WRITE_RECORDS = 'pandas writes rows with to_json(path, orient="records", lines=True)'
 
 
 def decode_lines(stream: IO[bytes], path: str, keeps_blank_end: bool = False) -> Iterator[str]:
@@ -123,9 +124,32 @@ def _json_row(line: str) -> Row | BadRowError:
         value = error
     if isinstance(value, str):
         return [value]
+    if is_whole_table(value):
+        return BadRowError(
+            f"expected one JSON object per row, got a whole table, {files.quote(line)}. "
+            f"{WRITE_RECORDS}"
+        )
     if isinstance(value, dict):
         return value
     return BadRowError(
         f"expected one JSON object per line, got {files.quote(line)}. The objects of an array are "
-        "read if the file begins with it"
+        f"read if the file begins with it. {WRITE_RECORDS}"
     )
+
+
+def is_whole_table(value: files.Json) -> bool:
+    """Returns whether an object is a table as `DataFrame.to_json` of pandas writes it by default.
+
+    That is column → index → value, or, as `orient` says, the reverse, {"columns": …, "data": …} or
+    {"schema": …, "data": …}.
+    """
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("data"), list):
+        return isinstance(value.get("columns"), list) or isinstance(value.get("schema"), dict)
+    inner = list(value.values())
+    if not inner or not all(isinstance(cells, dict) and cells for cells in inner):
+        return False
+    keys = list(inner[0])
+    is_table = all(list(cells) == keys for cells in inner)
+    return is_table and any(all(key.isdecimal() for key in names) for names in (value, keys))

@@ -47,6 +47,7 @@ from albert_tf.tables.compression import open_content
 from albert_tf.tables.json_stream import JsonStream
 from albert_tf.tables.splits import find_files
 from albert_tf.tables.table_files import ending_of
+from albert_tf.tables.text_rows import is_whole_table
 
 # What objects in the file must have; see `files.parse_json`.
 _FILE = {"data": list}
@@ -309,16 +310,15 @@ def _has_json(path: str) -> bool:
 
 
 def _has_json_lines(path: str) -> bool:
-    """Returns whether the first line of a file is the JSON object of a question."""
+    """Returns whether the first line of a file is the JSON object of a question, or a table."""
     with open_content(path) as (stream, _):
         first, line_feed, _ = stream.read(_MAX_LINE).partition(b"\n")
-    if not line_feed:
-        return False
     try:
         row = files.load_json(first)
     except ValueError:
         return False
-    return isinstance(row, dict) and "data" not in row
+    is_question = isinstance(row, dict) and "data" not in row and bool(line_feed)
+    return is_question or is_whole_table(row)
 
 
 _LAYOUT = Layout(configurations=("plain_text", "squad_v2"))  # of SQuAD 1.1 and 2.0 on the Hub
