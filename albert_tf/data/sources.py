@@ -1,7 +1,7 @@
 """Opens text files as streams of bytes: plain, compressed, or with rows that contain text.
 
-Files may be compressed with gzip, bzip2 or Zstandard; the rows of Arrow and Parquet files are read
-as JSON lines. The first bytes of a file tell its kind.
+Files may be compressed with gzip, bzip2, xz, zip or Zstandard; the rows of Arrow and Parquet files
+are read as JSON lines. The first bytes of a file tell its kind.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ class TextInputSettings(SettingsGroup):
         "File of inputs, instead of text or question: .txt (one text per line, or two separated "
         "by a tab), .tsv or .csv (columns text or text_a, text_b; question, context; passage, "
         "question, options; tokens; or those that the training named), or .jsonl, .json, .parquet "
-        "or .arrow (columns of the same names), each also as .gz, .bz2 or .zst, or - for standard "
-        "input.",
+        "or .arrow (columns of the same names), each also as .gz, .bz2, .xz, .zip or .zst, or - "
+        "for standard input.",
     )
     input_format: str | None = redefined(
         TextSettings,

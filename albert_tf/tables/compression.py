@@ -1,4 +1,4 @@
-"""Opens files that may be compressed with gzip, bzip2 or Zstandard; their first bytes tell."""
+"""Opens files that may be compressed: gzip, bzip2, xz, zip or Zstandard; their first bytes tell."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import bz2
 import contextlib
 import gzip
 import importlib
+import lzma
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -38,7 +40,8 @@ def open_content(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             yield raw, raw
             return
         name, open_compressed = _OPENERS[magic]
-        damage = (EOFError, OSError, zlib.error)
+        damage: tuple[type[Exception], ...] = (EOFError, OSError, zlib.error, lzma.LZMAError)
+        damage += (zipfile.BadZipFile, NotImplementedError)
         if magic == _ZSTANDARD_MAGIC:
             damage = (EOFError, OSError, _import_zstd(path).ZstdError)
         with naming_damage(path, name, damage):
@@ -83,11 +86,28 @@ def _open_zstandard(path: str, raw: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", zstd.ZstdFile(raw, options=options))
 
 
+def _open_zip(path: str, raw: IO[bytes]) -> IO[bytes]:
+    """Opens the only file in an archive, such as pandas writes.
+
+    Raises:
+        ValueError: the archive has several files or none, or a password.
+    """
+    archive = zipfile.ZipFile(raw)
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    if len(members) != 1 or members[0].flag_bits & 1:
+        has = "a password" if len(members) == 1 else f"{len(members)} files"
+        raise ValueError(f"{path}: an archive with {has}, expected one file. Unpack it")
+    return archive.open(members[0])
+
+
 # First bytes → name of the format, and what opens it.
 _OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
     b"\x1f\x8b\x08": ("gzip", lambda path, raw: cast("IO[bytes]", gzip.GzipFile(fileobj=raw))),
     b"BZh": ("bzip2", lambda path, raw: bz2.BZ2File(raw)),
+    b"\xfd7zXZ\0": ("xz", lambda path, raw: lzma.LZMAFile(raw)),  # noqa: SIM115
+    b"PK\3\4": ("zip", _open_zip),
+    b"PK\5\6": ("zip", _open_zip),  # without a file
     _ZSTANDARD_MAGIC: ("Zstandard", _open_zstandard),
 }
 MAGICS = tuple(_OPENERS)
-ENDINGS = (".gz", ".bz2", ".zst")  # of the names of such files
+ENDINGS = (".gz", ".gzip", ".bz2", ".xz", ".zip", ".zst", ".zstd")  # of the names of such files

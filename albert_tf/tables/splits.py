@@ -4,6 +4,8 @@ These are the folders of the Hugging Face Hub and of `datasets`, as they are:
 
     mrpc/train-00000-of-00002.parquet       data/validation-00000-of-00001.parquet     dev.jsonl.gz
     train/data-00000-of-00001.arrow with train/state.json, as `save_to_disk` writes them
+
+and those of Spark and Dask, `train.csv/part-00000-3c9a.csv`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.tables.card import Configuration, describes
-from albert_tf.tables.table_files import ending_of
+from albert_tf.tables.table_files import PART, ending_of
 
 # Split → the words that mean it.
 WORDS = {
@@ -23,7 +25,17 @@ WORDS = {
     "dev": ("dev", "validation", "valid", "val"),
     "test": ("test", "testing"),
 }
-ENDINGS = (".parquet", ".arrow", ".jsonl", ".json", ".csv", ".tsv")
+ENDINGS = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+# Endings that mean a split themselves, as in eng.train, eng.testa and eng.testb of CoNLL-2003.
+ENDINGS_OF_SPLITS = {
+    ".train": "train",
+    ".dev": "dev",
+    ".valid": "dev",
+    ".testa": "dev",
+    ".test": "test",
+    ".testb": "test",
+}
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")
 _STATE = "state.json"  # of `save_to_disk`, with the files in order
 _NOT_ROWS = {_STATE, "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
 _DATA = "data"  # the folder with the files of many repositories
@@ -155,18 +167,18 @@ def find_files(pattern: str, what: str) -> list[str]:
 
     Args:
         pattern: files or patterns, separated by commas; or a folder that `save_to_disk` of a
-            `Dataset` has written.
+            `Dataset`, Spark or Dask has written.
         what: the flag, for messages.
 
     Raises:
         ValueError, FileNotFoundError: there is none, or a shard is missing.
     """
     if files.is_directory(pattern):
-        saved = _saved_order(pattern, "")
+        saved = _saved_order(pattern, "") or _parts_in(pattern)
         if not saved:
             raise ValueError(
-                f"{what}: {pattern} is a folder, but not one that `save_to_disk` of a Dataset has "
-                "written. Pass the files in it, as in 'folder/*.parquet'"
+                f"{what}: {pattern} is a folder, but not one that `save_to_disk` of a Dataset, "
+                "Spark or Dask has written. Pass the files in it, as in 'folder/*.parquet'"
             )
         return [os.path.join(pattern, name) for name in saved]
     paths = files.expand_patterns(pattern, what)
@@ -207,7 +219,9 @@ def describe(folder: str, groups: Sequence[Group] = ()) -> str:
             f"it has the folders {_listed(configurations)}, which have splits: pass one of them as "
             "--data_dir"
         )
-    return f"it has {_listed(names)}" if names else "it is empty"
+    archives = [name for name in names if name.lower().endswith(_ARCHIVES)]
+    advice = f". Unpack {_listed(archives)}" if archives else ""
+    return f"it has {_listed(names)}{advice}" if names else "it is empty"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -216,16 +230,26 @@ def _listed(names: Sequence[str]) -> str:
 
 def _files_in(folder: str, endings: Collection[str], inside: str = "") -> Iterator[str]:
     """Yields the files of rows in a folder, in its folder `data`, and in folders of splits."""
-    for name in files.list_directory(os.path.join(folder, inside)):
+    for name, kind in files.list_types(os.path.join(folder, inside)).items():
         path = os.path.join(inside, name)
-        if name.startswith((".", "cache-")) or name in _NOT_ROWS:
+        if name.startswith((".", "_", "cache-")) or name in _NOT_ROWS:
             continue
-        if ending_of(name) in endings:
-            yield path
-        elif ((name == _DATA and not inside) or _split_of(name)) and files.is_directory(
-            os.path.join(folder, path)
-        ):
+        if kind != "directory":
+            if ending_of(name) in endings:
+                yield path
+        elif (name == _DATA and not inside) or _split_of(name):
             yield from _files_in(folder, endings, path)
+        elif _split_of(inside) and "=" in name:
+            raise ValueError(
+                f"{os.path.join(folder, path)}: the rows are divided by the values of a column, "
+                "which the files do not have. Write them again without partitions"
+            )
+
+
+def _parts_in(folder: str) -> list[str]:
+    """Returns the files that Spark or Dask has written to a folder; [] if it has others as well."""
+    found = [name for name in _files_in(folder, ENDINGS) if os.path.dirname(name) == ""]
+    return found if all(name.startswith(PART) for name in found) else []
 
 
 def _name_of(path: str) -> str | None:
@@ -233,12 +257,15 @@ def _name_of(path: str) -> str | None:
     stem = _stem_of(path)
     shard = _SHARD.fullmatch(stem)
     stem = shard[1] if shard else stem
-    folder = os.path.basename(os.path.dirname(path))
+    by_ending = ENDINGS_OF_SPLITS.get(ending_of(path))
+    if by_ending is not None:
+        stem = f"{stem}.{by_ending}"
+    folder = _stem_of(os.path.dirname(path))
     return next((name for name in (stem, folder) if _split_of(name)), None)
 
 
 def _stem_of(path: str) -> str:
-    """Returns the name of a file without its endings."""
+    """Returns the name of a file or folder without its endings."""
     name = os.path.basename(path)
     return name[: name.lower().rindex(ending_of(path))]
 

@@ -91,16 +91,18 @@ class Table:
         for index, part in enumerate(self._parts):
             self._offsets[index:] = [offset]
             number = 0
-            for number, row in itertools.islice(
-                part.rows(), int(repeats_header and index > 0), None
-            ):
+            begin = int(repeats_header and offset > 0)  # the rows before have the header
+            for number, row in itertools.islice(part.rows(), begin, None):
                 yield offset + number, row
             offset += number
 
     def _repeats_first_row(self) -> bool:
-        """Returns whether all parts begin with the same row, which is a header."""
-        first, *others = [next(part.rows(), (0, None))[1] for part in self._parts]
-        return isinstance(first, list) and all(other == first for other in others)
+        """Returns whether all parts begin with the same row, which is a header.
+
+        Parts without rows do not count: Spark writes one where a partition is empty.
+        """
+        rows = [row for part in self._parts for _, row in itertools.islice(part.rows(), 1)]
+        return len(rows) > 1 and isinstance(rows[0], list) and all(row == rows[0] for row in rows)
 
     def place(self, number: int) -> str:
         """Returns where a row is that an iteration has yielded: the file and its line or row."""

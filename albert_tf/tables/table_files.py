@@ -32,8 +32,14 @@ from albert_tf.tables.text_rows import (
 JSON_ARRAY = "json array"
 ARROW_ROWS = "arrow"  # or Parquet
 _UNITS = {JSON_ARRAY: "item", ARROW_ROWS: "row"}
-_FORMS_BY_ENDING = {".csv": COMMAS, ".json": JSON_LINES, ".jsonl": JSON_LINES}
+_FORMS_BY_ENDING = {
+    ".csv": COMMAS,
+    ".json": JSON_LINES,
+    ".jsonl": JSON_LINES,
+    ".ndjson": JSON_LINES,
+}
 _TEXT_ENDINGS = (".txt", ".tsv", ".conll", *_FORMS_BY_ENDING)
+PART = "part"  # which the names of the files begin with that Spark and Dask write to a folder
 _SNIFFED_BYTES = 1 << 10
 
 
@@ -50,7 +56,8 @@ def open_table(
     Args:
         paths: a file, or the files with the rows in order: local or remote, maybe compressed.
         form: the format of text; by default, COMMAS for names that end in `.csv`, JSON_LINES for
-            `.json` and `.jsonl`, and otherwise TABS. Endings of compression do not count.
+            `.json`, `.jsonl` and `.ndjson`, and otherwise TABS. Endings of compression do not
+            count; of `train.tsv/part-00000.csv`, as Spark writes it, that of the folder counts.
         quoting: whether cells of tab-separated lines may be quoted.
         takes_strings: whether a string in JSON is a row with one cell, instead of an error.
         keeps_blank_end: whether blank lines at the end of a file are rows.
@@ -62,7 +69,7 @@ def open_table(
     """
     listed = [paths] if isinstance(paths, str) else paths
     default = QUOTED_TABS if quoting else TABS
-    forms = [form or _FORMS_BY_ENDING.get(ending_of(path), default) for path in listed]
+    forms = [form or _FORMS_BY_ENDING.get(_ending_of_text(path), default) for path in listed]
     return Table(
         [
             _File(path, name or path, by_name, takes_strings, keeps_blank_end)
@@ -75,6 +82,13 @@ def ending_of(path: str) -> str:
     """Returns the ending of a file's name in lower case, without that of its compression."""
     stem, ending = os.path.splitext(path.lower())
     return os.path.splitext(stem)[1] if ending in ENDINGS else ending
+
+
+def _ending_of_text(path: str) -> str:
+    """Returns the ending that tells the format of text: of a file, or of the folder of a part."""
+    folder, name = os.path.split(path)
+    is_part = name.startswith(PART) and ending_of(folder) in _TEXT_ENDINGS
+    return ending_of(folder if is_part else path)
 
 
 class _File:

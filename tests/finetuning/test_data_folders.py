@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 
 import pytest
 
@@ -141,3 +143,70 @@ def test_the_folder_of_race_may_have_any_files_of_splits(tmp_path, place):
     levels = {"high_only": place.endswith("high")}
     data = read("choices", tmp_path, task_name="race", **levels)["train"]
     assert [question.label for question in data.examples] == [0]
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "test"),
+    [
+        ("en-ud-train.conllu", "en-ud-dev.conllu", "en-ud-test.conllu"),
+        ("eng.train", "eng.testa", "eng.testb"),
+        ("example.train", "example.dev", "example.test"),
+        ("train.bio", "valid.bio", "test.bio"),
+        ("train.char.bmes", "dev.char.bmes", "test.char.bmes"),
+        ("my_train.iob2.gz", "my_dev.iob2.xz", "my_test.txt"),
+    ],
+)
+def test_files_of_tokens_have_the_usual_names(tmp_path, train, dev, test):
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}
+    for number, name in enumerate((train, dev, test)):
+        content = "".join(f"word{n} B-PER\nrests O\n\n" for n in range(number + 1)).encode()
+        (tmp_path / name).write_bytes(pack.get(name[-3:], bytes)(content))
+    found = read("tags", tmp_path, do_eval=True, do_predict=True)
+    assert [len(found[split].examples) for split in ("train", "dev", "test")] == [1, 2, 3]
+
+
+def test_universal_dependencies_are_read_as_they_are(tmp_path):
+    """The fourth column has the tags, and ranges and empty nodes are no tokens."""
+    tree = "# text = Vámonos\n1-2\tVámonos\t_\t_\n1\tVamos\tir\tVERB\n2\tnos\tyo\tPRON\n\n"
+    (tmp_path / "es_ancora-ud-train.conllu").write_text(tree, encoding="utf-8")
+    columns = {"token_column": 1, "label_column": 3, "tag_scheme": "raw"}
+    (sentence,) = read("tags", tmp_path, **columns)["train"].examples
+    assert (sentence.tokens, sentence.labels) == (("Vamos", "nos"), ("VERB", "PRON"))
+
+
+@pytest.mark.parametrize("use", ["data_dir", "train_file"])
+def test_the_folders_of_spark_are_read(tmp_path, use):
+    folder = tmp_path / "train.csv"
+    folder.mkdir()
+    (folder / "_SUCCESS").touch()
+    for number in range(2):
+        (folder / f"part-0000{number}-3c9a.csv").write_text(f"text,label\nrain {number},{number}\n")
+    value = {"data_dir": str(tmp_path)} if use == "data_dir" else {use: str(folder)}
+    data = read("classes", tmp_path, **{"data_dir": None} | value)["train"]
+    assert [(each.text_a, each.label) for each in data.examples] == [
+        ("rain 0", "0"),
+        ("rain 1", "1"),
+    ]
+
+
+@pytest.mark.parametrize("orient", ["columns", "split"])
+@pytest.mark.parametrize("door", DOORS)
+def test_tables_of_pandas_are_refused_with_what_to_do(tmp_path, door, orient):
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame(DOORS[door][3]).to_json(tmp_path / "train.json", orient=orient)
+    said = r'train\.json, line 1: .* whole table, .* to_json\(path, orient="records", lines=True\)'
+    with pytest.raises(ValueError, match=said):
+        read(door, tmp_path)
+
+
+@pytest.mark.parametrize("door", ["classes", "tags"])
+def test_missing_training_data_are_said_in_whole_sentences(tmp_path, door):
+    with pytest.raises(FileNotFoundError, match=r"[a-z]\. It is needed for the labels\.$"):
+        read(door, tmp_path)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ValueError, match=r"folder\.csv is a folder, but not one that"):
+        read(door, tmp_path, train_file=str(tmp_path / "folder.csv"))
+    state = tmp_path / "folder.csv" / "state.json"
+    state.write_text('{"_data_files": [{"filename": "a.arrow"}]}')
+    with pytest.raises(FileNotFoundError, match=r"Copy the whole folder again\. It is needed"):
+        read(door, tmp_path, train_file=str(tmp_path / "folder.csv"))

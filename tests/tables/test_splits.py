@@ -65,6 +65,21 @@ LAYOUTS = [
         },
     ),
     (
+        [
+            *(f"train.csv/part-0000{n}-3c9a-c000.csv" for n in (1, 0)),
+            "train.csv/_SUCCESS",
+            "train.csv/.part-00000-3c9a-c000.csv.crc",
+            "train.csv/_started_77.json",
+            "test.parquet/part.0.parquet",
+            "dev.parquet.gzip",
+        ],
+        {
+            "train": [f"train.csv/part-0000{n}-3c9a-c000.csv" for n in (0, 1)],
+            "test": ["test.parquet/part.0.parquet"],
+            "dev": ["dev.parquet.gzip"],
+        },
+    ),
+    (
         ["train.tsv", "train-sample.tsv", "val.tsv", ".train.json", "dataset_dict.json"],
         {"train": ["train.tsv"], "dev": ["val.tsv"]},
     ),
@@ -144,6 +159,7 @@ def test_a_damaged_order_is_named(folder, entry, said):
             r"the folders cola, mrpc, which have splits: pass one",
         ),
         ([f"{n:02}.txt" for n in range(11)], r"it has 00\.txt, .*09\.txt, …$"),
+        (["a.md", "train.tar.gz"], r"it has a\.md, train\.tar\.gz\. Unpack train\.tar\.gz$"),
     ],
 )
 def test_what_is_there_is_said_where_a_split_is_missing(folder, files, said):
@@ -164,6 +180,10 @@ def test_what_is_there_is_said_where_a_split_is_missing(folder, files, said):
         (["dev.csv", "dev.tsv"], r"contains dev\.csv and dev\.tsv: keep only one of them"),
         (["dev.csv", "valid.csv"], r"contains dev\.csv and valid\.csv: keep only one of them"),
         (["dev_r1.json", "dev_r2.json"], r"contains dev_r1\.json and dev_r2\.json"),
+        (
+            ["dev.parquet/label=0/part-0.parquet"],
+            r"dev\.parquet/label=0: the rows are divided by the values of a column, which",
+        ),
     ],
 )
 def test_what_may_be_meant_in_two_ways_is_refused(folder, files, said):
@@ -181,6 +201,12 @@ def test_a_flag_names_files_in_order(folder):
         find_files(shards[1], "--train_file")
     with pytest.raises(ValueError, match=r"--train_file: .* is a folder, but not one"):
         find_files(path, "--train_file")
+    folder("c.csv/part-1.csv", "c.csv/part-0.csv", "c.csv/_SUCCESS")
+    parts = [f"{path}/c.csv/part-{n}.csv" for n in range(2)]
+    assert find_files(f"{path}/c.csv", "--train_file") == parts
+    folder("c.csv/more.csv")
+    with pytest.raises(ValueError, match=r"c\.csv is a folder, but not one"):
+        find_files(f"{path}/c.csv", "--train_file")
 
 
 def test_a_remote_folder_is_read_as_a_local_one():

@@ -7,6 +7,8 @@ import gzip
 import io
 import itertools
 import json
+import lzma
+import zipfile
 
 import pyarrow
 import pytest
@@ -241,7 +243,28 @@ def test_an_array_is_read_in_parts_that_end_anywhere(write, monkeypatch):
         assert list(open_table(path)) == list(enumerate(ROWS, 1))
 
 
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, compress_zstandard])
+def compress_zip(content):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("folder")
+        archive.writestr("folder/whatever", content)
+    return stream.getvalue()
+
+
+# What compresses → the endings of such files.
+ENDINGS = {
+    bytes: ("",),
+    gzip.compress: (".gz", ".gzip"),
+    bz2.compress: (".bz2",),
+    lzma.compress: (".xz",),
+    compress_zip: (".zip",),
+    compress_zstandard: (".zst", ".zstd"),
+}
+
+
+@pytest.mark.parametrize(
+    ("compress", "ending"), [(each, ending) for each in ENDINGS for ending in ENDINGS[each]]
+)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -252,11 +275,73 @@ def test_an_array_is_read_in_parts_that_end_anywhere(write, monkeypatch):
         ("a.arrow", pack_arrow_stream(arrow_table())),
     ],
 )
-def test_rows_are_the_same_in_every_format_and_compression(write, name, content, compress):
-    endings = {gzip.compress: ".gz", bz2.compress: ".bz2", compress_zstandard: ".zst"}
-    ending = endings.get(compress, "")
+def test_rows_are_the_same_in_every_format_and_compression(write, name, content, compress, ending):
     table = open_table(write(name + ending, compress(content)))
     assert [row for _, row in table] == [row for _, row in table.objects()] == ROWS
+
+
+def test_parquet_that_is_compressed_inside_may_have_the_ending_of_the_compression(write):
+    stream = io.BytesIO()
+    parquet.write_table(arrow_table(), stream, compression="gzip")
+    assert [row for _, row in open_table(write("a.parquet.gzip", stream.getvalue()))] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("members", "flags", "said"),
+    [
+        (["a.csv", "b.csv"], 0, "an archive with 2 files, expected one file. Unpack it"),
+        ([], 0, "an archive with 0 files, expected one file. Unpack it"),
+        (["a.csv"], 1, "an archive with a password, expected one file. Unpack it"),
+    ],
+)
+def test_archives_of_several_files_are_to_be_unpacked(write, members, flags, said):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in members:
+            archive.writestr(name, "text,label\n")
+    content = bytearray(stream.getvalue())
+    if flags:
+        content[content.index(b"PK\1\2") + 8] = flags
+    with pytest.raises(ValueError, match=rf"a\.csv\.zip: {said}"):
+        open_table(write("a.csv.zip", bytes(content)))
+
+
+# The two rows that pandas writes, in the forms that `orient` of `to_json` has.
+TABLES_OF_PANDAS = {
+    "columns": '{"text":{"0":"one","7":"two"},"label":{"0":1,"7":0}}',
+    "index": '{"0":{"text":"one","label":1},"7":{"text":"two","label":0}}',
+    "split": '{"columns":["text","label"],"index":[0,7],"data":[["one",1],["two",0]]}',
+    "table": '{"schema":{"fields":[]},"data":[{"index":0,"text":"one","label":1}]}',
+    "indent": '{\n "text":{\n  "0":"one"\n }\n}',
+    "values": '[["one",1],["two",0]]',
+}
+
+
+@pytest.mark.parametrize("form", TABLES_OF_PANDAS)
+def test_other_forms_of_json_than_rows_are_told_how_to_be_written(write, form):
+    table = open_table(write("a.json", TABLES_OF_PANDAS[form]))
+    said = r"a\.json, (line|item) 1: expected .* to_json\(path, orient=\"records\", lines=True\)"
+    with pytest.raises(ValueError, match=said):
+        list(parse_rows(table.place, table, lambda row, line: row))
+
+
+def test_rows_of_objects_are_not_taken_for_a_table(write):
+    rows = [{"en": {"a": "one"}, "de": {"a": "eins"}}, {"0": {"a": 1}, "1": 2}, {"a": {}}, {}]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    assert [row for _, row in open_table(write("a.ndjson", content))] == rows
+
+
+def test_a_part_of_a_folder_has_the_format_of_the_folder(write, tmp_path):
+    (tmp_path / "train.tsv").mkdir()
+    (tmp_path / "my.tsv").mkdir()
+    parts = [write(f"train.tsv/part-0000{n}.csv", f"text\tlabel\na, {n}\t1\n") for n in (0, 1)]
+    empty = write("train.tsv/part-00002.csv", "")  # of a partition without rows
+    for paths in ([*parts, empty], [empty, *parts], [parts[0], empty, parts[1]]):
+        table = open_table(paths)
+        rows = [(table.place(number), row) for number, row in table]
+        assert [row for _, row in rows] == [["text", "label"], ["a, 0", "1"], ["a, 1", "1"]]
+        assert [place for place, _ in rows][1:] == [f"{part}, line 2" for part in parts]
+    assert list(open_table(write("my.tsv/train.csv", "a,b\n"))) == [(1, ["a", "b"])]
 
 
 @pytest.mark.parametrize("pack", [pack_parquet, pack_arrow, pack_arrow_stream])

@@ -4,9 +4,10 @@ r"""Fine-tunes, evaluates, predicts and exports ALBERT for token classification,
         --output_dir=msra_model --do_train --do_eval --do_predict \
         --max_seq_length=128 --num_train_epochs=3 --learning_rate=1e-4
 
---data_dir contains train, dev and test files (.txt, .conll or .tsv) with one token per line (in
-Chinese, one character), its label in the last column, and blank lines between sentences; or files
-of the Hugging Face Hub (.parquet, .arrow, .jsonl, .json) with lists of tokens and tags.
+--data_dir contains train, dev and test files (.txt, .conll, .conllu, .tsv, .bio and others, or
+eng.train, eng.testa and eng.testb) with one token per line (in Chinese, one character), its label
+in the last column, and blank lines between sentences; or files of the Hugging Face Hub (.parquet,
+.arrow, .jsonl, .json) with lists of tokens and tags.
 Checkpoints, model.ckpt-best, eval_results.txt (precision, recall and F1 of the spans),
 dev_predictions.tsv, test_predictions.tsv and plots are written to --output_dir. With --num_runs or
 several learning rates, each run has a subfolder, next to sweep_results.txt. Run the same command

@@ -23,13 +23,20 @@ from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import LABEL, TOKENS, Field, places_of
 from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
 from albert_tf.finetuning.rows import BadRowError, Column, Row, cell, check_text
-from albert_tf.finetuning.splits import Layout, SplitTables, open_described, read_splits
+from albert_tf.finetuning.splits import (
+    Layout,
+    SplitTables,
+    needed_for_labels,
+    open_described,
+    read_splits,
+)
 from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.spans import OUTSIDE
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
 from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
 from albert_tf.tables import LabelNames, Table
+from albert_tf.tables.splits import ENDINGS, ENDINGS_OF_SPLITS
 from albert_tf.tables.table_files import ending_of
 
 TAGS = Field("tags", ("ner_tags", "tags", "labels", "ner"), flag="tag_column", takes_first=True)
@@ -233,8 +240,8 @@ def read_rows(
     return Examples(table.path, examples, not reader.unlabeled)
 
 
-EXTENSIONS = (".txt", ".conll", ".tsv")
-_TABLES = (".parquet", ".arrow", ".jsonl", ".json", ".csv")
+EXTENSIONS = (".txt", ".conll", ".tsv", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
+_TABLES = tuple(ending for ending in ENDINGS if ending not in EXTENSIONS)
 
 
 def read_sentences(
@@ -258,7 +265,7 @@ def read_sentences(
     """
     tables = SplitTables.of(settings, settings.data_dir, given)
     names = [split + extension for extension in EXTENSIONS]
-    layout = Layout(names, endings=(*EXTENSIONS, *_TABLES))
+    layout = Layout(names, endings=(*EXTENSIONS, *ENDINGS_OF_SPLITS, *_TABLES))
     is_test = split == "test"
     if given is not None:
         table, _ = tables.open(split, layout)
@@ -303,7 +310,7 @@ def read_data(
         try:
             data["train"] = read_sentences(settings, "train", given=given)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error} It is needed for the labels.") from None
+            raise FileNotFoundError(needed_for_labels(error)) from None
         tags = find_tags(data["train"], is_raw)
     labels = tags.labels
 

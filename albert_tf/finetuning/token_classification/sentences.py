@@ -23,6 +23,7 @@ from albert_tf.finetuning.examples import Examples, Unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row, cell, cells_of, check_text
 from albert_tf.finetuning.token_classification.settings import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
+from albert_tf.tables.compression import open_content
 from albert_tf.tables.text_rows import decode_lines
 
 
@@ -47,7 +48,7 @@ def read_columns(
     """Reads the sentences of a file of columns.
 
     Args:
-        path: the file.
+        path: the file, maybe compressed.
         settings: the columns.
         is_test: whether labels may be missing.
         labels: all valid labels; () to accept any.
@@ -57,7 +58,7 @@ def read_columns(
         ValueError: there is no sentence, or a line has no token, no label or an unknown label; the
             message names the file and the lines.
     """
-    with files.open_binary(path) as stream:
+    with open_content(path) as (stream, _):
         lines = [line.removesuffix("\n") for line in decode_lines(stream, path, True)]
     starts = set()
 

@@ -31,8 +31,8 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
         TaskSettings,
         "data_dir",
         None,
-        "Folder with the files train, dev and test, ending in .txt, .conll or .tsv, or of the "
-        "Hugging Face Hub; required, unless other flags name the file of each split.",
+        "Folder with the files train, dev and test, ending in .txt, .conll, .conllu or .tsv, or "
+        "of the Hugging Face Hub; required, unless other flags name the file of each split.",
     )
     # The smallest is [CLS] a [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=3)
