@@ -37,6 +37,7 @@ class DataSet:
         features: features of columns.
         write_old: writes the files of before to a folder.
         skips: layouts in which it cannot be.
+        declared: settings for the files of before, of what the features declare.
     """
 
     module: types.ModuleType
@@ -45,6 +46,7 @@ class DataSet:
     features: Mapping[str, object]
     write_old: Callable[..., object]
     skips: tuple[str, ...] = ()
+    declared: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     def layouts(self):
         is_flat = not any(
@@ -54,7 +56,10 @@ class DataSet:
 
     def settings(self, folder, **values):
         given = {"data_dir": str(folder), "output_dir": str(folder / "out"), "do_train": True}
-        return self.module.Settings(**given | {"do_eval": False} | self.values | values)
+        given |= {"do_eval": False, **self.values}
+        return self.module.Settings(
+            **given | (self.declared if folder.name == "old" else {}) | values
+        )
 
 
 def write_file(name, content):
@@ -105,6 +110,7 @@ DATA_SETS = {
         lambda folder: write_json_lines(
             folder, {"train": [{"text": text, "labels": names} for text, names in OLD_EMOTIONS]}
         ),
+        declared={"labels": ("fear", "calm", "joy")},
     ),
     "race": DataSet(
         race,

@@ -27,17 +27,8 @@ def is_header(row: Row, source: SplitSource) -> bool:
         return False
     if source.has_header is not None:
         return source.has_header
-    asked = source.columns
-    given = (asked.text_a, asked.text_b, *columns_of_labels(asked), asked.guid)
-    names = {name.lower() for name in given if isinstance(name, str)}
+    names = {name.lower() for name in source.columns.used if isinstance(name, str)}
     return columns.is_header(row, names | columns.NAMES_OF_EXAMPLES)
-
-
-def columns_of_labels(asked: Columns) -> tuple[Column, ...]:
-    """Returns the column of the label, or those of all labels of a multi-label task, if given."""
-    if isinstance(asked.label, tuple):
-        return asked.label
-    return () if asked.label is None else (asked.label,)
 
 
 def refuse_example(header: Row, found: Columns, task: ClassificationTask) -> None:

@@ -1,19 +1,14 @@
 """Makes the task of a user's own data, from the settings and the training data.
 
 A custom task is a folder with train, dev and test files: tab-separated, comma-separated or JSON
-lines. Columns are found by name or index, and labels are read from the training data.
+lines. Columns are found by name or index.
 """
 
 from __future__ import annotations
 
-from absl import logging
-
-from albert_tf import files
 from albert_tf.checkpoints import tasks
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.tasks import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from albert_tf.finetuning.classification.labels import is_number
-from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     ACCURACY,
@@ -23,43 +18,10 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     SplitSource,
 )
-from albert_tf.finetuning.examples import Examples, check_number_of_labels, is_none
 from albert_tf.finetuning.rows import Column
 
 EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".txt")
 _CLASSIFIERS = ("", CLASSIFICATION, MULTI_LABEL, REGRESSION)  # "": not recorded
-
-
-def labels_of(train: Examples[Example]) -> tuple[str, ...]:
-    """Returns the labels of training data, in numerical order if they are integers, else sorted.
-
-    Raises:
-        ValueError: there are fewer than two labels or too many, or labels are fractions, which
-            means a regression task.
-    """
-    lines = {label: row.line for row in reversed(train.examples) for label in row.labels}
-    labels = sorted(lines)
-    check_number_of_labels(
-        labels, train.path, " If these are the labels, list all of them in --labels"
-    )
-    fraction = next((label for label in labels if is_number(label) and float(label) % 1), None)
-    if fraction is not None:
-        raise ValueError(
-            f"{train.path}, line {lines[fraction]}: label {files.quote(fraction)} is a fraction. "
-            "To predict numbers, pass --is_regression; to predict one of these classes, list all "
-            "of them in --labels. Is --label_column right?"
-        )
-    for label in filter(is_none, labels):
-        logging.warning(
-            "%s, line %d: %s is taken as a label. If it means no label, list the others in "
-            "--labels; such rows are then skipped",
-            train.path,
-            lines[label],
-            files.quote(label),
-        )
-    if all(label.removeprefix("-").isdecimal() for label in labels):
-        labels.sort(key=int)
-    return tuple(labels)
 
 
 def _parse_column(text: str | None) -> Column | None:

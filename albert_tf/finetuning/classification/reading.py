@@ -13,10 +13,8 @@ from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import MULTI_LABEL
-from albert_tf.finetuning import rows
 from albert_tf.finetuning.classification import tasks
 from albert_tf.finetuning.classification.columns import (
-    columns_of_labels,
     find_columns,
     has_usual_names,
     is_header,
@@ -25,12 +23,12 @@ from albert_tf.finetuning.classification.columns import (
 )
 from albert_tf.finetuning.classification.custom import (
     columns_in,
-    labels_of,
     make_custom_task,
     recorded_labels,
 )
-from albert_tf.finetuning.classification.labels import ClassNames, LabelReader
-from albert_tf.finetuning.classification.parsing import Example, RowParser
+from albert_tf.finetuning.classification.label_columns import LabelColumn
+from albert_tf.finetuning.classification.meaning import decide
+from albert_tf.finetuning.classification.parsing import Example, SplitRows
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
@@ -38,17 +36,18 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     SplitSource,
 )
-from albert_tf.finetuning.columns import LABEL, MAX_ROWS, UnusedTexts, places_of
+from albert_tf.finetuning.columns import UnusedTexts, places_of
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError, cell, check_name
 from albert_tf.finetuning.splits import (
+    DEV,
     TRAIN,
     Layout,
     SplitTables,
     needed_for_labels,
     read_splits,
 )
-from albert_tf.tables import Table
+from albert_tf.tables import LabelNames, Table
 
 
 def _open(
@@ -92,7 +91,20 @@ def read_examples(
     asked: Columns = Columns(),  # noqa: B008, because it is frozen
     quoting: bool = False,
 ) -> Examples[Example]:
-    """Reads the examples of a split.
+    """Reads the examples of a split alone; see `read_rows`.
+
+    Raises:
+        FileNotFoundError, ValueError: see `read_rows` and `decide`; or there is no example.
+    """
+    rows = read_rows(task, tables, split, asked, quoting)
+    _, meanings = decide({split: rows.labels}, task)
+    return rows.examples(meanings[split])
+
+
+def read_rows(
+    task: ClassificationTask, tables: SplitTables, split: str, asked: Columns, quoting: bool
+) -> SplitRows:
+    """Reads the rows of a split, whose labels may be anything yet.
 
     Args:
         task: a task of the table, or a custom task.
@@ -103,9 +115,9 @@ def read_examples(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: there is no example, or a bad row: with too few columns (in custom tasks also
-            too many), an unknown label, an empty text, or invalid JSON. The message names the file
-            and the lines.
+        ValueError: there are bad rows: with too few columns (in custom tasks also too many), an
+            empty text, or invalid JSON. The message names the file and the lines, also of those
+            whose values are no labels.
     """
     source, table = _open(task, tables, split, asked, quoting)
     path = table.path
@@ -122,28 +134,24 @@ def read_examples(
     has_header, columns = _find_columns(task, split, source, table.place(first[0]), row)
     if source.is_custom:
         logging.info("%s: the first row is %s; reading %s", path, files.quote_all(row), columns)
-    class_names = _class_names(task, table, columns.label, row if has_header else None)
-    named = columns_of_labels(source.columns)
-    labels = LabelReader(task, table, split == "test", columns.label, named, class_names)
+    labels = LabelColumn(
+        path,
+        table.place,
+        split == "test",
+        _declared_names(table, columns.label, row if has_header else None),
+        table.labels_path,
+        tuple(map(str, source.columns.label)) if isinstance(source.columns.label, tuple) else (),
+        table.has_cells,
+    )
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
-    parser = RowParser(task, split, source, columns, width, int(has_header), labels)
+    rows = SplitRows(task, split, source, columns, labels, width, int(has_header))
     unused = _unused_texts(source, row, has_header, columns)
-    examples = []
-
-    def parse(row: Row, number: int) -> None:
-        unused.add(row)
-        examples.extend(parser.parse(row, number))
-
-    remaining = numbered if has_header else itertools.chain([first], numbered)
-    for _ in rows.parse_rows(table.place, remaining, parse):
-        pass
-    parser.report(path)
+    rows.extend(numbered if has_header else itertools.chain([first], numbered), unused.add)
     unused.report(path)
-    labels.report(len(examples))
-    if split == "test" and task.is_regression and task.name == CUSTOM_TASK:
-        examples = _without_placeholders(examples)
-    return Examples(path, examples, all(example.label is not None for example in examples))
+    if rows.bad:
+        rows.examples(decide({split: labels}, task, finds_labels=False)[1][split])  # which refuses
+    return rows
 
 
 def _find_columns(
@@ -177,12 +185,9 @@ def _check_texts(known: Columns, found: Columns, first: Row) -> None:
         )
 
 
-def _class_names(
-    task: ClassificationTask,
-    table: Table,
-    label: Column | tuple[Column, ...] | None,
-    header: Row | None,
-) -> ClassNames | None:
+def _declared_names(
+    table: Table, label: Column | tuple[Column, ...] | None, header: Row | None
+) -> LabelNames | None:
     """Returns the names of the class ids in the column of the label, if the table has some."""
     name: object = label
     if header is not None and isinstance(label, int):
@@ -190,28 +195,7 @@ def _class_names(
             name = cell(header, label)
         except ShortRowError:  # in files of Google's tasks, the header need not fit
             return None
-    names = table.labels.get(str(name))
-    return None if names is None else ClassNames(names, task, table.labels_path)
-
-
-def _has_lists(task: ClassificationTask, tables: SplitTables, split: str, asked: Columns) -> bool:
-    """Returns whether the labels of a custom task are lists, by their type or the first of them."""
-    try:
-        _, table = _open(task, tables, split, asked, quoting=False)
-    except (FileNotFoundError, ValueError):
-        return False  # which is reported where the split is read
-    for _, row in itertools.islice(table, MAX_ROWS):
-        if not isinstance(row, dict):
-            return False
-        try:
-            column = LABEL.find(places_of(row), None if asked.label is None else str(asked.label))
-        except BadRowError:
-            return False  # which is reported where the split is read
-        names = table.labels.get(str(column))
-        label = row.get(str(column))
-        if names is not None or label is not None:
-            return isinstance(label, list) if names is None else names.is_list
-    return False
+    return table.labels.get(str(name))
 
 
 def _unused_texts(
@@ -219,28 +203,17 @@ def _unused_texts(
 ) -> UnusedTexts:
     """Returns the unused columns, if it is a custom task whose settings do not choose the text."""
     places: Mapping[str, Column] = {}
-    is_named = has_header or isinstance(first, dict)
-    if source.is_custom and source.columns.text_a is None and is_named:
+    if (
+        source.is_custom
+        and source.columns.text_a is None
+        and (has_header or isinstance(first, dict))
+    ):
         places = places_of(first)
-    labels = columns.label if isinstance(columns.label, tuple) else (columns.label,)
-    used = {columns.text_a, columns.text_b, columns.guid, *labels} - {None}
-    return UnusedTexts(places, used)
+    return UnusedTexts(places, columns.used)
 
 
-def _without_placeholders(examples: list[Example]) -> list[Example]:
-    """Returns the examples of a test split, whose scores are not known if all are -1."""
-    if any(example.label is None or float(str(example.label)) != -1 for example in examples):
-        return examples
-    return [dataclasses.replace(example, label=None) for example in examples]
-
-
-def _find_task(
-    settings: Settings, trained: RunFolder | None, tables: SplitTables
-) -> ClassificationTask:
-    """Returns the task of the settings, without labels if only the training data tells them.
-
-    A custom task whose labels are lists has any number of labels.
-    """
+def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:
+    """Returns the task of the settings, without labels if only the training data tells them."""
     name = settings.task_name
     if name.strip().lower() != CUSTOM_TASK:
         flags = {"is_regression": settings.is_regression, "is_multi_label": settings.is_multi_label}
@@ -257,11 +230,7 @@ def _find_task(
         is_multi_label |= trained.record.task_name == MULTI_LABEL
     for label in labels:
         check_name(label, f"a label of --labels or {run_record.FILE}")
-    task = make_custom_task(settings, labels, is_multi_label)
-    split = next(iter(settings.splits), TRAIN) if labels else TRAIN
-    if not settings.is_regression and _has_lists(task, tables, split, columns_in(settings)):
-        task = make_custom_task(settings, labels, is_multi_label=True)
-    return task
+    return make_custom_task(settings, labels, is_multi_label)
 
 
 def read_data(
@@ -282,20 +251,33 @@ def read_data(
 
     Raises:
         FileNotFoundError: there is no file of a split, or no training data to read the labels from.
-        ValueError: the task does not exist, or a file is invalid; see `read_examples`.
+        ValueError: the task does not exist, or a file is invalid; see `read_rows` and `decide`.
     """
     tables = SplitTables.of(settings, settings.data_dir, given)
-    task = _find_task(settings, trained, tables)
+    task = _find_task(settings, trained)
     asked = columns_in(settings)
-    known = {}
-    if not (task.labels or task.is_regression):
-        try:
-            known[TRAIN] = read_examples(task, tables, TRAIN, asked, settings.quoting)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(needed_for_labels(error)) from None
-        task = dataclasses.replace(task, labels=labels_of(known[TRAIN]))
+    divides = bool(settings.dev_fraction) and not {TRAIN, DEV}.isdisjoint(settings.splits)
+    splits = [split for split in settings.splits if not (divides and split == DEV)]
+    needs_labels = not (task.labels or task.is_regression)
+    if TRAIN not in splits and (needs_labels or divides):
+        splits.insert(0, TRAIN)
 
-    def read(split: str) -> Examples[Example]:
+    def read(split: str) -> SplitRows:
+        try:
+            return read_rows(task, tables, split, asked, settings.quoting)
+        except FileNotFoundError as error:
+            if needs_labels and split == TRAIN:
+                raise FileNotFoundError(needed_for_labels(error)) from None
+            raise
+
+    rows = {split: read(split) for split in splits}
+    columns = {split: part.labels for split, part in rows.items()}
+    continued = RunFolder(settings.runs()[0].output_dir).current
+    recorded = recorded_labels(continued.record) if settings.do_train and needs_labels else ()
+    task, meanings = decide(columns, task, settings.labels, recorded)
+    examples = {split: part.examples(meanings[split]) for split, part in rows.items()}
+
+    def read_dev(split: str) -> Examples[Example]:  # beside `dev_fraction`, with which it is not
         return read_examples(task, tables, split, asked, settings.quoting)
 
-    return task, read_splits(settings.splits, settings.dev_fraction, read, known)
+    return task, read_splits(settings.splits, settings.dev_fraction, read_dev, examples)

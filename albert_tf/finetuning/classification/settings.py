@@ -62,7 +62,7 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, SplitSettings):
     labels: tuple[str, ...] = setting(
         (),
         "Labels of a custom task in the order of their ids, separated by commas; if not given, "
-        "those of the training data, sorted.",
+        "those that the data declare, or else those of the training data, sorted.",
     )
     quoting: bool = setting(
         False,

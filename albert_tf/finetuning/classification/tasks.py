@@ -44,6 +44,19 @@ class Columns:
     label: Column | tuple[Column, ...] | None = None
     guid: Column | None = None
 
+    @property
+    def labels(self) -> tuple[Column, ...]:
+        """The column of the label, or those of all labels of a multi-label task, if given."""
+        if isinstance(self.label, tuple):
+            return self.label
+        return () if self.label is None else (self.label,)
+
+    @property
+    def used(self) -> set[Column]:
+        """All columns that are given."""
+        columns = (self.text_a, self.text_b, self.guid, *self.labels)
+        return {column for column in columns if column is not None}
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitSource:

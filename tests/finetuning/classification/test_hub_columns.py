@@ -342,7 +342,7 @@ def test_labels_of_ones_own_data_are_names_and_lists_of_them_any_number(tmp_path
     rows = [{"text": "a", "label": 2}, {"text": "b", "label": 0}, {"text": "c", "label": -1}]
     write_parquet(tmp_path, {"train": rows}, {"label": class_label("sad", "calm", "angry")})
     task, found, _ = read(tmp_path, "tsv")
-    assert task.labels == ("angry", "sad")
+    assert task.labels == ("sad", "calm", "angry")
     assert found == [("a", "", "angry"), ("b", "", "sad")]
     assert not task.is_multi_label
     (tmp_path / "lists").mkdir()
@@ -350,5 +350,5 @@ def test_labels_of_ones_own_data_are_names_and_lists_of_them_any_number(tmp_path
     feature = list_of(class_label("sad", "calm", "angry"), kind)
     write_parquet(tmp_path / "lists", {"train": rows}, {"labels": feature})
     task, found, _ = read(tmp_path / "lists", "tsv")
-    assert (task.labels, task.is_multi_label) == (("angry", "sad"), True)
+    assert (task.labels, task.is_multi_label) == (("sad", "calm", "angry"), True)
     assert found == [("a", "", ("angry", "sad")), ("b", "", ())]
