@@ -281,7 +281,7 @@ class UnusedTexts:
             return
         self._num_rows += 1
         for name, column in self._places.items():
-            value = _value(row, column)
+            value = value_in(row, column)
             if isinstance(value, str) and value.strip():
                 self._values[name].append(value)
 
@@ -306,7 +306,8 @@ class UnusedTexts:
         return [name for name, values in self._values.items() if _are_texts(name, values)]
 
 
-def _value(row: Row, column: Column) -> files.Json:
+def value_in(row: Row, column: Column) -> files.Json:
+    """Returns the value in a column of a row; None if there is none."""
     if isinstance(row, dict):
         return row.get(str(column))
     return row[int(column)] if int(column) < len(row) else None

@@ -26,6 +26,7 @@ from albert_tf.finetuning.classification.custom import (
     make_custom_task,
     recorded_labels,
 )
+from albert_tf.finetuning.classification.deciding_columns import DecidingColumns
 from albert_tf.finetuning.classification.label_columns import LabelColumn
 from albert_tf.finetuning.classification.meaning import decide
 from albert_tf.finetuning.classification.parsing import Example, SplitRows
@@ -147,8 +148,15 @@ def read_rows(
     width = len(row) if source.is_custom and has_header else None
     rows = SplitRows(task, split, source, columns, labels, width, int(has_header))
     unused = _unused_texts(source, row, has_header, columns)
-    rows.extend(numbered if has_header else itertools.chain([first], numbered), unused.add)
+    deciding = _deciding_columns(rows, row, has_header)
+
+    def look(row: Row) -> None:
+        unused.add(row)
+        deciding.add(row, (rows.firsts[-1], rows.seconds[-1]), rows.indices[-1])
+
+    rows.extend(numbered if has_header else itertools.chain([first], numbered), look)
     unused.report(path)
+    deciding.report(path, columns.text_b is not None)
     if rows.bad:
         rows.examples(decide({split: labels}, task, finds_labels=False)[1][split])  # which refuses
     return rows
@@ -210,6 +218,15 @@ def _unused_texts(
     ):
         places = places_of(first)
     return UnusedTexts(places, columns.used)
+
+
+def _deciding_columns(rows: SplitRows, first: Row, has_header: bool) -> DecidingColumns:
+    """Returns the unused columns of training data with classes."""
+    places: Mapping[str, Column] = {}
+    is_custom = rows.source.is_custom and not rows.task.is_regression
+    if rows.split == TRAIN and is_custom and (has_header or isinstance(first, dict)):
+        places = places_of(first)
+    return DecidingColumns(places, rows.columns.used)
 
 
 def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:
