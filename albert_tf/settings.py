@@ -180,19 +180,20 @@ def check_value(field: dataclasses.Field[object], value: object) -> None:
         return
     values = value if isinstance(value, tuple) else (value,)
     allowed_nan = field.default != field.default  # a default of nan means "not set"
-    if any(
-        isinstance(number, float)
-        and not (math.isfinite(number) or (allowed_nan and math.isnan(number)))
-        for number in values
-    ):
-        raise ValueError(f"{field.name}={value!r}: expected a finite number")
-    if limits["choices"] is not None and not set(values) <= set(limits["choices"]):
-        expected = ", ".join(map(repr, limits["choices"]))
-        raise ValueError(f"{field.name}={value!r}: expected one of {expected}")
-    if limits["minimum"] is not None and any(number < limits["minimum"] for number in values):
-        raise ValueError(f"{field.name}={value!r}: expected {limits['minimum']} or more")
-    if limits["maximum"] is not None and any(number > limits["maximum"] for number in values):
-        raise ValueError(f"{field.name}={value!r}: expected {limits['maximum']} or less")
+    choices, minimum, maximum = limits["choices"], limits["minimum"], limits["maximum"]
+    for each in values:
+        expected = ""
+        is_float = isinstance(each, float)
+        if is_float and not (math.isfinite(each) or (allowed_nan and math.isnan(each))):
+            expected = "a finite number"
+        elif choices is not None and each not in choices:
+            expected = f"one of {', '.join(map(repr, choices))}"
+        elif minimum is not None and each < minimum:
+            expected = f"{minimum} or more"
+        elif maximum is not None and each > maximum:
+            expected = f"{maximum} or less"
+        if expected:
+            raise ValueError(f"{field.name}={value!r}: expected {expected}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,8 +232,17 @@ class FieldInfo:
         return self.type is not str or bool(self.choices) or self.affects != NOTHING
 
 
+_fields: dict[type[SettingsGroup], list[FieldInfo]] = {}  # of each class that was asked for
+
+
 def fields_of(settings: type[SettingsGroup]) -> list[FieldInfo]:
     """Returns the fields of a settings class, with those of base classes first."""
+    if settings not in _fields:
+        _fields[settings] = _describe_fields(settings)
+    return list(_fields[settings])
+
+
+def _describe_fields(settings: type[SettingsGroup]) -> list[FieldInfo]:
     hints = typing.get_type_hints(settings)
     fields = []
     for field in dataclasses.fields(settings):

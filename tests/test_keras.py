@@ -15,7 +15,7 @@ from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
 from albert_tf.model import heads, layers, modeling, optimization
 from albert_tf.model.config import AlbertConfig
-from albert_tf.model.serialization import Configured
+from albert_tf.model.layers import Configured
 from albert_tf.tensorflow_releases import set_random_seed
 from tests.conftest import TINY_SHAPE
 from tests.numpy_albert import RecordingAlbert

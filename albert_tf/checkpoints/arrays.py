@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import tensorflow as tf
 
+Array: TypeAlias = NDArray[np.generic]  # of any dtype
+
 _ALIGNMENT = 64  # bytes: TensorFlow ends the process if its operations get less
 _LINE = 16  # float32 numbers in a line of the processor's cache
 _ROWS = 1024  # that a thread copies at once
 _SMALL = 1 << 16  # bytes: not worth it
 
 
-class LazyArrays(Mapping[str, NDArray[Any]]):
+class LazyArrays(Mapping[str, Array]):
     """name → array, each of which is computed whenever it is asked for. The small ones come first.
 
     Args:
@@ -40,24 +42,24 @@ class LazyArrays(Mapping[str, NDArray[Any]]):
     """
 
     def __init__(
-        self, shapes: Mapping[str, tuple[int, ...]], compute: Callable[[str], NDArray[Any]]
+        self, shapes: Mapping[str, tuple[int, ...]], compute: Callable[[str], Array]
     ) -> None:
         self.shapes = dict(sorted(shapes.items(), key=lambda item: math.prod(item[1])))
         self._compute = compute
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> LazyArrays:
+    def of(cls, arrays: Mapping[str, Array]) -> LazyArrays:
         """Returns arrays themselves if they are lazy, or else these, which are in memory."""
         if isinstance(arrays, LazyArrays):
             return arrays
         return cls({name: np.shape(array) for name, array in arrays.items()}, arrays.__getitem__)
 
-    def plus(self, others: Mapping[str, NDArray[Any]]) -> LazyArrays:
+    def plus(self, others: Mapping[str, Array]) -> LazyArrays:
         """Returns these arrays and others, which are in memory."""
         shapes = self.shapes | {name: array.shape for name, array in others.items()}
         return LazyArrays(shapes, lambda name: others[name] if name in others else self[name])
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> Array:
         return self._compute(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +69,7 @@ class LazyArrays(Mapping[str, NDArray[Any]]):
         return len(self.shapes)
 
 
-def as_tensor(array: NDArray[Any]) -> tf.Tensor:
+def as_tensor(array: Array) -> tf.Tensor:
     """Returns an array as a tensor, which takes over its memory if it can.
 
     The caller must not use the array any more, unless it is read-only: such arrays are copied.
@@ -76,7 +78,9 @@ def as_tensor(array: NDArray[Any]) -> tf.Tensor:
 
     if array.dtype != np.float32 or array.nbytes < _SMALL:
         return tf.convert_to_tensor(array)
-    return tf.experimental.dlpack.from_dlpack(to_take_over(array).__dlpack__())
+    return tf.experimental.dlpack.from_dlpack(
+        to_take_over(array.astype(np.float32, copy=False)).__dlpack__()
+    )
 
 
 def to_take_over(array: NDArray[np.float32]) -> NDArray[np.float32]:

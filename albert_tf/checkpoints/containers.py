@@ -15,20 +15,17 @@ import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints import run_folder, safetensors_file
-from albert_tf.checkpoints.exported_files import is_exported
-from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath
+from albert_tf.checkpoints.arrays import Array
+from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath, is_exported
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-Array: TypeAlias = NDArray[Any]
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 

@@ -28,8 +28,7 @@ from albert_tf.checkpoints.weight_names import (
     name_map,
     unwrap,
 )
-from albert_tf.model.config import AlbertConfig
-from albert_tf.model.sharing import GROUPS, google_groups
+from albert_tf.model.config import GROUPS, AlbertConfig, google_groups
 
 Shape = tuple[int, ...]
 

@@ -199,7 +199,10 @@ class LoadReport:
             ValueError: the file is damaged.
         """
         weights = self.lazily(names)
-        return {name: to_take_over(weights[name]) for name in reversed(list(weights))}
+        return {
+            name: to_take_over(np.asarray(weights[name], np.float32))
+            for name in reversed(list(weights))
+        }
 
     def lazily(self, names: Iterable[str]) -> LazyArrays:
         """Returns name → weight of the checkpoint, float32, read when it is asked for.

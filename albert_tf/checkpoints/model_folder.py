@@ -16,12 +16,6 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import releases, run_folder, run_record
-from albert_tf.checkpoints.exported_files import (
-    ANSWERING,
-    OPENVINO_FILE,
-    OPENVINO_WEIGHTS,
-    TFLITE_FILE,
-)
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.model.tokenization import (
     SENTENCEPIECE_NAME,
@@ -33,6 +27,16 @@ from albert_tf.model.tokenization import (
     is_tokenizer_file,
     read_files,
 )
+
+# Models that were exported for runtimes other than TensorFlow. They answer without it, but are no
+# checkpoints: nothing can be trained or converted.
+OPENVINO_FILE = "model.xml"
+OPENVINO_WEIGHTS = "model.bin"
+ONNX_FILE = "model.onnx"
+TFLITE_FILE = "albert_model.tflite"  # official; for an app that tokenizes texts itself
+# Those that a predictor opens → all files of the model.
+_PARTS = {OPENVINO_FILE: (OPENVINO_FILE, OPENVINO_WEIGHTS), ONNX_FILE: (ONNX_FILE,)}
+ANSWERING = _PARTS.keys()
 
 SAVED_MODEL = "saved_model.pb"
 SPAN_EXPORTS = "saved_model"  # folder with the numbered exports in that of run_squad.py
@@ -260,7 +264,7 @@ class ModelFolder:
             raise self._missing(
                 "config", CONFIG_PATTERNS, "config_file=…, a program's --albert_config_file"
             )
-        if len({json.dumps(files.read_json(path), sort_keys=True) for path in found}) > 1:
+        if found[1:] and len({_content(path) for path in found}) > 1:
             raise ValueError(
                 f"{self.path} contains several configs; choose one (config_file=…, "
                 f"--albert_config_file): {', '.join(found)}"
@@ -283,10 +287,7 @@ class ModelFolder:
         if not found:
             patterns = (TOKENIZER_FILE, *MODEL_PATTERNS, *VOCABULARY_PATTERNS)
             raise self._missing("vocabulary", patterns, "vocab_file=… or spm_model_file=…")
-        trained_with = self.records.record.files.get(run_record.VOCABULARY)
-        checksums = map(checksum_of, vocabularies)
-        is_of_vocabulary = trained_with is not None and any(map(trained_with.has, checksums))
-        if found[0] not in vocabularies and not is_of_vocabulary:
+        if found[0] not in vocabularies and not self._is_trained_with(vocabularies):
             return found[0], None
         if len(vocabularies) > 1:
             raise ValueError(
@@ -295,6 +296,11 @@ class ModelFolder:
             )
         is_sentencepiece = vocabularies[0].endswith(".model")
         return (None, vocabularies[0]) if is_sentencepiece else (vocabularies[0], None)
+
+    def _is_trained_with(self, vocabularies: list[str]) -> bool:
+        """Returns whether the record of the training names one of some vocabularies."""
+        recorded = self.records.record.files.get(run_record.VOCABULARY)
+        return recorded is not None and any(map(recorded.has, map(checksum_of, vocabularies)))
 
     @functools.cached_property
     def tokenizers(self) -> list[str]:
@@ -307,7 +313,7 @@ class ModelFolder:
             tokenizers.append(self.file(TOKENIZER_CONFIG_FILE))  # as if it were empty
         return tokenizers + vocabularies
 
-    @property
+    @functools.cached_property
     def _vocabularies(self) -> list[str]:
         return self._find(MODEL_PATTERNS + VOCABULARY_PATTERNS)
 
@@ -323,11 +329,11 @@ class ModelFolder:
 
     def _find(self, patterns: tuple[str, ...]) -> list[str]:
         """Returns the files here and in `assets/` whose names match a pattern."""
+        wanted = re.compile("|".join(map(fnmatch.translate, patterns)))
         return [
             place.file(name)
             for place in (self, self.folder(ASSETS), self.folder(EXTRA_ASSETS))
-            for name in place.names
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+            for name in filter(wanted.match, place.names)
         ]
 
     def _missing(self, what: str, patterns: tuple[str, ...], way_out: str) -> FileNotFoundError:
@@ -336,6 +342,11 @@ class ModelFolder:
             f"{self.path}: no {what} found. Looked for {', '.join(patterns)} here and in "
             f"{ASSETS}/; found {present}. Add the file or specify it: {way_out}"
         )
+
+
+def _content(path: str) -> str:
+    """Returns the content of a JSON file, which does not depend on the order of its keys."""
+    return json.dumps(files.read_json(path), sort_keys=True)
 
 
 @functools.cache
@@ -378,11 +389,13 @@ class ModelPath:
     @functools.cached_property
     def _found(self) -> tuple[str, ModelFolder]:
         """The path, and the folder that it is or is in."""
-        release, is_remote = releases.named(self.given), files.is_remote(self.given)
-        if release is None or not is_remote:  # and not the address of a release
+        is_remote = files.is_remote(self.given)
+        release = releases.named(self.given) if is_remote else None  # the address of one
+        if release is None:
             path, folder = _current(self.given)
             if is_remote or path == folder.path or _is_there(path):
                 return path, folder
+            release = releases.named(self.given)
             if release is None:
                 if hint := releases.suggestion(path):
                     raise FileNotFoundError(f"{path}: no such file or folder. {hint}")
@@ -513,6 +526,27 @@ def find_checkpoint(path: str) -> str:
             file of Keras.
     """
     return ModelPath(path).checkpoint
+
+
+def is_exported(checkpoint: str) -> bool:
+    """Returns whether the path of a checkpoint is that of a file for another runtime."""
+    return os.path.basename(checkpoint) in ANSWERING
+
+
+def read_exported(path: str) -> dict[str, bytes]:
+    """Returns name → content of the files of an exported model, the graph first.
+
+    Runtimes get the contents: they would map a file, which ends the process if it is truncated, and
+    changes the answers if another one is copied over it.
+
+    Args:
+        path: a file whose name is in `ANSWERING`.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+    """
+    folder, name = os.path.split(path)
+    return {part: files.read_bytes(os.path.join(folder, part)) for part in _PARTS[name]}
 
 
 def keep_vocabulary(path: str, is_sentencepiece: bool, folder: str) -> None:

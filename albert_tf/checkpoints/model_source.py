@@ -12,11 +12,11 @@ import functools
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import families, record_comparison, run_record
+from albert_tf.checkpoints import families, run_record
 from albert_tf.checkpoints.containers import WeightFile, open_weights
-from albert_tf.checkpoints.exported_files import is_exported
-from albert_tf.checkpoints.model_folder import SAVED_MODEL, ModelFolder, ModelPath
+from albert_tf.checkpoints.model_folder import SAVED_MODEL, ModelFolder, ModelPath, is_exported
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.checkpoints.run_record import FileRecord
 from albert_tf.checkpoints.sentence_modules import (
     SentenceModules,
     exported_modules,
@@ -251,7 +251,7 @@ class ModelSource:
             self._warn_of_case()
         identity = run_record.of_tokenizer(tokenizer, self.vocabulary_file)
         vocabulary = identity.files[run_record.VOCABULARY]
-        is_known = record_comparison.check_vocabulary(self.run, vocabulary)
+        is_known = self._check_vocabulary(vocabulary)
         entries = tokenizer.vocab_size
         vocab_size = self.config.vocab_size
         message = (
@@ -263,6 +263,23 @@ class ModelSource:
         if entries < vocab_size and not is_known:
             logging.warning("%s: make sure that they belong together", message)
         return tokenizer
+
+    def _check_vocabulary(self, vocabulary: FileRecord) -> bool:
+        """Compares a vocabulary with the one that the model was trained with.
+
+        Returns:
+            Whether the vocabulary of the training is known.
+
+        Raises:
+            ValueError: the model was trained with another vocabulary. The message names both.
+        """
+        expected = self.run.record.files.get(run_record.VOCABULARY)
+        if expected is not None and expected.digest != vocabulary.digest:
+            raise ValueError(
+                f"the model in {self.run.path} was trained with another vocabulary: {expected}; "
+                f"now it is {vocabulary}. Use the vocabulary of the training."
+            )
+        return expected is not None
 
     @property
     def objective(self) -> str:

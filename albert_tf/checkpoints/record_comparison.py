@@ -17,7 +17,6 @@ from albert_tf.checkpoints.run_record import (
     PRECISION,
     TASK,
     VOCABULARY,
-    FileRecord,
     RunRecord,
 )
 
@@ -149,24 +148,6 @@ def check_model(
         "Use the same one, or pass --allow_changed_settings to use the model anyway.",
         settings,
     )
-
-
-def check_vocabulary(folder: RunFolder, vocabulary: FileRecord) -> bool:
-    """Compares a vocabulary with the one that the model in a folder was trained with.
-
-    Returns:
-        Whether the vocabulary of the training is known.
-
-    Raises:
-        ValueError: the model was trained with another vocabulary. The message names both.
-    """
-    expected = folder.record.files.get(VOCABULARY)
-    if expected is not None and expected.digest != vocabulary.digest:
-        raise ValueError(
-            f"the model in {folder.path} was trained with another vocabulary: {expected}; now it "
-            f"is {vocabulary}. Use the vocabulary of the training."
-        )
-    return expected is not None
 
 
 def _changes(before: RunRecord, now: RunRecord, names: Collection[str]) -> Changes:

@@ -103,9 +103,9 @@ class RunRecord:
             `selection_metric`, and what the task itself adds.
     """
 
-    start: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    config: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    start: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    config: Mapping[str, object] = dataclasses.field(default_factory=dict)
     files: Mapping[str, FileRecord] = dataclasses.field(default_factory=dict)
     task: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
@@ -230,7 +230,7 @@ def of_tokenizer(tokenizer: Tokenizer, path: str) -> RunRecord:
     return RunRecord(settings={LOWER_CASE: tokenizer.do_lower_case}, files={VOCABULARY: vocabulary})
 
 
-def describe_start(command: Sequence[str], device: Mapping[str, Json]) -> JsonObject:
+def describe_start(command: Sequence[str], device: Mapping[str, object]) -> JsonObject:
     """Returns the entry `start` of a record.
 
     Args:

@@ -16,13 +16,13 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints.arrays import LazyArrays, copy_in_c_order, new_memory
+from albert_tf.checkpoints.arrays import Array, LazyArrays, copy_in_c_order, new_memory
 
 _METADATA = "__metadata__"
 _FLOAT32 = "F32"
@@ -59,7 +59,7 @@ class Place:
         """Number of bytes."""
         return math.prod(self.shape) * np.dtype(_DTYPES[self.dtype]).itemsize
 
-    def read(self, path: str) -> NDArray[Any]:
+    def read(self, path: str) -> Array:
         """Returns the array of a local file, which is the caller's alone; float32 for bfloat16.
 
         Raises:
@@ -98,7 +98,7 @@ def places(path: str) -> dict[str, Place]:
     return found
 
 
-def _place(name: str, entry: Any, start: int) -> Place:
+def _place(name: str, entry: object, start: int) -> Place:
     """Returns the place of an array, as the header has it.
 
     Args:
@@ -144,7 +144,7 @@ def write(path: str, arrays: LazyArrays, metadata: Mapping[str, str]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    header: dict[str, Any] = {_METADATA: dict(metadata)}
+    header: dict[str, object] = {_METADATA: dict(metadata)}
     end = 0
     for name in sorted(arrays):
         shape = arrays.shapes[name]
@@ -155,7 +155,7 @@ def write(path: str, arrays: LazyArrays, metadata: Mapping[str, str]) -> None:
     with files.write_atomically(path, "wb") as stream:
         stream.write(len(text).to_bytes(_SIZE_BYTES, "little") + text)
         for name in sorted(arrays):
-            _write_array(stream, arrays[name])
+            _write_array(stream, np.asarray(arrays[name], np.float32))
 
 
 def _write_array(stream: IO[bytes], array: NDArray[np.float32]) -> None:

@@ -116,7 +116,7 @@ def read_modules(folder: ModelFolder) -> SentenceModules | None:
     )
 
 
-def _kind(module: Mapping[str, files.Json]) -> str:
+def _kind(module: Mapping[str, object]) -> str:
     """Returns the class of a module, without its package, which versions have moved."""
     package, _, name = str(module["type"]).rpartition(".")
     return name if package.split(".")[0] == "sentence_transformers" else str(module["type"])
@@ -166,7 +166,7 @@ def _read_poolings(path: str) -> tuple[str, ...]:
     return tuple(poolings)
 
 
-def _check_names(path: str, config: Mapping[str, files.Json]) -> None:
+def _check_names(path: str, config: Mapping[str, object]) -> None:
     """Raises ValueError if a module computes something else than an embedding of one."""
     expected = {"module_input_name": _EMBEDDING, "module_output_name": _EMBEDDING}
     for key, value in (expected | {"use_residual": False}).items():

@@ -7,7 +7,7 @@ Shapes: B batch size, S sequence length.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def mask_instances(
     mask_id: int,
     vocab_size: int,
     seed: int,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, NDArray[np.generic]]:
     """Returns what `mask_batch` returns for some instances.
 
     Args:

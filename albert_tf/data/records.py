@@ -18,9 +18,10 @@ import io
 import itertools
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 import google_crc32c
+import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf import files
@@ -128,7 +129,7 @@ def count_records(path: str) -> int:
     return sum(1 for _ in read_records(path))
 
 
-def checksum(data: bytes | NDArray[Any]) -> bytes:
+def checksum(data: bytes | NDArray[np.generic]) -> bytes:
     """Returns the masked CRC-32C of TFRecord files (rotated, plus a constant): 4 bytes.
 
     Args:

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import exported_files
-from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE, OPENVINO_WEIGHTS
+from albert_tf.checkpoints.model_folder import (
+    ONNX_FILE,
+    OPENVINO_FILE,
+    OPENVINO_WEIGHTS,
+    read_exported,
+)
 from albert_tf.export.runtimes import (
     Step,
     compile_model,
@@ -118,7 +122,7 @@ def write_openvino(folder: str, made: ExportedModel, signature: Signature) -> St
             f"{path}: OpenVINO cannot write it or {OPENVINO_WEIGHTS} ({error}): the disk may be "
             "full. Free some space or choose another folder, then run the same command again"
         ) from None
-    return open_with_openvino(exported_files.read(path))
+    return open_with_openvino(read_exported(path))
 
 
 def write_onnx(folder: str, made: ExportedModel, signature: Signature) -> Step:
@@ -130,4 +134,4 @@ def write_onnx(folder: str, made: ExportedModel, signature: Signature) -> Step:
     tf2onnx.convert.from_function(
         signature.function, input_signature=specs, opset=_ONNX_OPSET, output_path=path
     )
-    return open_onnx(exported_files.read(path))
+    return open_onnx(read_exported(path))

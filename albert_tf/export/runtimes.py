@@ -23,8 +23,8 @@ import google_crc32c
 from numpy.typing import NDArray
 
 from albert_tf import files
-from albert_tf.checkpoints import exported_files, run_record
-from albert_tf.checkpoints.exported_files import ONNX_FILE, OPENVINO_FILE
+from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints.model_folder import ONNX_FILE, OPENVINO_FILE, read_exported
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -49,7 +49,7 @@ class Runtime:
         name: name of the engine.
         package: the Python package, which the extra of the same name installs.
         precisions: the precisions that it computes in.
-        open: returns what computes a batch, given the contents of `exported_files.read`, the
+        open: returns what computes a batch, given the contents of `read_exported`, the
             precision and the number of threads (None for one per core).
     """
 
@@ -71,7 +71,7 @@ class Runtime:
             ValueError: the file is damaged, or not the one that was recorded.
             FileNotFoundError: a file beside it is missing.
         """
-        contents = exported_files.read(path)
+        contents = read_exported(path)
         check(path, contents, record)
         try:
             return self.open(contents, precision, threads)
@@ -221,7 +221,7 @@ def open_with_openvino(
     """Returns what computes a batch with the model in OpenVINO's files, or in ONNX's.
 
     Args:
-        contents: name → content, as of `exported_files.read`.
+        contents: name → content, as of `read_exported`.
         precision: as in `compile_model`.
         threads: likewise.
     """

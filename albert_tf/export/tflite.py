@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints.exported_files import TFLITE_FILE as TFLITE_FILE
+from albert_tf.checkpoints.model_folder import TFLITE_FILE as TFLITE_FILE
 from albert_tf.export.quantizations import FLOAT16, NONE
 from albert_tf.export.runtimes import Step
 from albert_tf.export.signatures import DEFAULT, ExportedModel, Signature, hold

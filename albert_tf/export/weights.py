@@ -14,8 +14,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf.checkpoints import huggingface, loading
-from albert_tf.checkpoints.arrays import LazyArrays, as_tensor
-from albert_tf.checkpoints.containers import Array
+from albert_tf.checkpoints.arrays import Array, LazyArrays, as_tensor
 from albert_tf.checkpoints.run_folder import BEST
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.checkpoints.weight_names import GLOBAL_STEP, by_name, part_of

@@ -15,7 +15,6 @@ from albert_tf.files.checks import (
     check_writable,
     ensure_directory,
 )
-from albert_tf.files.included import find_included
 from albert_tf.files.json_files import (
     Json,
     JsonFields,
@@ -37,6 +36,7 @@ from albert_tf.files.paths import (
     check_path,
     exists,
     expand_patterns,
+    find_included,
     inside,
     is_directory,
     is_file,

@@ -63,7 +63,7 @@ class RepeatedNameError(ValueError):
     """An object in JSON has several values of one name, of which one would be used in silence."""
 
 
-def unique_object(pairs: Sequence[tuple[str, Json]]) -> JsonObject:
+def unique_object(pairs: Sequence[tuple[str, object]]) -> JsonObject:
     """Returns an object of names and values, for `object_pairs_hook` of the module json.
 
     Raises:

@@ -1,6 +1,9 @@
 """Looks at local and remote paths: what exists, what a directory contains, what a pattern matches.
 
 Local files are matched by Python itself, because the patterns of fsspec match hidden files.
+
+This package includes configs and recipes. In a checkout, they are in `configs/`, beside the
+package; an installed package contains a copy of this folder.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from albert_tf.files.messages import quote
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def check_path(path: str, what: str = "") -> None:
@@ -232,3 +237,37 @@ def _remote_matches(pattern: str) -> list[str]:
     system, name = file_system(pattern)
     begin = pattern.rstrip("/").removesuffix(name)  # the scheme; with hdfs://, also the host
     return [begin + match for match in system.glob(name)]
+
+
+def find_included(path: str, kind: str, folder: str, ending: str) -> str:
+    """Returns the path of a file, given a path or the name of a file of this package.
+
+    Args:
+        path: a file, or a name. An existing file takes precedence.
+        kind: what the file is, for the message.
+        folder: the folder of a checkout that has such files.
+        ending: what the name lacks.
+
+    Raises:
+        FileNotFoundError: a name without a dot or slash is neither a file nor one of this package.
+            The message lists the names.
+    """
+    is_name = path and not {".", "/", "\\"} & set(path)
+    if not is_name or exists(path):
+        return path
+    folder = _included(folder)
+    candidate = os.path.join(folder, path + ending)
+    if os.path.isfile(candidate):
+        return candidate
+    names = sorted(
+        name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)
+    )
+    raise FileNotFoundError(
+        f"{path}: neither a file nor a {kind} of albert_tf, which has {', '.join(names)}"
+    )
+
+
+def _included(path: str) -> str:
+    """Returns where a file or folder of a checkout is, which an installed package contains."""
+    installed = os.path.join(_PACKAGE, path)
+    return installed if os.path.exists(installed) else os.path.join(os.path.dirname(_PACKAGE), path)

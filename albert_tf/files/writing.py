@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -26,10 +27,8 @@ from albert_tf.files.messages import name_file
 from albert_tf.files.paths import file_system, is_remote
 from albert_tf.files.reading import local_copy, require_file
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 Stream: TypeAlias = IO[Any]  # of text or bytes, depending on the mode
 
@@ -215,7 +214,7 @@ def remove_abandoned(parent: str, names: str) -> None:
     with contextlib.suppress(OSError):
         for name in os.listdir(parent):
             path = os.path.join(parent, name)
-            if fcntl is None or not pattern.fullmatch(name) or os.path.islink(path):
+            if sys.platform == "win32" or not pattern.fullmatch(name) or os.path.islink(path):
                 continue
             with contextlib.suppress(OSError):  # it is in use, or cannot be locked
                 descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -228,7 +227,7 @@ def remove_abandoned(parent: str, names: str) -> None:
 
 def _lock(path: str) -> int | None:
     """Locks a directory until the returned descriptor is closed; None if it is gone."""
-    if fcntl is None:
+    if sys.platform == "win32":
         return os.open(os.devnull, os.O_RDONLY)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -193,7 +193,7 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         names = {field.name for field in fields if field.affects != NOTHING}
         recorded = record.values_for(cls, names)
         if values.keys().isdisjoint(DATA_PATHS):
-            start = record.start.get("directory", "")
+            start = str(record.start.get("directory", ""))
             for name in {field.name for field in fields}.intersection(DATA_PATHS):
                 paths = str(record.settings.get(name) or "").split(",")
                 recorded[name] = ",".join(files.join(start, path) for path in paths if path)

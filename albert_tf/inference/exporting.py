@@ -17,7 +17,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import exported_files, run_record, tasks
+from albert_tf.checkpoints import model_folder, run_record, tasks
 from albert_tf.checkpoints.loading import encoder_of
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_record import RunRecord
@@ -205,8 +205,8 @@ def _record_of(source: ModelSource, task: str, made: ExportedModel) -> RunRecord
 
 def _with_checksums(record: RunRecord, folder: str) -> RunRecord:
     """Returns the record with what identifies the files for a predictor, if there are any."""
-    for name in exported_files.ANSWERING & set(os.listdir(folder)):
-        contents = exported_files.read(os.path.join(folder, name))
+    for name in model_folder.ANSWERING & set(os.listdir(folder)):
+        contents = model_folder.read_exported(os.path.join(folder, name))
         found = identify(contents, record.labels)
         return dataclasses.replace(record, files={**record.files, **found})
     return record

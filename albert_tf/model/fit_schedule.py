@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -92,21 +91,24 @@ class BeginSchedule(tf_keras.callbacks.Callback):
         self.schedule.begin(done, self.params["epochs"] * steps)
 
 
-def inner_optimizer(optimizer: Any) -> Any:
+def inner_optimizer(optimizer: tf_keras.optimizers.Optimizer) -> tf_keras.optimizers.Optimizer:
     """Returns the optimizer that Keras's loss scaling wraps, or the argument."""
     if isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
-        return optimizer.inner_optimizer
+        inner: tf_keras.optimizers.Optimizer = optimizer.inner_optimizer
+        return inner
     return optimizer
 
 
-def add_beginning(optimizer: Any, callbacks: Any) -> Any:
+def add_beginning(optimizer: tf_keras.optimizers.Optimizer | None, callbacks: object) -> object:
     """Returns the callbacks of `fit`, with one that begins the schedule of the optimizer.
 
     Args:
         optimizer: the optimizer of the model, of any kind.
         callbacks: the argument of `fit`.
     """
-    schedule = getattr(inner_optimizer(optimizer), "schedule", None)
+    schedule = None
+    if optimizer is not None:
+        schedule = getattr(inner_optimizer(optimizer), "schedule", None)
     if not isinstance(schedule, FitSchedule):
         return callbacks
     begin = BeginSchedule(schedule)

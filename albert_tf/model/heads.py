@@ -32,10 +32,10 @@ from albert_tf.model.layers import (
     Linear,
     OutputLayer,
     call_layer,
+    register,
 )
 from albert_tf.model.modeling import AlbertModel, Outputs, add_layer_outputs
 from albert_tf.model.ops import MASKED_SCORE, Seed, Seeds, dropout, dropout_seeds
-from albert_tf.model.serialization import register
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypedDict
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.files import Json
+from albert_tf.files import JsonObject
 from albert_tf.model import keras_3
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class KerasOptimizer(tf_keras.optimizers.Optimizer):
         """The schedule of the learning rate; a variable if the learning rate is a number."""
         return self._learning_rate
 
-    def learning_rate_config(self) -> Json:
+    def learning_rate_config(self) -> float | JsonObject:
         """Returns the learning rate for `get_config`; a schedule as its own config."""
-        config: Json = self._serialize_hyperparameter(self._learning_rate)
+        config: float | JsonObject = self._serialize_hyperparameter(self._learning_rate)
         return config
 
     def number_of(self, variable: tf.Variable) -> int:

@@ -48,15 +48,16 @@ from albert_tf.model.inputs import Features, check_shape, one_of, read_inputs
 from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
+    Configured,
     LayerNorm,
     LayerOptions,
     Linear,
     Normalization,
     OutputLayer,
     call_layer,
+    register,
 )
 from albert_tf.model.ops import Seed, Seeds
-from albert_tf.model.serialization import Configured, register
 from albert_tf.model.shared_layers import apply_repeatedly
 
 if TYPE_CHECKING:
@@ -569,12 +570,12 @@ class AlbertModel(Configured, tf_keras.Model):
 
     def compile(
         self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        metrics: Any = None,
-        loss_weights: Any = None,
-        weighted_metrics: Any = None,
-        **kwargs: Any,
+        optimizer: object = "rmsprop",
+        loss: object = None,
+        metrics: object = None,
+        loss_weights: object = None,
+        weighted_metrics: object = None,
+        **kwargs: object,
     ) -> None:
         """Configures training, as `tf_keras.Model.compile` does.
 
@@ -592,15 +593,15 @@ class AlbertModel(Configured, tf_keras.Model):
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: object = None,
+        y: object = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+        verbose: str | int = "auto",
+        callbacks: object = None,
+        *args: object,
+        **kwargs: object,
+    ) -> tf_keras.callbacks.History:
         """Trains the model, as `tf_keras.Model.fit` does, without callbacks of Keras 3.
 
         A `FitSchedule` of the optimizer, as `fine_tuning_optimizer` makes, begins here.
@@ -609,12 +610,12 @@ class AlbertModel(Configured, tf_keras.Model):
         callbacks = add_beginning(getattr(self, "optimizer", None), callbacks)
         return super().fit(x, y, batch_size, epochs, verbose, callbacks, *args, **kwargs)
 
-    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluate(self, *args: object, **kwargs: object) -> Any:
         """Evaluates the model, as `tf_keras.Model.evaluate` does, without callbacks of Keras 3."""
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
         return super().evaluate(*args, **kwargs)
 
-    def predict(self, *args: Any, **kwargs: Any) -> Any:
+    def predict(self, *args: object, **kwargs: object) -> Any:
         """Predicts, as `tf_keras.Model.predict` does, without callbacks of Keras 3."""
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
         return super().predict(*args, **kwargs)

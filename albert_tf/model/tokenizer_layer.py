@@ -12,8 +12,7 @@ import tf_keras
 
 from albert_tf.files import JsonObject
 from albert_tf.model.graph_tokenizer import GraphTokenizer
-from albert_tf.model.layers import LayerOptions
-from albert_tf.model.serialization import register
+from albert_tf.model.layers import LayerOptions, register
 from albert_tf.model.tokenization import FullTokenizer
 
 if TYPE_CHECKING:

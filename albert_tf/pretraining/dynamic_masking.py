@@ -64,7 +64,7 @@ class DynamicMasking:
         arguments = [others.pop("input_ids"), batch["input_mask"], others.pop(TOKEN_BOUNDARY)]
         names = ("input_ids", *MADE_BY_MASKING)
 
-        def mask_arrays(*arrays: Any) -> list[NDArray[Any]]:
+        def mask_arrays(*arrays: Any) -> list[NDArray[np.generic]]:
             masked = self.mask_arrays(*arrays)
             return [masked[name] for name in names]
 
@@ -80,7 +80,7 @@ class DynamicMasking:
         input_mask: NDArray[np.int32],
         token_boundary: NDArray[np.int32],
         first: int,
-    ) -> dict[str, NDArray[Any]]:
+    ) -> dict[str, NDArray[np.generic]]:
         """Returns what `mask_batch` returns for some instances.
 
         Args:

@@ -61,24 +61,11 @@ class ModelSettings(SettingsGroup):
     )
 
     def check_paths(self) -> None:
-        """Checks config, output folder and, unless the run has checkpoints, `init_checkpoint`."""
+        """Checks the config and the output folder."""
         super().check_paths()
         if self.albert_config_file:
             files.check_file(config_file(self.albert_config_file), "--albert_config_file")
         files.check_writable(self.output_dir, "--output_dir")
-        self.check_init_checkpoint()
-
-    def check_init_checkpoint(self, place: ModelPath | None = None) -> None:
-        """Raises FileNotFoundError if a new run has no checkpoint to start with.
-
-        Args:
-            place: where the weights are, if they were looked for.
-        """
-        if self.init_checkpoint and not RunFolder(self.output_dir).checkpoints():
-            try:
-                _ = (place or ModelPath(self.init_checkpoint)).checkpoint
-            except FileNotFoundError as error:
-                raise FileNotFoundError(f"--init_checkpoint: {error}") from None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -361,6 +348,11 @@ class RunSettings(
     def _with_model_files(self, place: ModelPath) -> Self:
         """Returns these settings with the weights and the files of the model; see `completed`."""
         init_checkpoint = self.weights and place.path
+        if self.weights and not RunFolder(self.output_dir).checkpoints():  # a new run
+            try:
+                _ = place.checkpoint
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"--init_checkpoint: {error}") from None
         config_file = self.albert_config_file
         if not config_file:
             if not self._has_weights:
@@ -369,7 +361,6 @@ class RunSettings(
                     "model (a TF-Hub module may have it in its assets), or the name of an "
                     "architecture, such as albert_base"
                 )
-            self.check_init_checkpoint(place)
             config_file = self._source_at(place).config_file
         return dataclasses.replace(
             self, init_checkpoint=init_checkpoint, albert_config_file=config_file

@@ -318,7 +318,6 @@ def test_a_downloaded_model_is_found_by_its_name(cached, caplog):
     assert found.albert_config_file == f"{cached}/albert_config.json"
     assert found.spm_model_file == f"{cached}/toy.model"
     run = RunSettings(output_dir="out", init_checkpoint=NAME)
-    run.check_paths()
     assert run.source.folder == cached
 
 

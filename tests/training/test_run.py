@@ -87,11 +87,15 @@ def make_settings(tmp_path):
 
 
 def test_init_checkpoint_is_only_needed_by_a_new_run(tmp_path):
-    settings = RunSettings(output_dir=str(tmp_path), init_checkpoint=f"{tmp_path}/none")
+    settings = RunSettings(
+        albert_config_file="albert_base",
+        output_dir=str(tmp_path),
+        init_checkpoint=f"{tmp_path}/none",
+    )
     with pytest.raises(FileNotFoundError, match=r"^--init_checkpoint: .*none: no such checkpoint"):
-        settings.check_paths()
+        settings.completed()
     (tmp_path / "model.ckpt-5.index").touch()
-    settings.check_paths()
+    settings.completed()
 
 
 def test_mean_pooling_makes_the_sequence_length_part_of_the_model():
