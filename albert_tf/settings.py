@@ -19,13 +19,14 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
+from albert_tf.setting_values import Scalar, ValueType
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 REQUIRED: Any = dataclasses.MISSING  # the default of settings that must be given
 Value = TypeVar("Value")  # of one setting
-Scalar: TypeAlias = bool | int | float | str
 SettingsType = TypeVar("SettingsType", bound="SettingsGroup")
 SettingValue: TypeAlias = Scalar | tuple[Scalar, ...] | None  # of any setting
 
@@ -47,6 +48,7 @@ def setting(
     affects: str = NOTHING,
     is_repeated: bool = False,
     is_optional: bool = False,
+    takes_several: bool = False,
 ) -> Value:
     """Returns a field of a settings class; type checkers take it for its value, as with `field`.
 
@@ -66,9 +68,11 @@ def setting(
         is_repeated: whether several values are given by repeating the flag, not by commas.
         is_optional: whether the program chooses a number that is not given: None, which is `auto`
             on the command line.
+        takes_several: whether a text may be several, separated by commas, such as those of files;
+            a list of them is joined.
     """
     metadata = {"help": help, "group": group, "affects": affects, "is_repeated": is_repeated}
-    metadata["is_optional"] = is_optional
+    metadata |= {"is_optional": is_optional, "takes_several": takes_several}
     limits = {"minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata | limits)
 
@@ -82,6 +86,7 @@ def redefined(
     minimum: float | None = None,
     choices: Collection[str] | None = None,
     is_optional: bool | None = None,
+    takes_several: bool | None = None,
 ) -> Value:
     """Returns a copy of another class's field with a different default.
 
@@ -98,9 +103,11 @@ def redefined(
         minimum: as in `setting`; None keeps the original minimum.
         choices: as in `setting`; None keeps the original choices.
         is_optional: as in `setting`; None keeps the original value.
+        takes_several: likewise.
     """
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
-    changes = {"help": help, "minimum": minimum, "choices": choices, "is_optional": is_optional}
+    changes = {"help": help, "minimum": minimum, "choices": choices}
+    changes |= {"is_optional": is_optional, "takes_several": takes_several}
     given = {key: value for key, value in changes.items() if value is not None}
     return dataclasses.field(default=default, metadata={**field.metadata, **given})
 
@@ -109,14 +116,16 @@ def redefined(
 class SettingsGroup:
     """Base class of settings, which validates all values.
 
+    Values may have the types that Python users have: see `setting_values`.
+
     Attributes:
         GROUP: heading in `--help` of the fields that the class adds.
         ESSENTIAL: names of the fields that `--help` shows, in their order; () to show all of them.
         ARGUMENT: the field that an argument without a flag sets; "" if such arguments are refused.
 
     Raises:
-        ValueError: a value is not finite, out of range or not one of the choices, or a required
-            value is empty.
+        ValueError: a value has another type, is not finite, out of range or not one of the choices,
+            or a required value is empty.
     """
 
     GROUP: ClassVar[str] = "flags"
@@ -124,6 +133,10 @@ class SettingsGroup:
     ARGUMENT: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, value in converted(type(self), given).items():
+            if value is not given[name]:
+                object.__setattr__(self, name, value)  # the dataclass is frozen
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.default is REQUIRED and value == "":
@@ -146,7 +159,7 @@ class SettingsGroup:
     @classmethod
     def make(cls, **values: object) -> Self:
         """Returns settings with the given values and those derived by `with_derived_values`."""
-        return cls(**cls.with_derived_values(values))
+        return cls(**cls.with_derived_values(converted(cls, values)))
 
     @classmethod
     def with_derived_values(cls, values: Mapping[str, object]) -> dict[str, object]:
@@ -167,10 +180,48 @@ def derives_values(settings: type[SettingsType]) -> type[SettingsType]:
 
     @functools.wraps(construct)
     def complete_and_construct(self: SettingsType, **values: object) -> None:
-        construct(self, **settings.with_derived_values(values))
+        construct(self, **settings.with_derived_values(converted(settings, values)))
 
     settings.__init__ = complete_and_construct  # type: ignore[assignment, method-assign]
     return settings
+
+
+def converted(settings: type[SettingsGroup], values: Mapping[str, object]) -> dict[str, object]:
+    """Returns values with the types of their fields; see `setting_values`.
+
+    Args:
+        settings: the class of the settings.
+        values: name → value; names that are no fields stay as they are.
+
+    Raises:
+        ValueError: a value cannot be converted. The message names the field, and what it expects.
+    """
+    types_of = _value_types_of(settings)  # type: ignore[arg-type] # a class is hashable
+    return {
+        name: types_of[name].convert(value) if name in types_of else value
+        for name, value in values.items()
+    }
+
+
+@functools.cache
+def _value_types_of(settings: type[SettingsGroup]) -> dict[str, ValueType]:
+    """Returns name → type of the fields of a class."""
+    hints = typing.get_type_hints(settings)
+    found = {}
+    for field in dataclasses.fields(settings):
+        kind, is_tuple, is_scalar = _value_types(hints[field.name])
+        found[field.name] = ValueType(
+            name=field.name,
+            type=kind,
+            is_tuple=is_tuple,
+            is_scalar=is_scalar,
+            takes_none=field.default is None
+            or types.NoneType in typing.get_args(hints[field.name]),
+            none_is_empty=field.default == "",
+            takes_several=bool(field.metadata.get("takes_several")),
+            splits_text=not field.metadata.get("is_repeated"),
+        )
+    return found
 
 
 def check_value(field: dataclasses.Field[object], value: object) -> None:
@@ -208,7 +259,8 @@ class FieldInfo:
         default: the default value; None if there is none.
         is_required: whether a value must be given.
         group: as in `setting`, or `GROUP` of the class that first defines the field.
-        help, minimum, maximum, choices, affects, is_repeated, is_optional: as in `setting`.
+        help, minimum, maximum, choices, affects, is_repeated, is_optional, takes_several: as in
+            `setting`.
     """
 
     name: str
@@ -225,6 +277,7 @@ class FieldInfo:
     affects: str
     is_repeated: bool
     is_optional: bool
+    takes_several: bool
 
     @property
     def is_recorded(self) -> bool:

@@ -46,7 +46,7 @@ _HIDDEN = "download"  # the folder in the cache for what is being downloaded
 _FILES_ON_HUB = ("*.json", "*.model", "vocab.txt", "model*.safetensors")
 
 
-def download(name: str, *, cache_dir: str | None = None) -> str:
+def download(name: str, *, cache_dir: files.PathLike | None = None) -> str:
     """Downloads a released model, unless it is in the cache, and returns its folder.
 
     >>> download("albert_base_v2")  # doctest: +SKIP
@@ -68,7 +68,7 @@ def download(name: str, *, cache_dir: str | None = None) -> str:
         OSError: the archive cannot be downloaded, or the disk is full. Nothing is installed.
     """
     release = _find_release(name)
-    cache = cache_dir or releases.cache_directory()
+    cache = files.path_text(cache_dir or releases.cache_directory(), "cache_dir")
     if files.is_remote(cache):
         raise ValueError(f"cache_dir: {cache}: models are downloaded to local folders only")
     folder = os.path.join(cache, release.name)

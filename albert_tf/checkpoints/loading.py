@@ -51,7 +51,10 @@ def read_step(prefix: str) -> int:
 
 
 def load_checkpoint(
-    model: WithVariables, path: str, allow_partial: bool = False, init_from_group0: bool = False
+    model: WithVariables,
+    path: files.PathLike,
+    allow_partial: bool = False,
+    init_from_group0: bool = False,
 ) -> LoadReport:
     """Loads the weights of `model` from a checkpoint of any supported family.
 
@@ -79,7 +82,7 @@ def load_checkpoint(
             checkpoint is damaged or of an unsupported family, or has other weights in its encoder,
             such as relative positions or an unmerged LoRA. The model is unchanged.
     """
-    place = ModelPath(path)
+    place = ModelPath.of(path)
     report = inspect_checkpoint(place, model, init_from_group0)
     if not report.loaded:
         raise ValueError(f"{report.prefix} has nothing that fits the model: {report.reason}")

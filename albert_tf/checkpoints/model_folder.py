@@ -382,9 +382,9 @@ class ModelPath:
         self.given = given
 
     @classmethod
-    def of(cls, path: str | ModelPath) -> ModelPath:
+    def of(cls, path: files.PathLike | ModelPath) -> ModelPath:
         """Returns where a path leads; what was looked for already stays as it is."""
-        return cls(path) if isinstance(path, str) else path
+        return path if isinstance(path, ModelPath) else cls(files.path_text(path, "path"))
 
     @functools.cached_property
     def _found(self) -> tuple[str, ModelFolder]:
@@ -494,17 +494,17 @@ def _what_is_there(path: str) -> str:
     """Returns the checkpoints beside one that does not exist, and what may have been meant."""
     folder = os.path.dirname(path)
     beside = ModelFolder(folder or ".")
+    unset = files.unset_variable(path)
     if beside.exists:
         if beside.candidates:
             return f"{folder or 'The current folder'} has {files.quote_all(beside.candidates)}"
-        unset = files.unset_variable(path)
         return f"{folder or 'The current folder'} has none{unset}. Expected: {ACCEPTED}"
     if _HUB_NAME.fullmatch(path):
         return (
             f"There is no folder {folder} either. If it is a model of the Hugging Face Hub, "
             f"download it: albert download {path} --hub"
         )
-    return f"There is no folder {folder} either. Expected: {ACCEPTED}"
+    return f"There is no folder {folder} either{unset}. Expected: {ACCEPTED}"
 
 
 def find_checkpoint(path: str) -> str:

@@ -67,10 +67,10 @@ class ModelSource:
     @classmethod
     def open(
         cls,
-        path: str,
-        config_file: str | None = None,
-        vocab_file: str | None = None,
-        spm_model_file: str | None = None,
+        path: files.PathLike,
+        config_file: files.PathLike | None = None,
+        vocab_file: files.PathLike | None = None,
+        spm_model_file: files.PathLike | None = None,
         do_lower_case: bool | None = None,
     ) -> ModelSource:
         """Returns a model whose checkpoint exists, by its path as in `find_checkpoint`.
@@ -80,10 +80,15 @@ class ModelSource:
         Raises:
             FileNotFoundError, ValueError: see `find_checkpoint`.
         """
-        place = ModelPath(path)
+        place = ModelPath(files.path_text(path, "folder"))
         _ = place.checkpoint
-        trained = place.folder.records
-        return cls(place, trained, config_file, vocab_file, spm_model_file, do_lower_case)
+        parts = {
+            "config_file": config_file,
+            "vocab_file": vocab_file,
+            "spm_model_file": spm_model_file,
+        }
+        given = {name: files.path_text(at, name) for name, at in parts.items() if at is not None}
+        return cls(place, place.folder.records, **given, do_lower_case=do_lower_case)
 
     @property
     def checkpoint(self) -> str:

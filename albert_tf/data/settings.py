@@ -38,7 +38,9 @@ class InputSettings(SettingsGroup):
 
     GROUP = "data"
 
-    input_file: str = setting(REQUIRED, "Input files: paths or glob patterns, separated by commas.")
+    input_file: str = setting(
+        REQUIRED, "Input files: paths or glob patterns, separated by commas.", takes_several=True
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -310,7 +312,9 @@ class Settings(EncodingSettings, InputSettings):
     )
 
     output_file: str = setting(
-        REQUIRED, "TFRecord files to write: paths separated by commas, or path@64 for 64 files."
+        REQUIRED,
+        "TFRecord files to write: paths separated by commas, or path@64 for 64 files.",
+        takes_several=True,
     )
     resume: bool = setting(
         False,

@@ -33,6 +33,7 @@ from albert_tf.files.json_files import (
 )
 from albert_tf.files.messages import naming_file, quote, quote_all
 from albert_tf.files.paths import (
+    PathLike,
     check_path,
     exists,
     expand_patterns,
@@ -45,6 +46,7 @@ from albert_tf.files.paths import (
     list_directory,
     list_sizes,
     list_types,
+    path_text,
     real_path,
     unset_variable,
 )
@@ -82,6 +84,7 @@ __all__ = [
     "Json",
     "JsonFields",
     "JsonObject",
+    "PathLike",
     "RepeatedNameError",
     "append_json_lines",
     "check_directory",
@@ -113,6 +116,7 @@ __all__ = [
     "naming_file",
     "open_binary",
     "parse_json",
+    "path_text",
     "publish_directory",
     "quote",
     "quote_all",

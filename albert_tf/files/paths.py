@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, TypeAlias
 
 from albert_tf.files.messages import quote
 
@@ -18,6 +19,29 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+_LOST_SLASH = re.compile(r"(\w[\w+.-]+):/(?!/)")  # of gs://bucket, which `pathlib` takes for a path
+
+
+def path_text(path: PathLike, what: str) -> str:
+    """Returns a path as a text, which all functions of this folder take.
+
+    Args:
+        path: a text or a path of `pathlib`.
+        what: the argument with the path, for the message.
+
+    Raises:
+        ValueError: it is something else, such as bytes.
+    """
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise ValueError(
+            f"{what}={path!r:.60}: expected a path as str or pathlib.Path, got a "
+            f"{type(path).__name__}"
+        )
+    return str(text)
 
 
 def check_path(path: str, what: str = "") -> None:
@@ -38,8 +62,10 @@ def check_path(path: str, what: str = "") -> None:
 
 
 def unset_variable(path: str) -> str:
-    """Returns what may be wrong with a missing `/model.ckpt`, as `$FOLDER/model.ckpt`, or ""."""
+    """Returns what may be wrong with a missing path, such as `$FOLDER/model.ckpt`; or ""."""
     is_at_root = os.path.dirname(path) == "/"
+    if found := _LOST_SLASH.match(path):
+        return f". pathlib has made :/ of ://: pass {found[1]}://… as a str"
     return ". The shell variable before the first slash may not be set" if is_at_root else ""
 
 

@@ -351,6 +351,7 @@ class TaskSettings(SettingsGroup):
         "Column of the label of a custom task, as a name or a number from 0; if not given, its "
         "usual name.",
         affects=READING,
+        takes_several=True,
     )
     data_dir: str | None = setting(
         None, "Folder of the dataset; required, unless other flags name the file of each split."
@@ -367,16 +368,19 @@ class SplitSettings(SettingsGroup):
         "",
         "File with the examples to train on, or several separated by commas, or a pattern; if not "
         "given, files in data_dir whose name has the word train.",
+        takes_several=True,
     )
     dev_file: str = setting(
         "",
         "The same for the examples to evaluate on; if not given, files in data_dir whose name has "
         "the word dev, validation, valid or val.",
+        takes_several=True,
     )
     test_file: str = setting(
         "",
         "The same for the examples to predict; if not given, files in data_dir whose name has the "
         "word test.",
+        takes_several=True,
     )
     dev_fraction: float = setting(
         0.0,

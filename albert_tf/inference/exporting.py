@@ -39,7 +39,10 @@ from albert_tf.model.poolings import EXPORTED_POOLINGS, POOLINGS
 
 
 def export_saved_model(
-    folder: str, export_dir: str, task: str | None = None, max_seq_length: int | None = None
+    folder: files.PathLike,
+    export_dir: files.PathLike,
+    task: str | None = None,
+    max_seq_length: int | None = None,
 ) -> str:
     """Writes a SavedModel of the model in a folder, as `--export_dir` of the programs does.
 
@@ -79,7 +82,8 @@ def export_saved_model(
     )
     with saved_model.float32_models():
         made = make_export(source, find_task(source, task), max_seq_length)
-        return saved_model.export(export_dir, made.variables, made.exported, model_files)
+        target = files.path_text(export_dir, "export_dir")
+        return saved_model.export(target, made.variables, made.exported, model_files)
 
 
 def make_export(

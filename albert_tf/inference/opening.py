@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from absl import logging
 
+from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.export.runtimes import AUTO, choose_runtime
 from albert_tf.finetuning import registry
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 class ModelFiles(TypedDict, total=False):
     """Arguments of `from_pretrained` that say where the parts of a model are."""
 
-    config_file: str | None
-    vocab_file: str | None
-    spm_model_file: str | None
+    config_file: files.PathLike | None
+    vocab_file: files.PathLike | None
+    spm_model_file: files.PathLike | None
     do_lower_case: bool | None
 
 
 def load_predictor(
-    folder: str,
+    folder: files.PathLike,
     task: str | None = None,
     *,
     batch_size: int | None = None,

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from albert_tf import files
 from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.loading import leave_out_pooler, load_checkpoint, load_weights
 from albert_tf.checkpoints.model_source import ModelSource
@@ -87,13 +88,13 @@ def _make_trained(source: ModelSource, task: str) -> AlbertModel | AlbertEncoder
 
 
 def from_pretrained(
-    folder: str,
+    folder: files.PathLike,
     task: str | None = None,
     num_labels: int | None = None,
     *,
-    config_file: str | None = None,
-    vocab_file: str | None = None,
-    spm_model_file: str | None = None,
+    config_file: files.PathLike | None = None,
+    vocab_file: files.PathLike | None = None,
+    spm_model_file: files.PathLike | None = None,
     do_lower_case: bool | None = None,
     **head_arguments: object,
 ) -> tuple[Any, Tokenizer]:  # users know which model they ask for

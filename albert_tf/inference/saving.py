@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +33,9 @@ from albert_tf.finetuning import registry
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, list_files
+from albert_tf.setting_values import ValueType
+
+_LABELS = ValueType("labels", str, is_tuple=True, is_scalar=False)
 
 
 @runtime_checkable
@@ -46,7 +49,7 @@ class Savable(WithVariables, Protocol):
 
 def save_pretrained(
     model: tf_keras.layers.Layer,
-    folder: str,
+    folder: files.PathLike,
     tokenizer: Tokenizer | None = None,
     labels: Sequence[str] | None = None,
 ) -> None:
@@ -82,6 +85,7 @@ def save_pretrained(
             or a name that is not read again.
         OSError: the folder cannot be written to.
     """
+    folder = files.path_text(folder, "folder")
     savable, spec = _recognize(model)
     tensors = _name_variables(savable)
     named = _check_labels(savable, spec, labels)
@@ -95,7 +99,7 @@ def save_pretrained(
         RunFolder(new).write_record(record)
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
+def save_tokenizer(tokenizer: Tokenizer, folder: files.PathLike) -> None:
     """Writes a tokenizer to a folder, beside a model that was saved there, or alone.
 
     `run.json` records whether the tokenizer lowercases; what it says of the model stays.
@@ -108,6 +112,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str) -> None:
         ValueError: the folder contains the checkpoints of a run, or another vocabulary.
         OSError: the folder cannot be written to.
     """
+    folder = files.path_text(folder, "folder")
     now = _prepare(folder)
     record = _with_vocabulary(RunFolder(now).record, tokenizer, folder, now)
     with files.replacing(folder) as new:
@@ -122,7 +127,9 @@ def add_methods(model: Any, tokenizer: Tokenizer) -> None:
     """
 
     def save_model(
-        folder: str, tokenizer: Tokenizer = tokenizer, labels: Sequence[str] | None = None
+        folder: files.PathLike,
+        tokenizer: Tokenizer = tokenizer,
+        labels: Sequence[str] | None = None,
     ) -> None:
         save_pretrained(model, folder, tokenizer, labels)
 
@@ -169,8 +176,9 @@ def _check_labels(model: Savable, spec: TaskSpec, labels: Sequence[str] | None) 
     count: int | None = getattr(model, "num_labels", None)
     if count is None or spec.num_outputs is not None:
         if labels is not None:
-            raise ValueError(f"labels={list(labels)}: a {type(model).__name__} has none")
+            raise ValueError(f"labels={labels!r:.60}: a {type(model).__name__} has none")
         return ()
+    labels = None if labels is None else cast("tuple[str, ...]", _LABELS.convert(labels))
     of_model: Sequence[str] = getattr(model, "labels", ())
     named = tuple(labels or of_model or map(str, range(count)))
     if len(set(named)) != count:
@@ -303,7 +311,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
 
     def __init__(
         self,
-        folder: str,
+        folder: files.PathLike,
         tokenizer: Tokenizer | None = None,
         labels: Sequence[str] | None = None,
         monitor: str | None = None,
@@ -312,7 +320,7 @@ class PretrainedCheckpoint(tf_keras.callbacks.Callback):
         super().__init__()
         if mode not in ("min", "max"):
             raise ValueError(f"mode={mode!r}: expected 'min' or 'max'")
-        self.folder = folder
+        self.folder = files.path_text(folder, "folder")
         self.tokenizer = tokenizer
         self.labels = labels
         self.monitor = monitor

@@ -112,6 +112,7 @@ class TextInputSettings(SettingsGroup):
         "question, options; tokens; or those that the training named), or .jsonl, .json, .parquet "
         "or .arrow (columns of the same names), each also as .gz, .bz2, .xz, .zip or .zst, or - "
         "for standard input.",
+        takes_several=False,
     )
     input_format: str | None = redefined(
         TextSettings,

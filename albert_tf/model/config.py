@@ -219,7 +219,7 @@ class AlbertConfig:
         return cls(**{key: value for key, value in values.items() if key in names})
 
     @classmethod
-    def from_json_file(cls, path: str) -> AlbertConfig:
+    def from_json_file(cls, path: files.PathLike) -> AlbertConfig:
         """Reads an `albert_config.json`, or Hugging Face's `config.json`.
 
         Args:
@@ -229,6 +229,7 @@ class AlbertConfig:
             FileNotFoundError: the file does not exist.
             ValueError: the file is not a JSON object, or `from_dict` rejects it.
         """
+        path = files.path_text(path, "path")
         values = files.read_json(config_file(path))
         try:
             return cls.from_dict(values)
@@ -246,9 +247,9 @@ class AlbertConfig:
             del values["share"]
         return values
 
-    def to_json_file(self, path: str) -> None:
+    def to_json_file(self, path: files.PathLike) -> None:
         """Writes an `albert_config.json`, from which `from_json_file` restores the same config."""
-        files.write_json(path, self.to_dict())
+        files.write_json(files.path_text(path, "path"), self.to_dict())
 
     def check_heads(self) -> None:
         """Checks that the hidden units can be divided among the heads.

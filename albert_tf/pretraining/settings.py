@@ -38,6 +38,7 @@ class RecordSettings(InputSettings, MaskingSettings, SequenceSettings):
         None,
         "TFRecord files to evaluate on: paths or glob patterns, separated by commas; if not "
         "given, the training files.",
+        takes_several=True,
     )
     max_seq_length: int = redefined(
         SequenceSettings, "max_seq_length", 512, "Sequence length of the records, in tokens."

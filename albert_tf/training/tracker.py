@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import store
-from albert_tf.settings import Scalar, SettingValue
+from albert_tf.setting_values import Scalar
+from albert_tf.settings import SettingValue
 from albert_tf.training.settings import RunSettings
 
 _UPLOAD_SECONDS = 60  # between two uploads of TensorBoard's file

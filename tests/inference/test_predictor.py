@@ -182,6 +182,9 @@ def test_the_option_with_the_best_logit_is_chosen(saved):
     np.testing.assert_allclose(other["probabilities"], alone["probabilities"], atol=1e-6)
     with pytest.raises(ValueError, match="2 passages: expected a list of options for each"):
         choose([passage] * 2, questions, options)
+    for table in (dict.fromkeys(options), Frame(a=1, b=2), set(options)):
+        with pytest.raises(ValueError, match=r"options are a .*: expected a list of str"):
+            choose(passage, questions[0], table)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "mean_last_4", "pooled"])
@@ -301,9 +304,16 @@ def test_invalid_options_are_refused(pretrained_dir, options, said):
         albert_tf.load_predictor(str(pretrained_dir), **options)
 
 
+class Frame(dict):
+    """What a DataFrame has: iterating it gives the names of its columns."""
+
+    columns = ("text", "label")
+
+
 # What is no text → the error.
 NO_TEXTS = [
     ({"text": "The river"}, "texts are a dict: expected a str"),
+    (Frame(text="a", label="b"), r"texts are a Frame: expected a .*Pass a column of it, such as"),
     ({"The river"}, "texts are a set: expected a str"),
     (None, "texts are a NoneType: expected a str"),
     (5, "texts are a int: expected a str"),
@@ -322,3 +332,18 @@ def test_what_is_no_text_is_refused_by_all_tasks(saved, kind):
     for inputs, message in NO_TEXTS:
         with pytest.raises(ValueError, match=message):
             predict(inputs)
+
+
+def test_the_columns_of_a_data_frame_are_texts_but_not_the_frame(saved):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["The river", "A boat"], "text_b": ["The sea", "A town"]})
+    predict = albert_tf.load_predictor(saved("classification"))
+    firsts, seconds = (list(frame[name]) for name in frame)
+    assert predict(frame["text"]) == predict(firsts)
+    pairs = predict(list(zip(firsts, seconds, strict=True)))
+    assert predict(frame["text"], frame["text_b"]) == pairs
+    for arguments in ([frame], [firsts, frame], [firsts, dict.fromkeys(firsts)]):
+        with pytest.raises(ValueError, match=r"are a DataFrame|text_pair are a dict"):
+            predict(*arguments)
+        with pytest.raises(ValueError, match=r"are a DataFrame|text_pair are a dict"):
+            predict.tokenizer(*arguments)

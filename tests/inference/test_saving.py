@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import shutil
@@ -100,6 +101,8 @@ def test_the_old_or_the_new_model_is_opened_whole_and_nothing_is_written(tmp_pat
     ("kind", "labels", "said"),
     [
         ("classification", ["a", "a"], r"labels=\['a', 'a'\]: expected 2 different ones"),
+        ("classification", "ab", r"labels=\['ab'\]: expected 2 different ones"),
+        ("classification", {"a": 0, "b": 1}, "labels={'a': 0, 'b': 1}: expected a text"),
         ("spans", ["a", "b"], r"labels=\['a', 'b'\]: a AlbertForSpans has none"),
     ],
 )
@@ -108,6 +111,56 @@ def test_labels_are_checked_before_anything_is_written(tmp_path, toy_tokenizer, 
     with pytest.raises(ValueError, match=said):
         albert_tf.save_pretrained(model, str(tmp_path / "new"), toy_tokenizer, labels)
     assert not (tmp_path / "new").exists()
+
+
+def test_paths_of_pathlib_and_arrays_of_labels_are_taken(
+    tmp_path, toy_tokenizer, toy_spm_model, config_file
+):
+    model = make_model("classification", toy_tokenizer)
+    folder, again, best = (tmp_path / name for name in ("folder", "again", "best"))
+    albert_tf.save_pretrained(model, folder, toy_tokenizer, np.array(["land", "water"]))
+    predict = albert_tf.load_predictor(folder)
+    assert predict.labels == ("land", "water")
+    config = folder / "albert_config.json"
+    model, tokenizer = albert_tf.from_pretrained(
+        folder, config_file=config, spm_model_file=Path(toy_spm_model)
+    )
+    model.save_pretrained(again, labels="land,water")
+    tokenizer.save_pretrained(again)
+    assert albert_tf.load_predictor(again)(TEXTS) == predict(TEXTS)
+    assert albert_tf.load_checkpoint(model, again).fits
+    assert albert_tf.PretrainedCheckpoint(best).folder == str(best)
+    exported = albert_tf.export_saved_model(again, best)
+    assert Path(exported).parent == best
+    known = albert_tf.AlbertConfig.from_json_file(config)
+    known.to_json_file(tmp_path / "config.json")
+    assert albert_tf.AlbertConfig.from_json_file(str(tmp_path / "config.json")) == known
+    assert albert_tf.FullTokenizer(spm_model_file=Path(toy_spm_model)).vocab == tokenizer.vocab
+
+
+@pytest.mark.parametrize("wrong", [b"folder", 7, ["a", "b"]])
+def test_what_is_no_path_is_refused_by_all(tmp_path, saved, toy_tokenizer, wrong):
+    model, _ = albert_tf.from_pretrained(saved("classification"))
+    for call in (
+        albert_tf.from_pretrained,
+        albert_tf.load_predictor,
+        functools.partial(albert_tf.load_checkpoint, model),
+        functools.partial(albert_tf.save_pretrained, model),
+        model.save_pretrained,
+        albert_tf.PretrainedCheckpoint,
+        albert_tf.AlbertConfig.from_json_file,
+        albert_tf.FullTokenizer,
+        functools.partial(albert_tf.export_saved_model, saved("classification")),
+    ):
+        with pytest.raises(ValueError, match=r"=.*: expected a path as str or pathlib.Path, got a"):
+            call(wrong)
+
+
+def test_a_scheme_that_pathlib_has_shortened_is_named():
+    with pytest.raises(
+        FileNotFoundError, match=r"pathlib has made :/ of ://: pass gs://… as a str"
+    ):
+        albert_tf.load_predictor(Path("gs://bucket/model"))
 
 
 def test_labels_stay_with_a_model(tmp_path, toy_tokenizer):

@@ -32,7 +32,7 @@ from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, as_json, ranked
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
-from albert_tf.model.tokenization import Tokenizer, split_pairs
+from albert_tf.model.tokenization import Tokenizer, check_list, split_pairs
 from albert_tf.tables import Table
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -113,6 +113,7 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
             ValueError: the lists have different lengths, or hold other values.
         """
         passages, questions = split_pairs(passage, question)
+        check_list(options, "options", "a list of str, or a list of these for each passage")
         # The options of one question, or of each.
         rows = cast("Sequence[Sequence[str]]", [options] if isinstance(passage, str) else options)
         if len(rows) != len(passages) or any(isinstance(row, str) for row in rows):

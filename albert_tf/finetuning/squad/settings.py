@@ -72,6 +72,7 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
         None,
         "The same for the questions to answer, and to evaluate on if it has the answers; required "
         "by do_eval and do_predict, unless data_dir has it.",
+        takes_several=True,
     )
     dev_fraction: float = redefined(
         SplitSettings,

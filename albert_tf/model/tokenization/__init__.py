@@ -53,6 +53,7 @@ from albert_tf.model.tokenization.tokenizer import (
     MASK_TOKEN,
     SPECIAL_TOKENS,
     Tokenizer,
+    check_list,
     check_text,
     split_pairs,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "MarkRemoval",
     "Tokenizer",
     "WordpieceTokenizer",
+    "check_list",
     "check_text",
     "checksum_of",
     "encode_pieces",

@@ -42,9 +42,9 @@ class FullTokenizer(Tokenizer):
 
     def __init__(
         self,
-        vocab_file: str | None = None,
+        vocab_file: files.PathLike | None = None,
         do_lower_case: bool = True,
-        spm_model_file: str | None = None,
+        spm_model_file: files.PathLike | None = None,
         max_length: int = 512,
     ) -> None:
         if not vocab_file and not spm_model_file:
@@ -54,7 +54,8 @@ class FullTokenizer(Tokenizer):
         self.do_lower_case = do_lower_case
         self.max_length = max_length
         self.is_sentencepiece = bool(spm_model_file)
-        path = str(spm_model_file or vocab_file)
+        name = "spm_model_file" if spm_model_file else "vocab_file"
+        path = files.path_text(spm_model_file or vocab_file or "", name)
         content = files.read_bytes(path)
         self._encoder = (
             SentencePieceEncoder(path, content)

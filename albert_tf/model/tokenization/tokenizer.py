@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from albert_tf import files
 from albert_tf.model.tokenization.sentencepiece_encoder import SPIECE_UNDERLINE
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Tokenizer(abc.ABC):
     has_segments = True
     checksum: str
     vocabulary_files: dict[str, bytes]
-    save_pretrained: Callable[[str], None]
+    save_pretrained: Callable[[files.PathLike], None]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
@@ -332,13 +333,12 @@ def split_pairs(
             "a tuple of texts is ambiguous: pass [(a, b)] for one pair, or a list of texts for a "
             "batch"
         )
-    elif isinstance(texts, (Mapping, Set, bytes)) or not isinstance(texts, Iterable):
-        raise ValueError(
-            f"texts are a {type(texts).__name__}: expected a str, a list of them, or a list of "
-            "pairs of them"
-        )
+    else:
+        check_list(texts, "texts", "a str, a list of them, or a list of pairs of them")
     rows = [(text, "") if isinstance(text, str) else text for text in texts]
     if text_pair is not None:
+        if not isinstance(text_pair, str):
+            check_list(text_pair, "text_pair", f"a list of {len(rows)} str, like texts")
         if isinstance(text_pair, str) or len(text_pair) != len(rows):
             raise ValueError(
                 f"text_pair={text_pair!r:.60}: expected a list of {len(rows)}, like texts"
@@ -351,6 +351,25 @@ def split_pairs(
         check_text(row[0], f"texts[{number}]")
         check_text(row[1], f"texts[{number}]")
     return [row[0] for row in rows], [row[1] for row in rows]
+
+
+def check_list(values: object, name: str, expected: str) -> None:
+    """Raises ValueError if iterating values does not give texts in their order.
+
+    A dict gives its keys, and a DataFrame the names of its columns.
+
+    Args:
+        values: the values.
+        name: what they are called in the message.
+        expected: what is expected.
+    """
+    if hasattr(values, "columns"):
+        raise ValueError(
+            f"{name} are a {type(values).__name__}: expected {expected}. Pass a column of it, such "
+            'as data["text"], or list(zip(data["text_a"], data["text_b"])) for pairs'
+        )
+    if isinstance(values, (Mapping, Set, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"{name} are a {type(values).__name__}: expected {expected}")
 
 
 def check_text(text: str, name: str) -> None:
