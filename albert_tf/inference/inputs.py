@@ -30,6 +30,7 @@ from albert_tf.finetuning.columns import (
     parse_pair,
     places_of,
 )
+from albert_tf.finetuning.race import questions as race
 from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
@@ -38,6 +39,8 @@ from albert_tf.tables.row import normalized
 
 # Settings of a training that name a column → the name that every task knows it by.
 _OF_TRAINING = {"text_a_column": "text_a", "text_b_column": "text_b"}
+_OF_TRAINING |= {"passage_column": "passage", "question_column": "question"}
+_OF_TRAINING |= {"option_columns": "options"}
 _ROWS_TO_COMPARE = 20  # the first ones of a file
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,40}", re.ASCII)  # what most columns are called
 
@@ -64,10 +67,10 @@ class InputColumns:
             settings: name → value.
             expected: see the class.
         """
-        given = {settings.get(name): usual for name, usual in _OF_TRAINING.items()}
         trained = {
             normalized(name): usual
-            for name, usual in given.items()
+            for setting, usual in _OF_TRAINING.items()
+            for name in _listed(settings.get(setting))
             if isinstance(name, str) and not name.lstrip("-").isdecimal()
         }
         return cls(trained, expected)
@@ -80,17 +83,27 @@ class InputColumns:
     def with_usual_names(self, row: Row, kept: Sequence[str]) -> Row:
         """Returns a row with named columns that has those of the training under the usual names.
 
+        Columns that have an option each become a list of options.
+
         Args:
             row: the row, which is returned unchanged if it lacks one of these columns.
-            kept: names of other columns to keep.
+            kept: names of other columns to keep, besides the other parts of a question.
         """
         if not isinstance(row, dict) or not self.trained:
             return row
         places = places_of(row)
         if not places.keys() >= self.trained.keys():
             return row
-        named = {usual: row[str(places[name])] for name, usual in self.trained.items()}
-        return {name: row[name] for name in kept if name in row} | named
+        named: files.JsonObject = {}
+        for usual in dict.fromkeys(self.trained.values()):
+            names = [name for name, of in self.trained.items() if of == usual]
+            values = [row[str(places[name])] for name in names]
+            named[usual] = values if len(values) > 1 else values[0]
+        parts = [field for field in race.FIELDS if field.name not in named]
+        if not named.keys() <= {field.name for field in race.FIELDS}:
+            parts = []
+        others = [name for name in row if any(normalized(name) in part.names for part in parts)]
+        return {name: row[name] for name in (*kept, *others) if name in row} | named
 
     def refuse_unknown_header(self, table: Table) -> None:
         """Raises ValueError if the first row looks like a header, of which no name is known.
@@ -110,6 +123,10 @@ class InputColumns:
                 f"none of which is known. Rename them, for example {files.quote_all(self.expected)}"
                 ". If this line is an input too, put one with such names above it"
             )
+
+
+def _listed(value: files.Json) -> files.Json:
+    return value if isinstance(value, list) else [value]
 
 
 ExampleType = TypeVar("ExampleType")

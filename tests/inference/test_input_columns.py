@@ -34,6 +34,20 @@ def test_columns_have_the_names_of_the_training(tmp_path, name):
     assert read(tmp_path / name, numbered) == [(place, ("other", ""))]
 
 
+def test_options_in_columns_that_the_training_named_are_a_list(tmp_path):
+    """The other parts of a question have their usual names, or those of the training."""
+    row = {"id": 7, "query": "what rains", "context": "p", "OPA": "a boat", "opb": "rain"}
+    row |= {"cop": 1, "options": ["x", "y"]}
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row))
+    trained = {"question_column": "query", "option_columns": ["opa", "opb"]}
+    ((place, found),) = read(path, trained, "multiple_choice")
+    assert (found.passage, found.question, found.options) == ("p", "what rains", ("a boat", "rain"))
+    assert place == {"line": 1, "id": 7}
+    ((_, other),) = read(path, {"option_columns": ["opx", "opb"]}, "multiple_choice")
+    assert other.options == ("x", "y")  # a file with the usual names only
+
+
 @pytest.mark.parametrize(
     ("task", "text", "said"),
     [

@@ -1,11 +1,14 @@
-"""Finds the options that the labels of a file mean: by index, by letter or by their text.
+"""Finds the options that the labels of questions mean: by index, by letter or by their text.
 
-What one label leaves open, the others of the file may tell: "2" is an index or the text of an
-option; digits count from 0, as here and in most data sets, or from 1, as in ARC.
+What one label leaves open, the others of all splits tell: "2" is an index or the text of an option,
+and numbers count from 0 or from 1. They count from 0 if one of them is 0, and from 1 if one is the
+number of options, as in QuALITY. If neither occurs, the numbers in the names of columns decide,
+such as `option1` and `option2` of WinoGrande; otherwise they count from 0.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,13 +20,93 @@ from albert_tf.finetuning.rows import BadRowError
 MANY = 20  # labels, of which one is 0 if they are counted from 0
 
 
-class _Unclear(NamedTuple):
-    """A label that is an index or letter of an option, and the text of another one."""
+@dataclasses.dataclass
+class AnswerForms:
+    """What the labels of all splits tell of each other.
+
+    Attributes:
+        are_ids: whether the data say that numbers are ids of classes, which are counted from 0.
+        first_column: the first number in the names of columns of options, 0 or 1; None if they have
+            no such numbers, or are no columns.
+        has_keys: whether a label is no text of an option.
+        has_texts: whether a label is no number or letter.
+        num_numbers: the number of labels that are numbers.
+        zero: where a label is 0, for messages; None if none is.
+        largest: where a label is the number of options; None if none is.
+    """
+
+    are_ids: bool = False
+    first_column: int | None = None
+    has_keys: bool = False
+    has_texts: bool = False
+    num_numbers: int = 0
+    zero: str | None = None
+    largest: str | None = None
+
+    def add_number(self, number: int, count: int, place: str) -> None:
+        """Looks at a number, given the number of options."""
+        self.num_numbers += 1
+        if number == 0 and self.zero is None:
+            self.zero = place
+        if number == count and self.largest is None:
+            self.largest = place
+
+    def first_number(self, path: str) -> int:
+        """Returns the number of the first option: 0 or 1.
+
+        Args:
+            path: the file, for messages.
+
+        Raises:
+            ValueError: numbers contradict each other, or seem to be counted from 1.
+        """
+        counts_from_zero = {
+            f"one is 0, {self.zero}": self.zero is not None,
+            "they are ids of classes": self.are_ids,
+            "so are the columns of the options": self.first_column == 0,
+        }
+        reason = next((reason for reason, is_so in counts_from_zero.items() if is_so), None)
+        if self.largest is not None and reason is not None:
+            raise ValueError(
+                f"{self.largest}: the label is the number of options, and there is no such option "
+                f"if labels are counted from 0; {reason}"
+            )
+        if self.largest is not None:
+            return 1
+        if reason is not None:
+            return 0
+        if self.first_column is None and self.num_numbers > 1:
+            self._doubt_zero(path)
+        return self.first_column or 0
+
+    def _doubt_zero(self, path: str) -> None:
+        """Warns that labels may be counted from 1, or refuses it if there are many."""
+        message = (
+            f"{path}: none of {self.num_numbers} labels is 0, and labels are counted from 0. If "
+            'these are counted from 1, give each option its number, as in "options": {"label": '
+            '["1", "2"], "text": ["yes", "no"]}'
+        )
+        if self.num_numbers >= MANY:
+            raise ValueError(f"{message}; if not, name them by letters, A for 0")
+        logging.warning("%s", message)
+
+
+class _Label(NamedTuple):
+    """A label of an option.
+
+    Attributes:
+        place: the file, and where the label is in it.
+        value: the label.
+        number: the label as a number; None if it is none.
+        letter: the index that a letter stands for; None if it is none.
+        text: the index of the option whose text it is; None if there is none.
+    """
 
     place: str
     value: str
-    by_key: int
-    by_text: int
+    number: int | None
+    letter: int | None
+    text: int | None
 
 
 class LabeledOptions:
@@ -32,19 +115,16 @@ class LabeledOptions:
     Args:
         path: the file.
         takes_texts: whether a label may be the text of an option.
-        are_ids: whether the data say that numbers are ids of classes, which are counted from 0.
+        forms: what the labels of all splits tell; None if there is only this one.
     """
 
-    def __init__(self, path: str, takes_texts: bool = True, are_ids: bool = False) -> None:
+    def __init__(
+        self, path: str, takes_texts: bool = True, forms: AnswerForms | None = None
+    ) -> None:
         self._path = path
-        self._are_ids = are_ids
         self._takes_texts = takes_texts
-        self._found: list[int | None] = []
-        self._unclear: dict[int, _Unclear] = {}  # index of the question → label
-        self._has_keys = False  # a label is no text of an option
-        self._has_texts = False  # a label is no index or letter
-        self._digits = 0
-        self._has_zero = False
+        self._forms = forms or AnswerForms()
+        self._found: list[int | _Label | None] = []
 
     def add(
         self, value: object, options: Sequence[str], names: Sequence[str] = (), place: str = ""
@@ -67,76 +147,75 @@ class LabeledOptions:
             self._found.append(names.index(str(value)))
             return
         are_numbers = any(name.isdecimal() for name in names)
-        key = None if are_numbers else _index(value, len(options))
+        number = None if are_numbers else _number(value, len(options))
+        letter = None if are_numbers else _letter(value, len(options))
         text = None
         if self._takes_texts and isinstance(value, str) and options.count(value) == 1:
             text = options.index(value)
-        if key is None and text is None:
+        if text is not None:  # which it is, rather than one of two rare forms
+            number = None if number == len(options) else number
+            letter = None if str(value).islower() else letter
+        if number is letter is text is None:
             raise BadRowError(_unknown(value, options, names))
-        self._has_keys |= text is None
-        self._has_texts |= key is None
-        if key is not None and (isinstance(value, int) or str(value).isdecimal()):
-            self._digits += 1
-            self._has_zero |= key == 0
-        if key is not None and text is not None and key != text:
-            self._unclear[len(self._found)] = _Unclear(place, str(value), key, text)
-        self._found.append(text if key is None else key)
+        self._forms.has_keys |= text is None
+        self._forms.has_texts |= number is letter is None
+        if number is not None:
+            self._forms.add_number(number, len(options), place)
+        self._found.append(_Label(place, str(value), number, letter, text))
 
     def indices(self) -> list[int | None]:
         """Returns the index of the answer of each question; None if it is unknown.
 
+        Call it when all labels of all splits have been added.
+
         Raises:
             ValueError: labels may be the index or letter of an option or the text of another one,
-                and no other label of the file tells; or they seem to be counted from 1.
+                and no other label tells; or it is unclear whether they are counted from 0 or 1.
         """
-        if self._unclear and self._has_keys == self._has_texts:
-            first = next(iter(self._unclear.values()))
+        labels = [label for label in self._found if isinstance(label, _Label)]
+        has_numbers = any(label.number is not None for label in labels)
+        first = self._forms.first_number(self._path) if has_numbers else 0
+        return [
+            self._index(label, first) if isinstance(label, _Label) else label
+            for label in self._found
+        ]
+
+    def _index(self, label: _Label, first: int) -> int | None:
+        key = label.letter if label.number is None else label.number - first
+        if key is None or label.text is None:
+            return label.text if key is None else key
+        if key != label.text and self._forms.has_keys == self._forms.has_texts:
             raise ValueError(
-                f"{first.place}: the label {files.quote(first.value)} may mean "
-                f"option {first.by_key}, counted from 0, or option {first.by_text}, whose text it "
+                f"{label.place}: the label {files.quote(label.value)} may mean "
+                f"option {key}, counted from 0, or option {label.text}, whose text it "
                 'is. Give each option a name, as in "options": {"label": ["A", "B"], "text": '
                 '["1", "0"]}'
             )
-        if self._has_texts:
-            for number, label in self._unclear.items():
-                self._found[number] = label.by_text
-        if self._digits > 1 and not self._has_zero and not self._are_ids:
-            self._doubt_zero()
-        return self._found
-
-    def _doubt_zero(self) -> None:
-        """Warns that labels may be counted from 1, or refuses it if there are many."""
-        message = (
-            f"{self._path}: none of {self._digits} labels is 0, and labels are counted from 0. If "
-            'these are counted from 1, give each option its number, as in "options": {"label": '
-            '["1", "2"], "text": ["yes", "no"]}'
-        )
-        if self._digits >= MANY:
-            raise ValueError(f"{message}; if not, name them by letters, A for 0")
-        logging.warning("%s", message)
+        return label.text if self._forms.has_texts else key
 
 
-def _index(value: object, count: int) -> int | None:
-    """Returns the index of an option that is given as its index or letter; None if it is not."""
-    number = value
-    if isinstance(value, str) and value.isdecimal():
-        number = int(value)
-    elif isinstance(value, str) and len(value) == 1:
-        number = ord(value) - ord("A")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+def _number(value: object, count: int) -> int | None:
+    """Returns the number that a label is, from 0 to the number of options; None if it is none."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(number, float) and number.is_integer():  # as pandas has it beside missing ones
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= count:
         return None
     return number
+
+
+def _letter(value: object, count: int) -> int | None:
+    """Returns the index of an option that is given by its letter; None if it is not."""
+    if not isinstance(value, str) or len(value) != 1:
+        return None
+    index = ord(value.upper()[0]) - ord("A")
+    return index if 0 <= index < count else None
 
 
 def _unknown(value: object, options: Sequence[str], names: Sequence[str]) -> str:
     """Returns the message about a label that no option has."""
     last = chr(ord("A") + min(len(options), 26) - 1)
-    expected = f"expected 0 to {len(options) - 1} or A to {last}"
+    expected = f"expected 0 to {len(options) - 1}, 1 to {len(options)} or A to {last}"
     if names:
         expected = f"expected {', '.join(names)}"
-    elif str(value) == str(len(options)):
-        expected += (
-            '. If it is counted from 1, give each option its number, as in "options": {"label": '
-            '["1", "2"], "text": ["yes", "no"]}'
-        )
     return f"label {files.quote(value)} for {len(options)} options: {expected}"

@@ -7,6 +7,8 @@
   `answerA`;
 * the label: `label`, `answer`, `answerKey`;
 * the id: `id`, `example_id`, `idx`, `ind`, `guid`.
+
+Flags name the columns of data sets with other names; see `QuestionColumns`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from albert_tf.finetuning.rows import (
     check_text,
     text_cell,
 )
+from albert_tf.tables.row import normalized
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def parse_question(
 
 
 def parse_choice(row: Row) -> Question:
-    """Returns the question of a row, without its label."""
+    """Returns the question of a row with usual names, without its label."""
     return parse_question(with_known_names(object_of(row)))[0]
 
 
@@ -109,14 +112,15 @@ def object_of(row: Row) -> files.JsonObject:
 
 
 # The part of a question → its names in data sets, in lower case.
-LABEL = Field("label", ("label", "answer", "answerkey"))
-OPTIONS = Field("options", ("options", "choices", "choice", "endings"))
+LABEL = Field("label", ("label", "answer", "answerkey"), flag="label_column")
+OPTIONS = Field("options", ("options", "choices", "choice", "endings"), flag="option_columns")
 FIELDS = (
     Field(
         "passage",
         ("passage", "article", "context", "ctx", "startphrase", "premise", "dialogue"),
+        flag="passage_column",
     ),
-    Field("question", ("question", "question_stem", "goal", "sentence")),
+    Field("question", ("question", "question_stem", "goal", "sentence"), flag="question_column"),
     OPTIONS,
     LABEL,
     Field("id", ("id", "example_id", "idx", "ind", "guid"), takes_first=True),
@@ -124,31 +128,106 @@ FIELDS = (
 )
 # Columns of single options, which are numbered or have letters.
 _NUMBERED = re.compile("(option|choice|ending|answer|sol)_?([0-9]+|[a-z])")
+_LAST_NUMBER = re.compile("(?:.*[^0-9])?([0-9]+)")
 
 
-def with_known_names(row: files.JsonObject) -> files.JsonObject:
+@dataclasses.dataclass(frozen=True)
+class QuestionColumns:
+    """The columns that flags name, instead of the usual ones.
+
+    Attributes:
+        asked: name of a part of a question → name of its column, for those that are named.
+        options: the column with all options, or the columns with one each; () if not named.
+    """
+
+    asked: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names that the column of the label may have, in lower case."""
+        asked = self.asked.get(LABEL.name)
+        return LABEL.names if asked is None else (normalized(asked),)
+
+    def options_of(self, places: Mapping[str, Column]) -> list[Column]:
+        """Returns the column with all options, or those with one each, in their order.
+
+        Raises:
+            BadRowError: there are none, or two columns or groups of them may be meant.
+        """
+        if self.options:
+            missing = [name for name in self.options if normalized(name) not in places]
+            if missing:
+                raise BadRowError(
+                    f"no column {files.quote_all(missing)} among {files.quote_all(places)}, which "
+                    "--option_columns names"
+                )
+            return [places[normalized(name)] for name in self.options]
+        found = OPTIONS.find(places)
+        columns = _numbered_columns(places) if found is None else [found]
+        if not columns:
+            raise BadRowError(
+                f"no options among {files.quote_all(places)}: expected a column "
+                f"{' or '.join(map(repr, OPTIONS.names))}, or one for each option, such as "
+                "'option0'; --option_columns takes other names"
+            )
+        return columns
+
+    def first_number(self, row: files.JsonObject) -> int | None:
+        """Returns the number of the first column with an option, 0 or 1; None if it has none.
+
+        Raises:
+            BadRowError: see `options_of`.
+        """
+        columns = self.options_of(places_of(_unnested(row)))
+        found = [_LAST_NUMBER.fullmatch(str(column).strip()) for column in columns]
+        numbers = [int(match[1]) for match in found if match]
+        for first in (0, 1):
+            if len(columns) > 1 and numbers == list(range(first, first + len(columns))):
+                return first
+        return None
+
+
+USUAL_COLUMNS = QuestionColumns()
+
+
+def with_known_names(
+    row: files.JsonObject, columns: QuestionColumns = USUAL_COLUMNS
+) -> files.JsonObject:
     """Returns the parts of a question: the keys are the names of the FIELDS that the row has.
 
     Options that have a column each are a list.
 
+    Args:
+        row: the row.
+        columns: the columns that flags name.
+
     Raises:
-        BadRowError: two columns might be the same part, or there are no options.
+        BadRowError: two columns might be the same part, there are no options, or no column that a
+            flag names.
     """
     values = _unnested(row)
     places = places_of(values)
     found: files.JsonObject = {}
     for field in FIELDS:
-        column = field.find(places)
+        if field is OPTIONS:
+            found[field.name] = _options(values, columns.options_of(places))
+            continue
+        asked = columns.asked.get(field.name)
+        column = field.find(places, asked)
         if column is not None:
             found[field.name] = values[str(column)]
-    if "options" not in found:
-        found |= _numbered_options(values, places)
-    if "options" not in found:
-        raise BadRowError(
-            f"no options among {files.quote_all(values)}: expected a column "
-            f"{' or '.join(map(repr, OPTIONS.names))}, or one for each option, such as 'option0'"
-        )
+        elif asked is not None and field is not LABEL:  # test data have no labels
+            raise field.missing(values, asked)
     return found
+
+
+def _options(row: files.JsonObject, columns: Sequence[Column]) -> files.Json:
+    """Returns the value of the column with all options, or a list of those that have one each."""
+    options = [row[str(column)] for column in columns]
+    while len(options) > 2 and (options[-1] is None or options[-1] == ""):  # it has fewer
+        options.pop()
+    return options if len(columns) > 1 else options[0]
 
 
 def _unnested(row: files.JsonObject) -> files.JsonObject:
@@ -162,10 +241,8 @@ def _unnested(row: files.JsonObject) -> files.JsonObject:
     return {**row, "question": question["stem"], "choices": question.get("choices")}
 
 
-def _numbered_options(
-    row: files.JsonObject, places: Mapping[str, Column]
-) -> dict[str, list[files.Json]]:
-    """Returns the options that have a column each, in the order of their names, as `options`."""
+def _numbered_columns(places: Mapping[str, Column]) -> list[Column]:
+    """Returns the columns of single options, in the order of their names; [] if there are none."""
     groups: dict[str, dict[str, Column]] = {}
     for name, column in places.items():
         matched = _NUMBERED.fullmatch(name)
@@ -174,12 +251,7 @@ def _numbered_options(
     groups = {name: columns for name, columns in groups.items() if len(columns) > 1}
     if len(groups) > 1:
         raise BadRowError(f"the columns of {' and of '.join(groups)} may be the options: keep one")
-    for columns in groups.values():
-        values = [row[str(columns[number])] for number in sorted(columns)]
-        while len(values) > 2 and (values[-1] is None or values[-1] == ""):  # it has fewer
-            values.pop()
-        return {"options": values}
-    return {}
+    return [columns[number] for columns in groups.values() for number in sorted(columns)]
 
 
 def parse_options(

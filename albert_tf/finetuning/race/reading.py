@@ -1,6 +1,6 @@
 """Reads multiple-choice questions: RACE in both of its formats, and rows of any data set.
 
-The main functions, `read_race` and `read_questions`, each read a split.
+The main function, `read_data`, reads the splits that a run uses.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from absl import logging
 from albert_tf import files
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
-from albert_tf.finetuning.race.answers import LabeledOptions
+from albert_tf.finetuning.race.answers import AnswerForms, LabeledOptions
 from albert_tf.finetuning.race.questions import (
-    LABEL,
+    USUAL_COLUMNS,
     Question,
+    QuestionColumns,
     nonempty_text,
     object_of,
     parse_question,
@@ -53,6 +54,7 @@ class _Split:
         path: the file or folder.
         name: "train", "dev" or "test"; in the first two, questions without a label are skipped.
         answers: the labels of `questions`.
+        columns: the columns that flags name.
         questions: the questions, without labels.
         unlabeled: the questions without a label.
     """
@@ -60,6 +62,7 @@ class _Split:
     path: str
     name: str
     answers: LabeledOptions
+    columns: QuestionColumns = USUAL_COLUMNS
     questions: list[Question] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -78,8 +81,8 @@ class _Split:
         """
         question, names = parse_question(parts, num_options)
         if "label" not in parts and self.name != "test":
-            expected = " or ".join(map(repr, LABEL.names))
-            raise BadRowError(f"no label: expected a column {expected}")
+            expected = " or ".join(map(repr, self.columns.label_names))
+            raise BadRowError(f"no label: expected a column {expected}. Pass --label_column")
         label = parts.get("label")
         if is_none(label):
             self.unlabeled.add(place)
@@ -90,7 +93,7 @@ class _Split:
         self.questions.append(question)
 
     def examples(self) -> Examples[Question]:
-        """Returns the questions with their labels.
+        """Returns the questions with their labels, when those of all splits have been read.
 
         Raises:
             ValueError: there is none, or it is unclear which options the labels mean.
@@ -194,9 +197,14 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
     return found.examples()
 
 
-def read_questions(
-    tables: SplitTables, split: str, configurations: Sequence[str] = (), level: str = ""
-) -> Examples[Question]:
+def _read_rows(
+    tables: SplitTables,
+    split: str,
+    forms: AnswerForms,
+    columns: QuestionColumns = USUAL_COLUMNS,
+    configurations: Sequence[str] = (),
+    level: str = "",
+) -> _Split:
     """Reads a split from rows, such as those of `<split>.jsonl`.
 
     The columns of a row are the following, or their names in well-known data sets; see
@@ -205,36 +213,90 @@ def read_questions(
     * `passage`: the text; optional if there is a question;
     * `question`: optional; may have a "_" to be replaced by the option;
     * `options`: two or more; the number may vary between questions;
-    * `label`: index (starting at 0), letter or text of the correct option; optional in test files;
+    * `label`: index, letter or text of the correct option; optional in test files;
     * `id`: optional;
     * `level`: optional; accuracy is also reported for each level.
 
     Args:
         tables: where the rows are.
         split: "train", "dev" or "test".
+        forms: what the labels of all splits tell, to which those of the rows are added.
+        columns: the columns that flags name.
         configurations: see `Layout`.
         level: the level of all questions, unless their rows have one.
 
     Raises:
         MissingSplitError: there are none.
         ValueError: there are two files, or a bad question; the message names the file and the line.
-            Or labels may mean different options; see `LabeledOptions`.
     """
     layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
     table, _ = tables.open(split, layout)
-    are_ids = any(normalized(name) in LABEL.names for name in table.labels)
-    found = _Split(table.path, split, LabeledOptions(table.path, are_ids=are_ids))
+    forms.are_ids |= any(normalized(name) in columns.label_names for name in table.labels)
+    found = _Split(table.path, split, LabeledOptions(table.path, forms=forms), columns)
 
     def add(row: Row, number: int) -> None:
-        parts = with_known_names(object_of(row))
+        values = object_of(row)
+        parts = with_known_names(values, columns)
         if not (found.questions or found.unlabeled):
+            forms.first_column = columns.first_number(values)
             _log_parts(table.path, row, parts)
         known = {"level": level} if level else {}
         found.add({"id": f"{split}-{number - 1}"} | known | parts, table.place(number))
 
     for _ in rows.parse_rows(table.place, table.objects(), add):
         pass
+    return found
+
+
+def read_questions(
+    tables: SplitTables, split: str, configurations: Sequence[str] = (), level: str = ""
+) -> Examples[Question]:
+    """Reads a split of RACE from rows, whose labels are letters; see `_read_rows`.
+
+    Raises:
+        MissingSplitError: there are none.
+        ValueError: as in `_read_rows`, or labels may mean different options; see `LabeledOptions`.
+    """
+    found = _read_rows(tables, split, AnswerForms(), configurations=configurations, level=level)
     return found.examples()
+
+
+class _OwnQuestions:
+    """The splits of questions of one's own, whose labels tell of each other what they mean.
+
+    Args:
+        settings: which splits are used, and their columns.
+        tables: where the rows are.
+    """
+
+    def __init__(self, settings: Settings, tables: SplitTables) -> None:
+        asked = {
+            "passage": settings.passage_column,
+            "question": settings.question_column,
+            "label": settings.label_column,
+        }
+        named = {part: column for part, column in asked.items() if column}
+        columns = QuestionColumns(named, settings.option_columns)
+        forms = AnswerForms()
+        self._found: dict[str, _Split | MissingSplitError] = {}
+        divided = ["train", "dev"] if settings.dev_fraction else []
+        for split in dict.fromkeys([*settings.splits, *divided]):
+            try:
+                self._found[split] = _read_rows(tables, split, forms, columns)
+            except MissingSplitError as error:
+                self._found[split] = error
+
+    def read(self, split: str) -> Examples[Question]:
+        """Returns the questions of a split.
+
+        Raises:
+            MissingSplitError: there are none.
+            ValueError: labels may mean different options; see `LabeledOptions`.
+        """
+        found = self._found[split]
+        if isinstance(found, MissingSplitError):
+            raise found
+        return found.examples()
 
 
 def _log_parts(path: str, row: Row, parts: files.JsonObject) -> None:
@@ -305,6 +367,14 @@ def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTa
     return tables
 
 
+def _refuse_columns(settings: Settings) -> None:
+    """Raises ValueError if flags name columns, which RACE has its own of."""
+    for name in ("passage_column", "question_column", "option_columns", "label_column"):
+        if value := getattr(settings, name):
+            shown = value if isinstance(value, str) else ",".join(value)
+            raise ValueError(f"--{name}={shown}: RACE has known columns. Pass --task_name=choice")
+
+
 def _text_of(question: Question) -> str:
     """Returns the text that questions share: the passage, or the question itself if it has none."""
     return question.passage or question.question
@@ -313,7 +383,7 @@ def _text_of(question: Question) -> str:
 def read_data(
     settings: Settings, given: Mapping[str, Table] | None = None
 ) -> dict[str, Examples[Question]]:
-    """Returns the questions of each split; see `read_race` and `read_questions`.
+    """Returns the questions of each split; see `read_race`, `read_questions` and `_OwnQuestions`.
 
     Args:
         settings: the task and its data.
@@ -325,10 +395,9 @@ def read_data(
     if settings.middle_only or settings.high_only:
         levels = ("middle",) if settings.middle_only else ("high",)
     tables = _tables_of(settings, given)
-
-    def read(split: str) -> Examples[Question]:
-        if settings.task_name == "choice":
-            return read_questions(tables, split)
-        return _read_levels(tables, split, levels)
-
+    if settings.task_name == "choice":
+        read = _OwnQuestions(settings, tables).read
+    else:
+        _refuse_columns(settings)
+        read = functools.partial(_read_levels, tables, levels=levels)
     return read_splits(settings.splits, settings.dev_fraction, read, group_of=_text_of)

@@ -11,7 +11,9 @@ from albert_tf.finetuning.settings import (
     SplitSettings,
     TaskSettings,
 )
-from albert_tf.settings import TRAINING, redefined, setting
+from albert_tf.settings import READING, TRAINING, redefined, setting
+
+_COLUMN = "Column of the {} of your own questions; if not given, the usual one, such as {}."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,27 @@ class Settings(FineTuningSettings, TaskSettings, SplitSettings, HeadSettings):
         "race",
         "race for RACE, or choice for your own questions in train.jsonl, dev.jsonl and test.jsonl.",
         choices=("race", "choice"),
+    )
+    passage_column: str | None = setting(
+        None, _COLUMN.format("passage", "passage or context"), affects=READING
+    )
+    question_column: str | None = setting(
+        None, _COLUMN.format("question", "question or goal"), affects=READING
+    )
+    option_columns: tuple[str, ...] = setting(
+        (),
+        "Columns of the options of your own questions, separated by commas, or the column with a "
+        "list of them; if not given, the usual ones, such as options, or option1, option2 and so "
+        "on.",
+        affects=READING,
+    )
+    label_column: str | None = redefined(
+        TaskSettings,
+        "label_column",
+        None,
+        _COLUMN.format("answer", "label or answer") + " It has numbers, letters or texts of the "
+        "options.",
+        takes_several=False,
     )
     # The smallest is [CLS] [SEP] question [SEP].
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=4)

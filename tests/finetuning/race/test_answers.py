@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.race.answers import MANY, LabeledOptions
+from albert_tf.finetuning.race.answers import MANY, AnswerForms, LabeledOptions
 from albert_tf.finetuning.rows import BadRowError
 
 NUMBERS = ("2", "1", "3", "0")
@@ -31,6 +31,13 @@ def answers(*rows, takes_texts=True):
         ([("4", NUMBERS, ("1", "2", "3", "4")), (1, WORDS, ("1", "2", "3", "4"))], [3, 0]),
         ([("B", WORDS, LETTERS), (0, WORDS, LETTERS)], [1, 0]),
         ([(None, WORDS), ("C", WORDS)], [None, 2]),
+        ([("b", WORDS), ("C", WORDS)], [1, 2]),
+        ([("b", ("b", "a")), ("a", ("x", "a"))], [0, 1]),  # texts, although letters
+        # One is the number of options, so that they are counted from 1.
+        ([("4", WORDS), ("1", WORDS)], [3, 0]),
+        ([(2, ("x", "y")), (1, WORDS), (None, WORDS)], [1, 0, None]),
+        ([(4.0, WORDS), (1.0, WORDS)], [3, 0]),
+        ([("4", ("2", "4", "6", "8")), ("6", ("2", "4", "6", "8"))], [1, 2]),  # texts
     ],
 )
 def test_a_label_is_an_index_a_letter_or_a_text(rows, expected):
@@ -55,8 +62,8 @@ def test_a_label_that_may_be_two_options_is_refused(rows):
 @pytest.mark.parametrize(
     ("value", "names", "problem"),
     [
-        ("E", (), "label 'E' for 4 options: expected 0 to 3 or A to D$"),
-        ("4", (), r"expected 0 to 3 or A to D\. If it is counted from 1, give each option its num"),
+        ("E", (), "label 'E' for 4 options: expected 0 to 3, 1 to 4 or A to D$"),
+        ("5", (), "label '5' for 4 options: expected 0 to 3, 1 to 4 or A to D$"),
         ("0", ("1", "2", "3", "4"), "expected 1, 2, 3, 4$"),
         ("sea", (), "label 'sea' for 4 options"),
     ],
@@ -75,3 +82,47 @@ def test_digits_of_which_none_is_0_are_doubted(caplog):
     assert "none of 2 labels is 0" in caplog.text
     with pytest.raises(ValueError, match="none of 20 labels is 0, and labels are counted from 0"):
         answers(*[("3", WORDS)] * MANY)
+
+
+def test_the_labels_of_a_split_tell_what_those_of_another_mean():
+    forms = AnswerForms()
+    splits = {name: LabeledOptions(name, forms=forms) for name in ("train", "dev", "test")}
+    splits["dev"].add("1", WORDS)
+    splits["test"].add(None, WORDS)
+    splits["train"].add("4", WORDS)
+    found = {name: answers.indices() for name, answers in splits.items()}
+    assert found == {"train": [3], "dev": [0], "test": [None]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "first_column", "expected"),
+    [
+        (["1"], 1, [0]),  # the number of option1
+        (["1", "2"] * MANY, 1, [0, 1] * MANY),
+        (["0", "1"], 1, [0, 1]),  # PIQA counts from 0, although its columns count from 1
+        (["1", "1"], 0, [1, 1]),
+        ([1] * MANY, 0, [1] * MANY),
+    ],
+)
+def test_columns_with_numbers_tell_what_numbers_mean(caplog, labels, first_column, expected):
+    found = LabeledOptions("train", forms=AnswerForms(first_column=first_column))
+    for label in labels:
+        found.add(label, ("x", "y"))
+    assert found.indices() == expected
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("forms", "labels", "said"),
+    [
+        ({}, ["0", "2"], "row 2: the label is the number of options, .*; one is 0, row 1"),
+        ({"first_column": 0}, ["1", "2"], "row 2: .*; so are the columns of the options"),
+        ({"are_ids": True}, ["1", "2"], "row 2: .*; they are ids of classes"),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_refused(forms, labels, said):
+    found = LabeledOptions("train", forms=AnswerForms(**forms))
+    for number, label in enumerate(labels, 1):
+        found.add(label, ("x", "y"), place=f"row {number}")
+    with pytest.raises(ValueError, match=said):
+        found.indices()

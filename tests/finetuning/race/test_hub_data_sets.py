@@ -117,6 +117,55 @@ def test_ids_of_classes_are_counted_from_zero_even_if_none_is_zero(tmp_path):
         read(tmp_path, "dev")
 
 
+def winogrande(answer):
+    return {"sentence": "The boat left the river as _ froze.", "option1": "the boat"} | {
+        "option2": "the river",
+        "answer": answer,
+    }
+
+
+@pytest.mark.parametrize("number", [str, int, float])
+def test_winogrande_counts_as_its_columns_do_even_if_there_is_only_one_row(tmp_path, number):
+    rows = {"train": [winogrande(number(1))], "dev": [winogrande(number(1))] * 30}
+    write_json_lines(tmp_path, rows | {"test": [winogrande("")]})
+    assert read(tmp_path).examples[0].label == 0
+    assert {x.label for x in read(tmp_path, "dev").examples} == {0}
+    assert [x.label for x in read(tmp_path, "test").examples] == [None]
+
+
+def test_the_labels_of_all_splits_tell_what_a_number_means(tmp_path):
+    row = {"question": "What rains?", "options": OPTIONS}
+    splits = {"train": ["1", "2", "4"], "dev": ["2"], "test": ["1"]}
+    write_json_lines(
+        tmp_path, {split: [row | {"label": x} for x in xs] for split, xs in splits.items()}
+    )
+    settings = Settings(
+        task_name="choice", data_dir=str(tmp_path), output_dir="out", do_predict=True
+    )
+    found = {split: [x.label for x in data.examples] for split, data in read_data(settings).items()}
+    assert found == {"train": [0, 1, 3], "dev": [1], "test": [0]}
+
+
+def test_data_sets_with_other_columns_are_read_as_flags_name_them(tmp_path):
+    names = ("opa", "opb", "opc", "opd")
+    rows = [
+        {"question": "What rains?", "cop": number} | dict(zip(names, OPTIONS, strict=True))
+        for number in (2, 0)
+    ]
+    write_parquet(tmp_path, {"train": rows}, {"cop": class_label("a", "b", "c", "d")})
+    flags = {"option_columns": names, "label_column": "cop"}
+    assert [(x.options, x.label) for x in read(tmp_path, **flags).examples] == [
+        (tuple(OPTIONS), 2),
+        (tuple(OPTIONS), 0),
+    ]
+    with pytest.raises(ValueError, match=r"no options among .*--option_columns takes other names"):
+        read(tmp_path)
+    with pytest.raises(ValueError, match=r"no label: expected a column 'label'.*--label_column"):
+        read(tmp_path, option_columns=names)
+    with pytest.raises(ValueError, match="--option_columns=opa,opb,opc,opd: RACE has known col"):
+        read(tmp_path, task_name="race", option_columns=names)
+
+
 @pytest.mark.parametrize("name", ["swag", "hellaswag", "arc"])
 def test_labels_of_test_splits_are_not_known(tmp_path, name):
     rows, features, _ = DATA_SETS[name]

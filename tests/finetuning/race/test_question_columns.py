@@ -2,7 +2,11 @@
 
 import pytest
 
-from albert_tf.finetuning.race.questions import parse_options, with_known_names
+from albert_tf.finetuning.race.questions import (
+    QuestionColumns,
+    parse_options,
+    with_known_names,
+)
 from albert_tf.finetuning.rows import BadRowError
 
 OPTIONS = ["w", "x", "y", "z"]
@@ -113,3 +117,79 @@ def test_columns_that_may_be_the_same_part_are_refused():
     rows = {"ending0": "a", "ending1": "b", "answer0": "c", "answer1": "d"}
     with pytest.raises(BadRowError, match="columns of ending and of answer may be the options"):
         with_known_names(rows)
+
+
+# Flags, the row of a data set, and the parts of its question.
+NAMED_COLUMNS = {
+    "sciq": (
+        QuestionColumns(
+            {"label": "correct_answer", "passage": "support"},
+            ("correct_answer", "distractor1", "distractor2", "distractor3"),
+        ),
+        {"question": "q", "distractor3": "z", "distractor1": "x", "distractor2": "y"}
+        | {"correct_answer": "w", "support": "p"},
+        ("p", "q", OPTIONS, "w"),
+        None,
+    ),
+    "medmcqa": (
+        QuestionColumns({"label": "cop"}, ("opa", "opb", "opc", "opd")),
+        {"id": "7", "question": "q", "cop": 3, "choice_type": "single", "exp": "e"}
+        | dict(zip(("opa", "opb", "opc", "opd"), OPTIONS, strict=True)),
+        ("-", "q", OPTIONS, 3),
+        None,
+    ),
+    "quail": (
+        QuestionColumns({"label": "correct_answer_id"}, ("answers",)),
+        {"context": "p", "question": "q", "answers": OPTIONS, "correct_answer_id": 1},
+        ("p", "q", OPTIONS, 1),
+        None,
+    ),
+    "logiqa": (
+        QuestionColumns({"question": "Query", "label": "correct_option"}),
+        {"context": "p", "query": "q", "options": OPTIONS, "correct_option": 1},
+        ("p", "q", OPTIONS, 1),
+        None,
+    ),
+    "QuALITY": (
+        QuestionColumns({"label": "gold_label"}),
+        {"article": "p", "question": "q", "options": OPTIONS, "gold_label": 4, "label": "x"},
+        ("p", "q", OPTIONS, 4),
+        None,
+    ),
+    "numbered": (
+        QuestionColumns({"label": "key"}, ("reply 1", "reply 2")),
+        {"question": "q", "reply 1": "w", "reply 2": "x", "key": 1},
+        ("-", "q", ["w", "x"], 1),
+        1,
+    ),
+    "usual": (
+        QuestionColumns(),
+        {"question": "q", "ending0": "w", "ending1": "x"},
+        ("-", "q", ["w", "x"], "-"),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_COLUMNS)
+def test_flags_name_the_columns_of_other_data_sets(name):
+    columns, row, expected, first_number = NAMED_COLUMNS[name]
+    parts = with_known_names(row, columns)
+    assert tuple(parts.get(part, "-") for part in ("passage", "question", "options", "label")) == (
+        expected
+    )
+    assert columns.first_number(row) == first_number
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (QuestionColumns(options=("opa", "opx")), "no column 'opx' among .*--option_columns names"),
+        (QuestionColumns({"question": "query"}, ("opa", "opb")), "no column 'query' among"),
+        (QuestionColumns({"passage": "text"}, ("opa", "opb")), "no column 'text' among"),
+        (QuestionColumns(), "no options among .*; --option_columns takes other names"),
+    ],
+)
+def test_a_column_that_a_flag_names_must_be_there(columns, said):
+    with pytest.raises(BadRowError, match=said):
+        with_known_names({"question": "q", "opa": "w", "opb": "x"}, columns)

@@ -92,7 +92,7 @@ def test_test_articles_may_lack_their_answers(tmp_path):
             article("m2", options=[OPTIONS, ["w", "x"]]),
             r"line 2: question 2: 2 options, expected 4",
         ),
-        (article("m2", "AE"), r"question 2: label 'E' for 4 options: expected 0 to 3 or A"),
+        (article("m2", "AE"), r"question 2: label 'E' for 4 options: expected 0 to 3, 1 to 4 or A"),
     ],
 )
 def test_what_is_wrong_in_an_article_is_named(tmp_path, bad, problem):
@@ -216,17 +216,18 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (question(label=3), r"label 3 for 3 options: expected 0 to 2 or A to C"),
+        (question(label=4), r"label 4 for 3 options: expected 0 to 2, 1 to 3 or A to C"),
         (question(label=-2), r"label -2 for 3 options"),
         (question(label="D"), r"label 'D' for 3 options"),
         (question(label="@"), r"label '@' for 3 options"),
         (question(label="AB"), r"label 'AB' for 3 options"),
         (question(label=True), r"label True for 3 options"),
         (
-            question(options=list("ab") * 15, label=30),
-            "label 30 for 30 options: expected 0 to 29 or A to Z",
+            question(options=list("ab") * 15, label=31),
+            "label 31 for 30 options: expected 0 to 29, 1 to 30 or A to Z",
         ),
         (question(label="d"), r"label 'd' for 3 options"),
+        (question(label="sea"), r"label 'sea' for 3 options"),
         (question(passage=" \n"), r"'passage' is empty"),
         (question(passage=None, question=None), r"no key 'passage' among 'id', 'options', 'label'"),
         (
@@ -234,7 +235,10 @@ def test_the_answer_is_an_index_or_a_letter(tmp_path, options, label, number):
             "no options among 'id', .*'label': expected a column 'options' or",
         ),
         (question(label=None), "no label: expected a column 'label' or 'answer' or 'answerkey'"),
-        (question(choices=["a", "b"]), r"'options', 'choices' may each be the options: keep one"),
+        (
+            question(choices=["a", "b"]),
+            r"'options', 'choices' may each be the options: pass --option_columns",
+        ),
         (question(options=["a"]), r"options \['a'\]: expected a list of two or more"),
         (question(options=["a", " "]), r"option 2 of 2 is empty"),
         (question(level="a\nb"), r"'level' is 'a.nb', expected text without tabs and line breaks"),
