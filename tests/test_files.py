@@ -462,6 +462,7 @@ def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path):
         ({"metrics": [1]}, r"'metrics' is \[1\], expected dict"),
         ({"labels": "a"}, "'labels' is 'a', expected list"),
         ({"note": 5}, r"'note' is 5, expected dict \| None"),
+        ({"seconds": 10**400}, "not JSON: a number of 401 digits, expected up to 300"),
     ],
 )
 def test_a_damaged_line_is_refused_by_its_number_and_field(tmp_path, line, said):

@@ -97,19 +97,33 @@ def plot_run(folder: str) -> list[str]:
     Raises:
         ValueError: a file of the run is damaged; the message names it.
     """
-    folders = [folder]
-    table = os.path.join(folder, SWEEP_TABLE)
-    if files.exists(table):  # of a sweep, whose folder may have been moved with its runs
-        rows = csv.DictReader(files.read_text(table).splitlines(), delimiter="\t")
-        names = [PureWindowsPath(row["folder"]).name for row in rows]  # of any system
-        folders += [files.inside(folder, name, table, is_name=True) for name in names]
     paths: list[str] = []
-    for run_folder in map(RunFolder, folders):
+    for run_folder in map(RunFolder, [folder, *_runs_of_sweep(folder)]):
         for name, draw in _PLOTS.items():
             if figure := draw(run_folder):
                 paths.append(os.path.join(run_folder.path, name))
                 _save(figure, paths[-1])
     return paths
+
+
+def _runs_of_sweep(folder: str) -> list[str]:
+    """Returns the folders of the runs of a sweep, which may have been moved with it; or else [].
+
+    Raises:
+        ValueError: the table of the runs is damaged.
+    """
+    table = os.path.join(folder, SWEEP_TABLE)
+    if not files.exists(table):
+        return []
+    lines = files.read_text(table).splitlines()
+    try:
+        rows = [row.get("folder") for row in csv.DictReader(lines, delimiter="\t")]
+    except csv.Error as error:
+        raise ValueError(f"{table}: not a table: {error}") from None
+    names = [PureWindowsPath(path).name for path in rows if path]  # of any system
+    if len(names) < len(rows):
+        raise ValueError(f"{table}: a row has no 'folder', expected that of a run in each")
+    return [files.inside(folder, name, table, is_name=True) for name in names]
 
 
 def _save(figure: Figure, path: str) -> None:

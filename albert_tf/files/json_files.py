@@ -18,6 +18,7 @@ Json: TypeAlias = Any  # an object, array, string, number, boolean or null, of u
 JsonObject: TypeAlias = dict[str, Json]
 # Name → type of a value, as `dict[str, float] | None`; see `parse_json`.
 JsonFields: TypeAlias = Mapping[str, object]
+_MAX_DIGITS = 300  # of a whole number; one of a few more is larger than any float
 
 
 def read_json(path: str, fields: JsonFields | None = None) -> JsonObject:
@@ -83,21 +84,32 @@ def load_json(text: str | bytes, place: str = "", is_row: bool = False) -> Json:
     Args:
         text: the JSON text.
         place: the file, or file and line, for the message; "" for a message without it.
-        is_row: whether it is a row of a table, whose columns have different names.
+        is_row: whether it is a row of a table, whose columns have different names, and whose
+            numbers may be texts of any length.
 
     Raises:
         RepeatedNameError: an object of a row has several values of one name.
-        ValueError: it is not JSON, or is nested so deeply that it is not data.
+        ValueError: it is not JSON, is nested so deeply that it is not data, or has a whole number
+            that is larger than any float.
     """
     start = f"{place}: " if place else ""
     try:
-        return json.loads(text, object_pairs_hook=unique_object if is_row else None)
+        if is_row:
+            return json.loads(text, object_pairs_hook=unique_object)
+        return json.loads(text, parse_int=_parse_whole)
     except RepeatedNameError as error:
         raise RepeatedNameError(f"{start}{error}") from None
     except ValueError as error:
         raise ValueError(f"{start}not JSON: {error}") from None
     except RecursionError:
         raise ValueError(f"{start}JSON is nested too deeply, hundreds of levels") from None
+
+
+def _parse_whole(digits: str) -> int:
+    """Returns a whole number, with which floats can be computed."""
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits, expected up to {_MAX_DIGITS}")
+    return int(digits)
 
 
 def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -> None:

@@ -72,10 +72,24 @@ def test_the_confusion_matrix_shows_counts_right_label_down_and_prediction_acros
     assert axes.get_title() == "12 of 18 correct (66.7 %)"
 
 
-def test_a_damaged_file_is_named_and_a_warning_of_the_program(tmp_path, caplog):
-    (tmp_path / "metrics.jsonl").write_text("[1]\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: "):
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.jsonl", "[1]\n", r"metrics\.jsonl, line 1: "),
+        ("dev_predictions.tsv", "", r"dev_predictions\.tsv: empty, expected a header"),
+        ("sweep_results.tsv", "seed\tstep\n1\t2\n", r"sweep_results\.tsv: a row has no 'folder'"),
+        ("sweep_results.tsv", "seed\tfolder\n1\n", r"sweep_results\.tsv: a row has no 'folder'"),
+        ("sweep_results.tsv", "a" * 200_000, r"sweep_results\.tsv: not a table: field larger"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=said):
         plot_results.plot_run(str(tmp_path))
+
+
+def test_a_damaged_file_is_a_warning_of_the_program(tmp_path, caplog):
+    (tmp_path / "metrics.jsonl").write_text("[1]\n")
     settings = Settings(task_name="mrpc", data_dir="d", output_dir=str(tmp_path), do_eval=True)
     plot_results.plot_result(settings, FineTuningResult("", 2, {}, "", has_files=False))
     assert not caplog.records

@@ -63,12 +63,15 @@ def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, 
         multi-label tasks and token classification.
 
     Raises:
-        ValueError: a row is damaged; the message names the line.
+        ValueError: the file is empty, or a row is damaged, whose line the message names.
     """
     path = folder.file(DEV_PREDICTIONS)
     if not files.exists(path):
         return [], []
-    header, *rows = [line.split("\t") for line in files.read_text(path).splitlines()]
+    lines = files.read_text(path).splitlines()
+    if not lines:
+        raise ValueError(f"{path}: empty, expected a header. Evaluate again to write the file")
+    header, *rows = [line.split("\t") for line in lines]
     labels = header[len(DEV_COLUMNS) :]
     if tuple(header[: len(DEV_COLUMNS)]) != DEV_COLUMNS or labels == [SCORE]:
         return [], []
