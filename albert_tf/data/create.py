@@ -293,7 +293,11 @@ def _write_outputs(
     outputs: RecordOutputs,
     settings: Settings,
 ) -> list[JsonObject]:
-    """Runs the second stage: writes the unfinished outputs; returns the metadata of all."""
+    """Runs the second stage: writes the unfinished outputs; returns the metadata of all.
+
+    Raises:
+        ValueError: what an interrupted run has left is damaged; the message names it.
+    """
     files.remove_half_written(outputs.all_files)
     bytes_per_output = counts["record_bytes"] / len(outputs.paths)
     groups = max(1, math.ceil(bytes_per_output / settings.shuffle_bytes))
@@ -305,6 +309,11 @@ def _write_outputs(
         for output, written in workers.run(make_work, tasks, _processes(settings)):
             instances[output] += written
             bar.update(written)
+    if sum(instances) != counts["instances"]:
+        raise ValueError(
+            f"--work_dir={directory}: damaged, {sum(instances)} records were written of "
+            f"{counts['instances']}. Remove this folder and run the same command again"
+        )
     return list(map(record_metadata.describe_file, outputs.paths, instances))
 
 

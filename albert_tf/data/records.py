@@ -152,11 +152,20 @@ def frame_records(contents: Sequence[bytes]) -> list[bytes]:
 
 
 def split_frames(data: bytes) -> list[bytes]:
-    """Returns the frames of which a part of a TFRecord file consists, without checking them."""
+    """Returns the frames of which a part of a TFRecord file consists.
+
+    Raises:
+        ValueError: a frame is damaged.
+    """
     frames = []
     at = 0
     while at < len(data):
-        end = at + FRAME_BYTES + int.from_bytes(data[at : at + 8], "little")
+        size = int.from_bytes(data[at : at + 8], "little")
+        begin = at + HEADER_BYTES
+        footer = begin + size
+        end = footer + FOOTER_BYTES
+        if data[at:begin] != frame_header(size) or data[footer:end] != checksum(data[begin:footer]):
+            raise ValueError("a record is damaged")
         frames.append(data[at:end])
         at = end
     return frames

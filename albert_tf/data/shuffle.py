@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -130,6 +131,9 @@ def shuffled(
         num_outputs: number of outputs.
         groups: number of groups into which the slots are divided; one is in memory at a time.
         random_seed: the run's seed.
+
+    Raises:
+        ValueError: a block is damaged; the message names it.
     """
     each = slots_per_output(num_outputs)
     bounds = [output * each + each * group // groups for group in range(groups + 1)]
@@ -141,7 +145,7 @@ def shuffled(
             records = [
                 record
                 for part in zip(blocks, begins, ends, strict=True)
-                for record in split_frames(_read_bytes(*part))
+                for record in _read_records(*part)
             ]
             order = random_order(len(records), random_seed, output, group)
             yield from map(records.__getitem__, order)
@@ -167,17 +171,38 @@ def _offsets_of_slots(path: str, num_outputs: int, slots: Sequence[int]) -> list
 
 
 def _read_integers(path: str, begin: int, end: int) -> NDArray[np.int64]:
-    """Returns the integers of a block's header from one index to another."""
-    return np.frombuffer(_read_bytes(path, _INTEGER_BYTES * begin, _INTEGER_BYTES * end), "<i8")
+    """Returns the integers of a block's header from one index to another, which ascend."""
+    data = _read_bytes(path, _INTEGER_BYTES * begin, _INTEGER_BYTES * end)
+    integers = np.frombuffer(data, "<i8")
+    if integers[0] < 0 or np.any(integers[1:] < integers[:-1]):
+        raise _damaged(path, "its header is not one")
+    return integers
+
+
+def _read_records(path: str, begin: int, end: int) -> list[bytes]:
+    """Returns the records of a block from one offset to another."""
+    try:
+        return split_frames(_read_bytes(path, begin, end))
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
 
 
 def _read_bytes(path: str, begin: int, end: int) -> bytes:
-    """Returns the bytes of a file from one offset to another, by one read."""
+    """Returns the bytes of a block from one offset to another, by one read."""
     if begin == end:
         return b""
     with open(path, "rb", buffering=0) as stream:
+        if end > os.fstat(stream.fileno()).st_size:
+            raise _damaged(path, "it ends early")
         stream.seek(begin)
         return stream.read(end - begin)
+
+
+def _damaged(path: str, reason: str) -> ValueError:
+    return ValueError(
+        f"{path}: damaged, {reason}. Remove the folder {os.path.dirname(path)} and run the same "
+        "command again, which begins anew"
+    )
 
 
 def _num_slots(num_outputs: int) -> int:

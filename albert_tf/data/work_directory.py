@@ -34,6 +34,8 @@ from albert_tf.data.chunks import Position
 _RUN = "run.json"
 _LOCK = "run.lock"
 _CHUNK = re.compile(r"chunk-[\da-f-]+\.json")
+# Of a chunk with records, those that are used before all are written.
+_COUNTS = ("instances", "documents", "sentences", "tokens", "positions", "record_bytes")
 _OURS = re.compile(rf"{_LOCK}|{_RUN}.*|(chunk|output)-\d.*")  # half-written files included
 
 
@@ -66,15 +68,21 @@ def finish_chunk(directory: str, chunk: FinishedChunk) -> None:
 
 
 def find_chunk(directory: str, position: Position, checksum: str) -> FinishedChunk | None:
-    """Returns the finished chunk with this position and text, or None."""
+    """Returns the finished chunk with this position and text, or None.
+
+    Raises:
+        ValueError: the record of the chunk is damaged.
+    """
     path = f"{chunk_stem(directory, position, checksum)}.json"
     if not os.path.exists(path):
         return None
     entry = files.read_json(path, {"blocks": list, "counts": dict})
+    counts = entry["counts"]
+    files.check_fields(counts, f"{path}: counts", dict.fromkeys((*_COUNTS, *counts), int))
     blocks = list(map(str, entry["blocks"]))
     for name in blocks:
         files.inside(directory, name, path, is_name=True)
-    return FinishedChunk(position, checksum, blocks, entry["counts"])
+    return FinishedChunk(position, checksum, blocks, counts)
 
 
 def finish_output(directory: str, output: int, blocks: str, path: str, instances: int) -> None:

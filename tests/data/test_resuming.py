@@ -130,6 +130,24 @@ def test_blocks_outside_of_the_work_directory_are_refused(tmp_path, make, monkey
         make()
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sentences": None}, r"json: counts: 'sentences' is None, expected int"),
+        ({"label_1": [3]}, r"json: counts: 'label_1' is \[3\], expected int"),
+        ({"instances": 7}, r"--work_dir=.*train\.work: damaged, \d+ records were written of \d+"),
+    ],
+)
+def test_damaged_counts_of_a_chunk_are_refused(tmp_path, make, monkeypatch, changes, said):
+    stop_before_writing(make, monkeypatch)
+    chunk = sorted((tmp_path / "out" / "train.work").glob("chunk-*.json"))[0]
+    found = json.loads(chunk.read_text())
+    chunk.write_text(json.dumps(found | {"counts": found["counts"] | changes}))
+    with pytest.raises(ValueError, match=said):
+        make()
+    assert not (tmp_path / "out" / "train.records.json").exists()
+
+
 @pytest.mark.parametrize("text", [TOY_TEXT * 19 + "A boat on the sea.\n", ""])
 def test_only_changed_text_is_encoded_again_on_resuming(tmp_path, make, monkeypatch, text):
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]

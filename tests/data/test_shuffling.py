@@ -88,6 +88,29 @@ def test_the_places_of_many_groups_are_read_at_once(tmp_path, monkeypatch, group
     assert opened == {path: reads for path in blocks}  # twice for each 64 groups, once for each
 
 
+@pytest.mark.parametrize(
+    ("begin", "change", "said"),
+    [
+        (0, b"", "it ends early"),
+        (33_000, b"", "it ends early"),
+        (-1, b"", "it ends early"),
+        (-1, b"?", "a record is damaged"),
+        (0, b"\xff", "its header is not one"),
+        (4096 * 8, b"\xff" * 5, "it ends early"),
+        (-200, b"-" * 8, "a record is damaged"),
+    ],
+)
+def test_a_damaged_block_is_named(tmp_path, begin, change, said):
+    (path,), _ = spill(tmp_path, RECORDS, 1)
+    with open(path, "r+b") as stream:
+        stream.seek(begin, os.SEEK_END if begin < 0 else os.SEEK_SET)
+        stream.write(change)
+        if not change:
+            stream.truncate()
+    with pytest.raises(ValueError, match=f"{path}: damaged, {said}. Remove the folder {tmp_path}"):
+        read_back([path], 1)
+
+
 def test_without_records_no_block_is_written(tmp_path):
     assert spill(tmp_path, [], 3)[0] == []
     assert read_back([], 3) == [[], [], []]
