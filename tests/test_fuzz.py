@@ -57,7 +57,7 @@ from albert_tf.pretraining import input_pipeline, record_files
 from albert_tf.pretraining.metadata_checks import check_records, find_objective, find_record_files
 from albert_tf.pretraining.task import PretrainingTask
 from albert_tf.tables import open_table
-from albert_tf.tables.described_labels import find_labels
+from albert_tf.tables.label_names import find_labels
 from albert_tf.tables.splits import find_files
 from tests import huggingface_folders
 from tests.conftest import MAX_PREDICTIONS, SEQ_LENGTH, TINY_SHAPE, TOY_TEXT, train_toy_vocabulary

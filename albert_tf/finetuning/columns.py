@@ -17,7 +17,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning.rows import BadRowError, Column, NumberedRow, Row, check_text, text_cell
-from albert_tf.tables.row import name_cells, normalized, repeated_name
+from albert_tf.tables.table import name_cells, normalized, repeated_name
 
 # Usual names of columns, in lower case.
 TEXT_A = ("text_a", "sentence1", "sentence", "text")

@@ -19,7 +19,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.tables import Table, open_table
 from albert_tf.tables.card import Configuration, find_configuration
-from albert_tf.tables.described_labels import find_labels
+from albert_tf.tables.label_names import find_labels
 from albert_tf.tables.splits import (
     ENDINGS,
     best_names,
@@ -30,6 +30,7 @@ from albert_tf.tables.splits import (
     find_groups,
     find_split,
 )
+from albert_tf.tables.text_rows import FORMS_BY_SEPARATOR
 
 if TYPE_CHECKING:  # what needs TensorFlow
     from typing_extensions import Self
@@ -193,7 +194,8 @@ class SplitTables:
             found = self._by_words(described.base, described.base, split, layout)
         else:
             found = self._by_card(self.data_dir, described, split, layout)
-        return dataclasses.replace(found, configuration=described.name, form=described.form)
+        form = FORMS_BY_SEPARATOR[described.separator]
+        return dataclasses.replace(found, configuration=described.name, form=form)
 
     @staticmethod
     def _given(given: Mapping[str, Table], split: str, layout: Layout) -> Table:

@@ -35,7 +35,7 @@ from albert_tf.finetuning.registry import TaskSpec
 from albert_tf.finetuning.rows import BadRowError, Row
 from albert_tf.inference.settings import STANDARD_INPUT, TEXT, Settings
 from albert_tf.tables import COMMAS, TABS, NumberedRow, Table, open_table
-from albert_tf.tables.row import normalized
+from albert_tf.tables.table import normalized
 
 # Settings of a training that name a column → the name that every task knows it by.
 _OF_TRAINING = {"text_a_column": "text_a", "text_b_column": "text_b"}

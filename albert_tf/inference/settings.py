@@ -24,7 +24,7 @@ from albert_tf.model.config import config_file
 from albert_tf.model.poolings import POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
 from albert_tf.tables import COMMAS, JSON_LINES, TABS
-from albert_tf.tables.table_files import ending_of
+from albert_tf.tables.compression import ending_of
 from albert_tf.training.settings import DeviceSettings, ModelSettings
 
 STANDARD_INPUT = "-"

@@ -7,8 +7,14 @@ ids in `labels`, and name a row in a message by `place(number)`.
 """
 
 from albert_tf.tables.label_names import LabelNames
-from albert_tf.tables.row import BadRowError, Column, NumberedRow, Row, ShortRowError
-from albert_tf.tables.table import Table
+from albert_tf.tables.table import (
+    BadRowError,
+    Column,
+    NumberedRow,
+    Row,
+    ShortRowError,
+    Table,
+)
 from albert_tf.tables.table_files import open_table
 from albert_tf.tables.text_rows import COMMAS, JSON_LINES, QUOTED_TABS, TABS, parse_lines
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import IO, TYPE_CHECKING
 
 from albert_tf import files
 from albert_tf.tables.compression import naming_damage
-from albert_tf.tables.row import BadRowError, unique_places
+from albert_tf.tables.table import BadRowError, unique_places
 
 if TYPE_CHECKING:
     import pyarrow
@@ -109,10 +111,7 @@ def open_arrow_table(path: str, raw: IO[bytes]) -> Iterator[ArrowTable]:
         ValueError: the file is damaged, which may only be seen where it is read; two columns have
             the same name; or pyarrow cannot be imported.
     """
-    try:
-        import pyarrow
-    except ImportError as error:  # from 26 on, it refuses NumPy 1, which old TensorFlows require
-        raise ValueError(f"{path}: {error}. Run: pip install 'pyarrow<26'") from None
+    pyarrow = _import_pyarrow(path)
     start = raw.read(max(map(len, MAGICS)))
     raw.seek(0)
     kind = "Parquet" if start.startswith(PARQUET_MAGIC) else "Arrow"
@@ -123,11 +122,38 @@ def open_arrow_table(path: str, raw: IO[bytes]) -> Iterator[ArrowTable]:
             table = _open_arrow_file(path, raw)
         else:
             table = _open_arrow_stream(path, raw)
-        try:
-            unique_places(table.schema.names)
-        except BadRowError as error:
-            raise ValueError(f"{path}: {error}") from None
+        _check_names(table)
         yield table
+
+
+def table_of_stream(rows: object, name: str) -> ArrowTable:
+    """Returns a table in memory that has Arrow's C stream interface, such as a DataFrame.
+
+    Args:
+        rows: the table, of Polars, DuckDB, pyarrow or others.
+        name: what it is called in messages.
+
+    Raises:
+        ValueError: two columns have the same name; or pyarrow cannot be imported.
+    """
+    table = _import_pyarrow(name).table(rows)
+    found = ArrowTable(name, table.schema, lambda names: _chosen(iter(table.to_batches()), names))
+    _check_names(found)
+    return found
+
+
+def _import_pyarrow(path: str) -> ModuleType:
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:  # from 26 on, it refuses NumPy 1, which old TensorFlows require
+        raise ValueError(f"{path}: {error}. Run: pip install 'pyarrow<26'") from None
+
+
+def _check_names(table: ArrowTable) -> None:
+    try:
+        unique_places(table.schema.names)
+    except BadRowError as error:
+        raise ValueError(f"{table.path}: {error}") from None
 
 
 def _open_parquet(path: str, raw: IO[bytes]) -> ArrowTable:

@@ -26,15 +26,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.tables.table_files import ending_of
-from albert_tf.tables.text_rows import COMMAS, QUOTED_TABS
+from albert_tf.tables.compression import ending_of
 
 NAME = "README.md"
 _LEVELS = 3  # a repository may have its files in `configuration/split/`
 _FRONT_MATTER = re.compile(rb"\A(?:\xef\xbb\xbf)?---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
 _MAX_FRONT_MATTER = 1 << 20  # bytes; those of thousands of configurations have less
 _SEPARATORS = ("sep", "delimiter")
-_FORMS = {",": COMMAS, "\t": QUOTED_TABS}  # by separator
 _OF_FILES = ("config_name", "data_files", "data_dir", "default", *_SEPARATORS)
 _WITHOUT_EFFECT = ("description", "version", "features", "drop_labels", "drop_metadata")
 _NOTHING = ("", "null", "~")
@@ -52,7 +50,7 @@ class Configuration:
         patterns: split, such as "validation" → files or patterns, relative to `folder`; {} if the
             names of the files tell the splits.
         is_default: whether it is meant where none is asked for.
-        form: the format of its text; "" for that of the files' names.
+        separator: what is between columns, a comma or a tab; "" for what the files' names say.
     """
 
     name: str
@@ -60,7 +58,7 @@ class Configuration:
     folder: str
     patterns: Mapping[str, Sequence[str]]
     is_default: bool
-    form: str = ""
+    separator: str = ""
 
     @property
     def base(self) -> str:
@@ -189,8 +187,8 @@ def _configuration(entry: files.JsonObject, path: str) -> Configuration:
             f"{path}: a configuration has config_name {files.quote(name)} and data_dir "
             f"{files.quote(folder)}, expected a name and a folder"
         )
-    separator = next((entry[key] for key in _SEPARATORS if key in entry), None)
-    if separator is not None and separator not in _FORMS:
+    separator = next((entry[key] for key in _SEPARATORS if key in entry), "")
+    if separator not in ("", ",", "\t"):
         raise ValueError(
             f"{path}: the configuration {name!r} has columns separated by "
             f"{files.quote(separator)}, expected a comma or a tab. Convert its files, and name "
@@ -205,7 +203,7 @@ def _configuration(entry: files.JsonObject, path: str) -> Configuration:
         "" if folder in _NOTHING else os.path.normpath(folder),
         _patterns(entry.get("data_files") or "", f"{path}: data_files of {name!r}"),
         name == "default" or str(entry.get("default")).lower() in ("true", "yes", "on"),
-        "" if separator is None else _FORMS[separator],
+        separator,
     )
 
 

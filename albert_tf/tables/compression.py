@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import importlib
 import lzma
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -111,3 +112,9 @@ _OPENERS: dict[bytes, tuple[str, Callable[[str, IO[bytes]], IO[bytes]]]] = {
 }
 MAGICS = tuple(_OPENERS)
 ENDINGS = (".gz", ".gzip", ".bz2", ".xz", ".zip", ".zst", ".zstd")  # of the names of such files
+
+
+def ending_of(path: str) -> str:
+    """Returns the ending of a file's name in lower case, without that of its compression."""
+    stem, ending = os.path.splitext(path.lower())
+    return os.path.splitext(stem)[1] if ending in ENDINGS else ending

@@ -1,19 +1,17 @@
 """Rows of Python as a table: any iterable of dicts, a `datasets.Dataset`, or a DataFrame.
 
-Neither `datasets` nor pandas is imported: what is passed has been made by one of them.
+Neither `datasets` nor a package of DataFrames is imported: what is passed was made by one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from albert_tf import files
-from albert_tf.tables import label_names
-from albert_tf.tables.label_names import LabelNames
-from albert_tf.tables.row import BadRowError, NumberedRow, unique_places
-from albert_tf.tables.table import Table
+from albert_tf.tables import arrow, label_names
+from albert_tf.tables.table import BadRowError, NumberedRow, Part, Table, unique_places
 
-_ROWS_AT_ONCE = 1024  # of a DataFrame that are Python objects
+_ROWS_AT_ONCE = 1024  # of a DataFrame of pandas that are Python objects
 
 
 def tables_of(data: Mapping[str, object]) -> dict[str, Table]:
@@ -26,75 +24,58 @@ def table_of(rows: object, name: str) -> Table:
 
     Args:
         rows: an iterable of dicts, column → value, such as a list or a `datasets.Dataset`, whose
-            `features` tell the names of labels; or a DataFrame of pandas or Polars.
+            `features` tell the names of labels; or a DataFrame of pandas; or what has Arrow's C
+            stream interface, such as a DataFrame of Polars or a table of DuckDB or pyarrow.
         name: what they are called in messages.
 
     Raises:
         ValueError: it is something else.
     """
-    return Table([_PythonRows(rows, name)])
-
-
-class _PythonRows:
-    """Rows of Python as the only part of a table; see `table_of`."""
-
-    unit = "row"
-    has_cells = False
-
-    def __init__(self, rows: object, name: str) -> None:
-        self.path = name
-        self._make = _dicts_of(rows, name)
-        features = getattr(rows, "features", None)
-        self.labels: Mapping[str, LabelNames] = (
-            label_names.of_features(features) if isinstance(features, Mapping) else {}
-        )
-
-    def rows(self) -> Iterator[NumberedRow]:
-        """Yields the rows with their numbers, values as JSON has them."""
-        for number, row in enumerate(self._make, 1):
-            if isinstance(row, Mapping):
-                yield number, {str(key): _plain(value) for key, value in row.items()}
-            else:
-                yield number, BadRowError(f"expected a dict, got {files.quote(row)}")
-
-
-def _dicts_of(rows: object, name: str) -> Iterable[object]:
-    """Returns what yields the rows, each time that it is iterated."""
+    features = getattr(rows, "features", None)
+    labels = label_names.of_features(features) if isinstance(features, Mapping) else {}
+    make: Callable[[], Iterable[object]]
     if hasattr(rows, "iloc"):
-        try:
-            return _Frame(rows)
-        except BadRowError as error:
-            raise ValueError(f"{name}: {error}") from None
-    if hasattr(rows, "iter_rows"):
-        return _PolarsFrame(rows)
-    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        make = _rows_of_pandas(rows, name)
+    elif hasattr(rows, "__arrow_c_stream__") and not labels:
+        table = arrow.table_of_stream(rows, name)
+        labels, make = label_names.of_schema(table.schema, name), table.rows
+    elif isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise ValueError(
             f"{name}: expected an iterable of dicts, a datasets.Dataset or a DataFrame, got "
             f"{files.quote(rows)}. Files are named by train_file, dev_file and test_file"
         )
-    return list(rows) if isinstance(rows, Iterator) else rows  # which can be read only once
+    else:
+        kept = list(rows) if isinstance(rows, Iterator) else rows  # which can be read only once
+
+        def make() -> Iterable[object]:
+            return kept
+
+    return Table([Part(name, lambda: map(_checked, enumerate(make(), 1)), labels=labels)])
 
 
-class _Frame:
-    """The rows of a DataFrame of pandas as dicts, a part at a time."""
+def _rows_of_pandas(frame: files.Json, name: str) -> Callable[[], Iterable[object]]:
+    """Returns what yields the rows of a DataFrame as dicts, a part at a time.
 
-    def __init__(self, frame: files.Json) -> None:
-        self._frame = frame
+    A column of it may have values of several types, and dicts of any keys, unlike one of Arrow.
+    """
+    try:
         unique_places(map(str, frame.columns))
+    except BadRowError as error:
+        raise ValueError(f"{name}: {error}") from None
 
-    def __iter__(self) -> Iterator[object]:
-        for start in range(0, len(self._frame), _ROWS_AT_ONCE):
-            yield from self._frame.iloc[start : start + _ROWS_AT_ONCE].to_dict("records")
+    def rows() -> Iterator[object]:
+        for start in range(0, len(frame), _ROWS_AT_ONCE):
+            yield from frame.iloc[start : start + _ROWS_AT_ONCE].to_dict("records")
+
+    return rows
 
 
-class _PolarsFrame:
-    """The rows of a DataFrame of Polars as dicts."""
-
-    def __init__(self, frame: files.Json) -> None:
-        self._frame = frame
-
-    def __iter__(self) -> Iterator[object]:
-        return iter(self._frame.iter_rows(named=True))
+def _checked(numbered: tuple[int, object]) -> NumberedRow:
+    """Returns a number and its row, values as JSON has them."""
+    number, row = numbered
+    if isinstance(row, Mapping):
+        return number, {str(key): _plain(value) for key, value in row.items()}
+    return number, BadRowError(f"expected a dict, got {files.quote(row)}")
 
 
 def _plain(value: files.Json) -> files.Json:

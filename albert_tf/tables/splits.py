@@ -17,7 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from albert_tf import files
 from albert_tf.tables.card import Configuration, describes
-from albert_tf.tables.table_files import PART, ending_of
+from albert_tf.tables.compression import ending_of
+from albert_tf.tables.table_files import PART
 
 # Split → the words that mean it.
 WORDS = {

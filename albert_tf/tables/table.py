@@ -5,41 +5,112 @@ for number, row in table:
     ...                                  # {"sentence1": …, "sentence2": …, "label": 1, "idx": 0}
 table.labels["label"].decode(1)          # "equivalent"
 table.place(number)                      # "mrpc/train-00001-of-00002.parquet, row 7"
+
+A row is a list of cells or a JSON object, or an error that says why it cannot be used.
 """
 
 from __future__ import annotations
 
 import bisect
 import copy
+import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from albert_tf import files
 from albert_tf.tables.label_names import LabelNames
-from albert_tf.tables.row import NumberedRow, name_cells
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Column = int | str
+Row = Sequence[str] | files.JsonObject
 
-class TablePart(Protocol):
+
+class BadRowError(ValueError):
+    """A row cannot be used; the message says why."""
+
+
+class ShortRowError(BadRowError):
+    """A row has too few columns."""
+
+
+NumberedRow = tuple[int, Row | BadRowError]
+
+
+def name_cells(numbered: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    """Yields rows of cells as name → cell; the first row is a header with the names.
+
+    Names are in lower case and without spaces around them. Several columns may be without a name.
+
+    Yields:
+        The number, and the row, or an error if its width is not that of the header; or instead of
+        all rows an error if several columns have a name.
+    """
+    first, header = next(numbered, (0, ()))
+    if isinstance(header, (dict, BadRowError)):
+        raise TypeError(f"expected a header with cells, got {header!r}")
+    try:
+        places = unique_places(map(normalized, header))
+    except BadRowError as error:
+        yield first, error
+        return
+    for number, row in numbered:
+        if isinstance(row, (dict, BadRowError)):
+            yield number, row
+        elif len(row) == len(header):
+            yield number, {name: row[place] for name, place in places.items()}
+        else:
+            yield number, width_error(row, len(header))
+
+
+def unique_places(names: Iterable[str]) -> dict[str, int]:
+    """Returns name → index of its column.
+
+    Raises:
+        BadRowError: several columns have a name that is not blank.
+    """
+    places: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if places.setdefault(name, place) != place and name:
+            raise repeated_name(name)
+    return places
+
+
+def repeated_name(name: str) -> BadRowError:
+    """Returns the error for a name that several columns have."""
+    return BadRowError(f"several columns are called {files.quote(name)}: rename all but one")
+
+
+def normalized(name: str) -> str:
+    """Returns the name of a column as names are compared."""
+    return name.strip().lower()
+
+
+def width_error(row: Row, width: int) -> BadRowError:
+    """Returns what is wrong with a row that has not as many cells as the header, `width`."""
+    return BadRowError(f"expected {width} columns, as in the header, got {len(row)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
     """A part of a table: a file, or a Python object.
 
     Attributes:
         path: the file, or what the object is called.
+        rows: yields number, starting at 1, and row, or an error that says what is wrong with it.
         unit: what the numbers of its rows count: "line", "row" or "item".
         labels: column → names of its labels, if they are known.
         has_cells: whether its rows are lists of cells, of which the first may be a header.
     """
 
     path: str
-    unit: str
-    labels: Mapping[str, LabelNames]
-    has_cells: bool
-
-    def rows(self) -> Iterator[NumberedRow]:
-        """Yields number, starting at 1, and row, or an error that says what is wrong with it."""
+    rows: Callable[[], Iterator[NumberedRow]]
+    unit: str = "row"
+    labels: Mapping[str, LabelNames] = dataclasses.field(default_factory=dict)
+    has_cells: bool = False
 
 
 class Table:
@@ -64,7 +135,7 @@ class Table:
         ValueError: only some of the parts have cells, or their names of labels differ.
     """
 
-    def __init__(self, parts: Sequence[TablePart]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         first, *others = self._parts = list(parts)
         self.labels = first.labels
         self.has_cells = first.has_cells

@@ -1,7 +1,8 @@
-"""Reads the rows of tab-separated, comma-separated and JSON lines, one line at a time."""
+"""Reads the rows of tab-separated and comma-separated text, JSON lines and JSON arrays, in turn."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
@@ -9,14 +10,66 @@ from collections.abc import Iterable, Iterator
 from typing import IO
 
 from albert_tf import files
-from albert_tf.tables.row import BadRowError, NumberedRow, Row
+from albert_tf.tables.json_stream import JsonStream
+from albert_tf.tables.table import BadRowError, NumberedRow, Row
 
 # Formats.
 TABS = "tsv"
 QUOTED_TABS = "quoted tsv"
 COMMAS = "csv"
 JSON_LINES = "jsonl"
+JSON_ARRAY = "json array"  # which the content tells
+FORMS_BY_SEPARATOR = {"": "", ",": COMMAS, "\t": QUOTED_TABS}
 WRITE_RECORDS = 'pandas writes rows with to_json(path, orient="records", lines=True)'
+
+
+def begins_array(start: bytes) -> bool:
+    """Returns whether the first bytes of a file are those of a JSON array."""
+    return start.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n").startswith(b"[")
+
+
+def read_rows(
+    stream: IO[bytes],
+    form: str,
+    path: str,
+    takes_strings: bool = False,
+    keeps_blank_end: bool = False,
+) -> Iterator[NumberedRow]:
+    """Yields the rows of a file with the numbers of their lines or items, starting at 1.
+
+    Args:
+        stream: the content of the file, at its start.
+        form: its format.
+        path: the file, for messages.
+        takes_strings: whether a string in JSON is a row with one cell, instead of an error.
+        keeps_blank_end: whether blank lines at the end of the file are rows.
+
+    Raises:
+        ValueError: the file is not of this format; the message names the line.
+    """
+    if form == JSON_ARRAY:
+        numbered = _array_rows(stream, path)
+    else:
+        numbered = parse_lines(decode_lines(stream, path, keeps_blank_end), form, path)
+    if takes_strings or form not in (JSON_LINES, JSON_ARRAY):
+        yield from numbered
+        return
+    for number, row in numbered:
+        is_string = isinstance(row, list)
+        yield number, BadRowError("expected a JSON object, got text") if is_string else row
+
+
+def _array_rows(stream: IO[bytes], path: str) -> Iterator[NumberedRow]:
+    """Yields the objects of a JSON array, and its strings as the only cells of rows."""
+    parsed = JsonStream(path, stream)
+    for number, _ in enumerate(parsed.array_items(), 1):
+        item = parsed.value()
+        if isinstance(item, (dict, str)):
+            yield number, [item] if isinstance(item, str) else item
+        else:
+            advice = f". {WRITE_RECORDS}" if isinstance(item, list) else ""
+            yield number, BadRowError(f"expected a JSON object, got {files.quote(item)}{advice}")
+    parsed.require_end()
 
 
 def decode_lines(stream: IO[bytes], path: str, keeps_blank_end: bool = False) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fsspec
 import pytest
 
-from albert_tf.tables import COMMAS, QUOTED_TABS
 from albert_tf.tables.card import describes, find_configuration
 from albert_tf.tables.splits import ENDINGS, find_described
 
@@ -190,7 +189,7 @@ def test_separators_are_heeded_and_other_options_are_named(write, caplog):
         '- config_name: x\n  data_files: a.csv\n  sep: "\\t"\n  names: [text, label]\n'
         '- config_name: y\n  data_files: a.csv\n  delimiter: ","\n'
     )
-    assert [find_configuration(folder, [name]).form for name in "xy"] == [QUOTED_TABS, COMMAS]
+    assert [find_configuration(folder, [name]).separator for name in "xy"] == ["\t", ","]
     assert "README.md: names of 'x' has no effect here" in caplog.text
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from albert_tf.tables import LabelNames
-from albert_tf.tables.described_labels import find_labels
+from albert_tf.tables.label_names import find_labels
 
 PAGE = """---
 license: mit

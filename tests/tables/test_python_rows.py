@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pyarrow
 import pytest
 
 from albert_tf.tables import BadRowError, LabelNames
@@ -63,6 +66,60 @@ def test_the_rows_of_a_frame_are_the_same_and_are_read_in_parts():
         assert repr(list(table_of(each, "x"))) == repr(list(enumerate(ROWS, 1)))
     large = pandas.DataFrame({"n": range(2500)})
     assert [row["n"] for _, row in table_of(large, "x")] == list(range(2500))
+
+
+def of_polars(table):
+    return pytest.importorskip("polars", reason="is no dependency").from_arrow(table)
+
+
+def of_duckdb(table):
+    return pytest.importorskip("duckdb", reason="is no dependency").from_arrow(table)
+
+
+def of_a_stream(table):
+    """What has Arrow's C stream interface alone, and can be read only once."""
+
+    class Stream:
+        def __init__(self):
+            self._reader = table.to_reader(max_chunksize=1)
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self._reader.__arrow_c_stream__(requested_schema)
+
+    return Stream()
+
+
+@pytest.mark.parametrize("convert", [lambda table: table, of_a_stream, of_polars, of_duckdb])
+def test_rows_of_arrow_tables_are_the_same_and_can_be_read_twice(convert):
+    rows = [*ROWS, {"text": "three", "label": 1, "score": float("nan"), "tags": None}]
+    table = pyarrow.Table.from_pylist(rows)
+    found = table_of(convert(table), "data['train']")
+    expected = [*ROWS, rows[2] | {"score": None}]
+    for _ in range(2):
+        assert repr(list(found)) == repr(list(enumerate(expected, 1)))
+    assert found.place(2) == "data['train'], row 2"
+
+
+def test_the_names_of_labels_are_in_the_metadata_of_an_arrow_table():
+    names = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": names}})}
+    table = pyarrow.table({"label": [1]}).replace_schema_metadata(metadata)
+    assert table_of(table, "x").labels == {"label": LabelNames(("no", "yes"))}
+
+
+def test_what_a_table_in_memory_has_wrong_is_named():
+    twice = pyarrow.Table.from_arrays([pyarrow.array([1])] * 2, names=["a", "a"])
+    with pytest.raises(ValueError, match=r"^x: several columns are called 'a': rename"):
+        table_of(twice, "x")
+    when = pyarrow.array([0, 1 << 52], pyarrow.timestamp("s"))
+    with pytest.raises(ValueError, match=r"^x, row 2: the value of 'when' .* is not one of Python"):
+        list(table_of(pyarrow.table({"when": when}), "x"))
+
+
+def test_a_frame_of_pandas_has_values_of_several_types():
+    pandas = pytest.importorskip("pandas")
+    rows = [{"label": 1, "spans": {"a": [1]}}, {"label": "one", "spans": {"b": 2}}]
+    assert repr(list(table_of(pandas.DataFrame(rows), "x"))) == repr(list(enumerate(rows, 1)))
 
 
 def test_a_frame_with_two_columns_of_a_name_is_refused():

@@ -28,7 +28,7 @@ from albert_tf.finetuning.rows import (
     check_text,
     text_cell,
 )
-from albert_tf.tables.row import width_error
+from albert_tf.tables.table import width_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from albert_tf.finetuning.race.settings import Settings
 from albert_tf.finetuning.rows import BadRowError, Row, cell
 from albert_tf.finetuning.splits import Layout, MissingSplitError, SplitTables, read_splits
 from albert_tf.tables import JSON_LINES, Table, open_table
-from albert_tf.tables.row import normalized
 from albert_tf.tables.splits import has_splits
+from albert_tf.tables.table import normalized
 
 LEVELS: tuple[str, ...] = ("middle", "high")
 ALL_IN_ONE = "all.txt"

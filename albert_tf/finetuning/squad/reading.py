@@ -43,10 +43,9 @@ from albert_tf.finetuning.squad.questions import (
 )
 from albert_tf.finetuning.squad.settings import Settings
 from albert_tf.tables import JSON_LINES, Table, open_table
-from albert_tf.tables.compression import open_content
+from albert_tf.tables.compression import ending_of, open_content
 from albert_tf.tables.json_stream import JsonStream
 from albert_tf.tables.splits import find_files
-from albert_tf.tables.table_files import ending_of
 from albert_tf.tables.text_rows import is_whole_table
 
 # What objects in the file must have; see `files.parse_json`.

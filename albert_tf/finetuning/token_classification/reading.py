@@ -36,8 +36,8 @@ from albert_tf.finetuning.token_classification.spans import OUTSIDE
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
 from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
 from albert_tf.tables import LabelNames, Table
+from albert_tf.tables.compression import ending_of
 from albert_tf.tables.splits import ENDINGS, ENDINGS_OF_SPLITS
-from albert_tf.tables.table_files import ending_of
 
 TAGS = Field("tags", ("ner_tags", "tags", "labels", "ner"), flag="tag_column", takes_first=True)
 _NO_TAG = (-1, -100)  # in place of the id of a tag, as in `-100` of transformers
