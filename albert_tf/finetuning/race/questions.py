@@ -29,7 +29,7 @@ from albert_tf.finetuning.rows import (
     check_text,
     text_cell,
 )
-from albert_tf.tables.row import normalized
+from albert_tf.tables.table import normalized
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
