@@ -4,8 +4,10 @@ Rows are as the Hub has them:
 
     {"tokens": ["U.N.", "official", "Ekeus"], "ner_tags": [3, 0, 1]}
 
-The tags are names, or ids whose names the metadata of the table have. CLUENER's rows are read too:
-the tokens are the characters of the text, except white space, with labels in the scheme IOB2.
+The tags are names, or ids whose names the metadata of the table or `--tag_names` have. In rows of
+Universal Dependencies, ranges of tokens and empty nodes are no tokens, as in CoNLL-U; and a row
+without tokens is no sentence. CLUENER's rows are read too: the tokens are the characters of the
+text, except white space, with labels in the scheme IOB2.
 
     {"text": "浙商银行", "label": {"company": {"浙商银行": [[0, 3]]}}}
 """
@@ -30,7 +32,11 @@ from albert_tf.finetuning.splits import (
     open_described,
     read_splits,
 )
-from albert_tf.finetuning.token_classification.sentences import Sentence, read_columns
+from albert_tf.finetuning.token_classification.sentences import (
+    Sentence,
+    named_tag,
+    read_columns,
+)
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.spans import OUTSIDE
 from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
@@ -41,6 +47,10 @@ from albert_tf.tables.splits import ENDINGS, ENDINGS_OF_SPLITS
 
 TAGS = Field("tags", ("ner_tags", "tags", "labels", "ner"), flag="tag_column", takes_first=True)
 _NO_TAG = (-1, -100)  # in place of the id of a tag, as in `-100` of transformers
+# Columns of Universal Dependencies: the part of speech, which ranges have not, and the number of
+# the token that a token depends on, which empty nodes have not either.
+_UPOS, _HEAD = "upos", "head"
+_NOT_ANNOTATED = "_"
 
 
 @dataclasses.dataclass
@@ -52,7 +62,9 @@ class _Reader:
         is_test: whether tags may be missing.
         labels: all valid labels; () to accept any.
         tag_column: the column of the tags in the settings; None to find it by its name.
+        tag_names: the names of tags that are ids, unless the table has them; None if not given.
         unlabeled: where the first tokens without a known tag are, of each sentence that has some.
+        left_out: what is left out → where.
         num_overlapping: the number of spans that are left out because they overlap others.
     """
 
@@ -60,32 +72,90 @@ class _Reader:
     is_test: bool
     labels: Sequence[str]
     tag_column: str | None
+    tag_names: LabelNames | None
     unlabeled: Unlabeled
-    num_overlapping: int = 0
+    left_out: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def parse(self, row: Row, number: int) -> Sentence | None:
-        """Returns the sentence of a row; None for a mark between documents.
+        """Returns the sentence of a row; None for a mark between documents, and without tokens.
 
         Raises:
-            BadRowError: the row has no tokens, or other tags than those of the labels.
+            BadRowError: the row has no list of tokens, or other tags than those of the labels.
         """
         if not isinstance(row, dict):
             raise BadRowError("expected a list of tokens, in JSON, Parquet or Arrow")
         places = places_of(row)
         column = TOKENS.find(places)
         if column is None and "text" in places and (self.is_test or "label" in places):
-            tokens, tags = self._of_spans(row, str(places["text"]), LABEL.find(places, "label"))
+            label_column = LABEL.find(places, "label")
+            tokens, tags = self._of_spans(row, str(places["text"]), label_column, number)
         elif column is None:
             raise TOKENS.missing(row)
         else:
             tokens = _tokens(cell(row, column))
-            tags = self._tags(row, str(column), places, len(tokens))
+            tags = self._tags(row, str(column), places, len(tokens)) if tokens else []
+            tokens, tags = self._annotated(row, places, tokens, tags, number)
         if tokens == [DOCUMENT_START]:
+            return None
+        if not tokens:
+            self._leave_out("sentences without a token", number)
             return None
         known = [self._checked(tag, index) for index, tag in enumerate(tags)]
         if None in known:
             self.unlabeled.add(self.table.place(number))
         return Sentence(number, tuple(tokens), tuple(known))
+
+    def _leave_out(self, what: str, number: int, count: int = 1) -> None:
+        self.left_out.setdefault(what, []).extend([self.table.place(number)] * count)
+
+    def report(self, num_sentences: int) -> None:
+        """Logs which tags are not known, and what is left out."""
+        self.unlabeled.report(num_sentences)
+        for what, places in self.left_out.items():
+            logging.warning(
+                "%s: %d %s are left out; the first is in %s",
+                *(
+                    self.table.path,
+                    len(places),
+                    what,
+                    places[0].removeprefix(f"{self.table.path}, "),
+                ),
+            )
+
+    def _annotated(
+        self,
+        row: files.JsonObject,
+        places: Mapping[str, Column],
+        tokens: list[str],
+        tags: list[str | None],
+        number: int,
+    ) -> tuple[list[str], list[str | None]]:
+        """Returns the tokens and tags without what is no token in Universal Dependencies."""
+        upos = self._names_of(row, places, _UPOS, len(tokens))
+        if upos is None:
+            return tokens, tags
+        heads = self._names_of(row, places, _HEAD, len(tokens))
+        if heads is None or not any(head.isdecimal() for head in heads):
+            heads = ["0"] * len(tokens)
+        kept = [
+            at
+            for at, (part, head) in enumerate(zip(upos, heads, strict=True))
+            if part != _NOT_ANNOTATED and head not in (_NOT_ANNOTATED, "None")
+        ]
+        if len(kept) < len(tokens):
+            what = "ranges of tokens and empty nodes, which are no tokens,"
+            self._leave_out(what, number, len(tokens) - len(kept))
+        return [tokens[at] for at in kept], [tags[at] for at in kept]
+
+    def _names_of(
+        self, row: files.JsonObject, places: Mapping[str, Column], name: str, count: int
+    ) -> list[str] | None:
+        """Returns the values of a list as texts; None if there is no list of this length."""
+        values = row[str(places[name])] if name in places else None
+        if not isinstance(values, list) or len(values) != count:
+            return None
+        names = self.table.labels.get(str(places[name]))
+        return [str(value if names is None else names.decode(value)) for value in values]
 
     def _checked(self, tag: str | None, index: int) -> str | None:
         """Returns a tag; None if a test split has none or an unknown one."""
@@ -113,7 +183,12 @@ class _Reader:
                 "each token"
             )
         names = self.table.labels.get(column)
-        return [_tag(value, column, names) for value in values]
+        if names and self.tag_names and self.tag_names.names != names.names:
+            raise BadRowError(
+                f"--tag_names has {files.quote_all(self.tag_names.names)}, but the data have "
+                f"{files.quote_all(names.names)}: leave out the flag"
+            )
+        return [_tag(value, column, names or self.tag_names) for value in values]
 
     def _tag_column(
         self, row: files.JsonObject, tokens: str, places: Mapping[str, Column], count: int
@@ -139,7 +214,7 @@ class _Reader:
         raise BadRowError(f"{files.quote_all(others)} may be meant; {error}") if others else error
 
     def _of_spans(
-        self, row: files.JsonObject, text_column: str, label_column: Column | None
+        self, row: files.JsonObject, text_column: str, label_column: Column | None, number: int
     ) -> tuple[list[str], list[str | None]]:
         """Returns the characters of a text, and the tags of its spans, as CLUENER has them."""
         text = check_text(row[text_column], repr(text_column))
@@ -148,18 +223,16 @@ class _Reader:
         tags: list[str | None] = [OUTSIDE if is_known else None] * len(text)
         for begin, end, kind in _spans(spans, text) if is_known else ():
             if any(tag != OUTSIDE for tag in tags[begin:end]):
-                self.num_overlapping += 1
+                self._leave_out("spans, which overlap others,", number)
                 continue
             tags[begin:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
         kept = [place for place, character in enumerate(text) if not character.isspace()]
-        if not kept:
-            raise BadRowError(f"{text_column!r} is empty")
         return [text[place] for place in kept], [tags[place] for place in kept]
 
 
 def _tokens(values: object) -> list[str]:
-    if not isinstance(values, list) or not values:
-        raise BadRowError(f"the tokens are {files.quote(values)}, expected a list of one or more")
+    if not isinstance(values, list):
+        raise BadRowError(f"the tokens are {files.quote(values)}, expected a list")
     for number, value in enumerate(values, 1):
         token = check_text(value, f"token {number}")
         if not token or any(character in token for character in "\t\n\r"):
@@ -175,11 +248,11 @@ def _tag(value: object, column: str, names: LabelNames | None) -> str | None:
     if value is None or (value in _NO_TAG and not isinstance(value, bool)):
         return None
     if isinstance(value, str):
-        return value.strip() or None
+        return named_tag(value.strip(), names) or None
     if names is None or not isinstance(value, int):
         raise BadRowError(
-            f"{column!r} has {files.quote(value)} without a name: write the names of the tags, or "
-            "read Parquet or Arrow files that have them"
+            f"{column!r} has {files.quote(value)} without a name: pass the names of the tags in "
+            "the order of their ids, as --tag_names=O,B-PER,I-PER"
         )
     if not 0 <= value < len(names.names):
         raise BadRowError(f"tag {value}: expected an id below {len(names.names)}")
@@ -214,7 +287,11 @@ def _spans(value: object, text: str) -> list[tuple[int, int, str]]:
 
 
 def read_rows(
-    table: Table, is_test: bool, labels: Sequence[str] = (), tag_column: str | None = None
+    table: Table,
+    is_test: bool,
+    labels: Sequence[str] = (),
+    tag_column: str | None = None,
+    tag_names: Sequence[str] = (),
 ) -> Examples[Sentence]:
     """Reads sentences.
 
@@ -223,20 +300,17 @@ def read_rows(
         is_test: whether tags may be missing.
         labels: all valid labels; () to accept any.
         tag_column: the name of the column of the tags; None for a usual name.
+        tag_names: the names of tags that are ids, in their order; () if they are not given.
 
     Raises:
         ValueError: there is no sentence, or a bad row; the message names the file and the rows.
     """
-    reader = _Reader(table, is_test, labels, tag_column, Unlabeled(table.path, is_test=True))
+    unlabeled = Unlabeled(table.path, is_test=True)
+    names = LabelNames(tuple(tag_names), is_list=True) if tag_names else None
+    reader = _Reader(table, is_test, labels, tag_column, names, unlabeled)
     parsed = rows.parse_rows(table.place, table.objects(), reader.parse)
     examples = [sentence for _, sentence in parsed if sentence is not None]
-    reader.unlabeled.report(len(examples))
-    if reader.num_overlapping:
-        logging.warning(
-            "%s: %d spans are left out, because they overlap others",
-            table.path,
-            reader.num_overlapping,
-        )
+    reader.report(len(examples))
     return Examples(table.path, examples, not reader.unlabeled)
 
 
@@ -269,12 +343,12 @@ def read_sentences(
     is_test = split == "test"
     if given is not None:
         table, _ = tables.open(split, layout)
-        return read_rows(table, is_test, labels, settings.tag_column)
+        return read_rows(table, is_test, labels, settings.tag_column, settings.tag_names)
     found = tables.find(split, layout)
     paths = found.paths
     if ending_of(paths[0]) in _TABLES:
         table = open_described(paths, found.form, configuration=found.configuration)
-        return read_rows(table, is_test, labels, settings.tag_column)
+        return read_rows(table, is_test, labels, settings.tag_column, settings.tag_names)
     if len(paths) > 1:
         raise ValueError(
             f"{paths[0]}: expected one file with the {split} data, got {paths[1]} as well"

@@ -23,6 +23,7 @@ from albert_tf.finetuning.examples import Examples, Unlabeled
 from albert_tf.finetuning.rows import BadRowError, Row, cell, cells_of, check_text
 from albert_tf.finetuning.token_classification.settings import Settings
 from albert_tf.finetuning.token_classification.token_lines import Line, find_sentences
+from albert_tf.tables import LabelNames
 from albert_tf.tables.compression import open_content
 from albert_tf.tables.text_rows import decode_lines
 
@@ -97,7 +98,8 @@ def _parse_cells(
         raise BadRowError(f"no token in column {settings.token_column} of {count}")
     label = ""
     if 0 <= label_place < count and label_place != place:
-        label = cells[label_place].strip()
+        names = LabelNames(settings.tag_names) if settings.tag_names else None
+        label = named_tag(cells[label_place].strip(), names)
     if label and (label in labels or not labels):
         return cells[place], label
     if is_test:
@@ -105,6 +107,19 @@ def _parse_cells(
     if not label:
         raise BadRowError(f"no label in column {settings.label_column} of {count}")
     raise BadRowError(f"unknown label {files.quote(label)}; expected {rows.abbreviate(labels)}")
+
+
+def named_tag(tag: str, names: LabelNames | None) -> str:
+    """Returns a tag by its name, or by its id as a text if it is not one of the names.
+
+    Raises:
+        BadRowError: there is no such id.
+    """
+    if names is None or tag in names.names or not tag.isdecimal():
+        return tag
+    if int(tag) >= len(names.names):
+        raise BadRowError(f"tag {tag}: expected an id below {len(names.names)}")
+    return names.names[int(tag)]
 
 
 def parse_words(row: Row) -> str | list[str]:

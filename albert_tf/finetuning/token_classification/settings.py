@@ -55,6 +55,12 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
         "ner_tags, tags, labels or ner.",
         affects=READING,
     )
+    tag_names: tuple[str, ...] = setting(
+        (),
+        "Names of the tags in the order of their ids, separated by commas, for files whose tags "
+        "are numbers without names.",
+        affects=READING,
+    )
     tag_scheme: str = setting(
         AUTO,
         "How labels mark spans: auto is by the first letter, as in IOB1, IOB2, BIOES, BILOU, BMES "

@@ -93,7 +93,10 @@ def test_spans_that_overlap_are_left_out_and_counted(tmp_path, caplog):
     label = {"city": {"京": [[1, 1]]}, "name": {"在京": [[0, 1]]}}
     write_json_lines(tmp_path, {"train": [{"text": "在京", "label": label}]})
     assert read(tmp_path) == [(("在", "京"), ("B-name", "I-name"))]
-    assert "train.jsonl: 1 spans are left out, because they overlap others" in caplog.text
+    assert (
+        "train.jsonl: 1 spans, which overlap others, are left out; the first is in line 1"
+        in caplog.text
+    )
 
 
 def test_test_rows_may_lack_tags(tmp_path, caplog):
@@ -121,13 +124,13 @@ def row(**changes):
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (row(tokens=[]), r"the tokens are \[\], expected a list of one or more"),
+        (row(tokens=None), "the tokens are None, expected a list"),
         (row(tokens="a b"), "the tokens are 'a b', expected a list"),
         (row(tokens=["a", ""]), "token 2 is '', expected text"),
         (row(tokens=["a", "b\n"]), "token 2 is 'b.n', expected text without tabs and line breaks"),
         (row(tokens=["a", 5]), "token 2 is 5, expected text"),
         (row(ner_tags=["O"]), r"'ner_tags' is \['O'\], expected a list of 2 tags"),
-        (row(ner_tags=[0, 0]), "'ner_tags' has 0 without a name: write the names of the tags, or"),
+        (row(ner_tags=[0, 0]), "'ner_tags' has 0 without a name: pass the names of the tags in"),
         (row(ner_tags=["O", None]), "token 2 has no tag"),
         (row(ner_tags=["O", "Q"]), "unknown label 'Q'; expected B-PER, O"),
         ({"tokens": ["a", "b"]}, r"no column 'ner_tags' or .* among 'tokens'\. Pass --tag_column"),
@@ -136,7 +139,6 @@ def row(**changes):
             "'pos', 'upos' may be meant; no column .*Pass --tag_column",
         ),
         ({"pieces": ["a"]}, "no column 'tokens' or 'words' among 'pieces'"),
-        ({"text": " ", "label": {}}, "'text' is empty"),
         ({"text": "ab", "label": "x"}, "label 'x': expected type → text → list of"),
         ({"text": "ab", "label": {"x": {"b": [[0, 0]]}}}, "the text does not have 'b' at char"),
     ],
@@ -153,3 +155,90 @@ def test_an_only_other_list_is_taken_for_the_tags(tmp_path):
     write_parquet(tmp_path, {"dev": ROWS[:1]}, FEATURES | {"ner_tags": list_of(class_label("O"))})
     with pytest.raises(ValueError, match="row 1: tag 3: expected an id below 1"):
         read(tmp_path, "dev")
+
+
+def test_sentences_without_a_token_are_left_out_and_counted(tmp_path, caplog):
+    empty = {"tokens": [], "ner_tags": []}
+    write_json_lines(tmp_path, {"train": [row(), empty, row(), empty], "test": [empty, row()]})
+    assert read(tmp_path) == [(("a", "b"), ("O", "O"))] * 2
+    assert "2 sentences without a token are left out; the first is in line 2" in caplog.text
+    assert len(read(tmp_path, "test")) == 1
+    write_json_lines(tmp_path, {"dev": [{"text": " ", "label": {}}, CLUENER[1]]})
+    assert read(tmp_path, "dev") == [(("在", "京"), ("O", "O"))]
+    write_json_lines(tmp_path, {"dev": [empty]})
+    with pytest.raises(ValueError, match=r"dev\.jsonl: contains no example"):
+        read(tmp_path, "dev")
+
+
+PARTS = ("NOUN", "AUX", "_", "PART", "VERB")
+DEPENDENCIES = {
+    "tokens": ["Boats", "don't", "do", "n't", "sink", "fast"],
+    "upos": [0, 2, 1, 3, 4, 0],
+    "xpos": ["NNS", "_", "VBP", "RB", "VB", "RB"],
+    "head": ["5", "None", "5", "5", "0", "None"],  # the last one is an empty node
+}
+CONLLU = """\
+1\tBoats\tNOUN
+2-3\tdon't\t_
+2\tdo\tAUX
+3\tn't\tPART
+4\tsink\tVERB
+4.1\tfast\tNOUN
+"""
+
+
+@pytest.mark.parametrize("write", WITH_NAMES)
+def test_what_is_no_token_in_conllu_is_none_in_rows(tmp_path, write, caplog):
+    (tmp_path / "rows").mkdir()
+    features = {"upos": list_of(class_label(*PARTS))}
+    write(tmp_path / "rows", {"train": [DEPENDENCIES]}, features)
+    (tmp_path / "columns").mkdir()
+    (tmp_path / "columns" / "train.conllu").write_text(CONLLU)
+    expected = read(tmp_path / "columns", token_column=1, label_column=2, tag_scheme="raw")
+    assert read(tmp_path / "rows", tag_column="upos") == expected
+    assert "2 ranges of tokens and empty nodes, which are no tokens, are left out" in caplog.text
+    ((_, tags),) = read(tmp_path / "rows", tag_column="xpos")
+    assert tags == ("NNS", "VBP", "RB", "VB")
+
+
+def test_ranges_are_found_in_rows_that_have_tokens_and_parts_of_speech_only(tmp_path):
+    row = {name: DEPENDENCIES[name] for name in ("tokens", "upos")}
+    row |= {"upos": [PARTS[part] for part in row["upos"]]}
+    write_json_lines(tmp_path, {"train": [row]})
+    assert read(tmp_path) == [
+        (("Boats", "do", "n't", "sink", "fast"), ("NOUN", "AUX", "PART", "VERB", "NOUN"))
+    ]
+    # Without trees, no token depends on another; and "_" is a tag as any other elsewhere.
+    write_json_lines(tmp_path, {"dev": [row | {"head": ["_"] * 6}]})
+    assert len(read(tmp_path, "dev", tag_column="upos")[0][0]) == 5
+    write_json_lines(tmp_path, {"test": [{"tokens": ["a", "b"], "ner_tags": ["_", "B"]}]})
+    assert read(tmp_path, "test") == [(("a", "b"), ("_", "B"))]
+
+
+@pytest.mark.parametrize("number", [int, str])
+def test_flags_name_tags_that_are_numbers(tmp_path, number):
+    rows = [row | {"ner_tags": list(map(number, row["ner_tags"]))} for row in ROWS]
+    (tmp_path / "rows").mkdir()
+    write_json_lines(tmp_path / "rows", {"train": rows})
+    expected = read_columns(tmp_path, COLUMNS)
+    assert read(tmp_path / "rows", tag_names=NAMES) == expected
+    assert read(tmp_path / "rows", tag_names="O,B-PER,I-PER,B-LOC") == expected
+    with pytest.raises(ValueError, match="tag 3: expected an id below 3"):
+        read(tmp_path / "rows", tag_names=NAMES[:3])
+    (tmp_path / "ids").mkdir()
+    text = COLUMNS
+    for name in NAMES:
+        text = text.replace(f" {name}\n", f" {NAMES.index(name)}\n")
+    (tmp_path / "ids" / "train.txt").write_text(text)
+    assert read(tmp_path / "ids", tag_names=NAMES) == expected
+    with pytest.raises(ValueError, match="line 2: tag 3: expected an id below 2"):
+        read(tmp_path / "ids", tag_names=NAMES[:2])
+
+
+def test_names_that_contradict_those_of_the_table_are_refused(tmp_path):
+    write_parquet(tmp_path, {"train": ROWS}, FEATURES)
+    assert read(tmp_path, tag_names=NAMES) == read(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"--tag_names has 'O', 'B', but the data have 'O', 'B-PER"
+    ):
+        read(tmp_path, tag_names=("O", "B"))
