@@ -7,9 +7,9 @@
     AlbertForAnswerableSpans      the same with unanswerable questions (SQuAD 2.0)
 
 These are Keras models with the encoder's inputs. Most return logits, so `compile`, `fit`,
-`evaluate` and `predict` work with Keras' built-in losses (`from_logits=True`). The weights have the
-names used in Google's fine-tuned checkpoints, so these can be loaded. `losses.py` has the losses of
-Google's programs.
+`evaluate` and `predict` work with Keras' built-in losses (`from_logits=True`), of which `compile`
+takes the head's own if none is given. The weights have the names used in Google's fine-tuned
+checkpoints, so these can be loaded. `losses.py` has the losses of Google's programs.
 
 Dimensions: B batch size, S sequence length, H hidden size, K labels, C choices; N starts and M ends
 in the beam.
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
+import tf_keras
 
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.inputs import Features, Inputs, one_of, read_inputs, tokens_of
@@ -56,6 +57,16 @@ def _checked_labels(labels: Sequence[str], count: int) -> list[str]:
     if len(labels) and not len(labels) == len(set(labels)) == count:
         raise ValueError(f"labels={list(labels)}: expected {count} different ones, or none")
     return list(labels)
+
+
+def _cross_entropy() -> tf_keras.losses.Loss:
+    """Returns the cross-entropy of logits [..., K] and the ids of classes [...]."""
+    return tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _accuracy() -> tf_keras.metrics.Metric:
+    """Returns the accuracy of logits [..., K] and the ids of classes [...]."""
+    return tf_keras.metrics.SparseCategoricalAccuracy(name="accuracy")
 
 
 class _Head(AlbertModel):
@@ -166,6 +177,18 @@ class AlbertForClassification(_Head):
         x = x if self.norm is None else self.norm(x)  # [B, H]
         return self.classifier(dropout(x, CLASSIFICATION_DROPOUT, seed))  # [B, K]
 
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns cross-entropy and accuracy, those of each label, or the squared error."""
+        if self.is_regression:
+            return {"loss": tf_keras.losses.MeanSquaredError()}
+        if self.is_multi_label:
+            accuracy = tf_keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)
+            loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
+            return {"loss": loss, "metrics": [accuracy]}
+        if self.num_labels == 1:
+            raise ValueError("num_labels=1: the cross-entropy of one label is 0; pass a loss")
+        return {"loss": _cross_entropy(), "metrics": [_accuracy()]}
+
 
 @register
 class AlbertForMultipleChoice(_Head):
@@ -206,6 +229,10 @@ class AlbertForMultipleChoice(_Head):
             exists = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # [B, C]
             logits = tf.where(exists, logits, MASKED_SCORE)  # [B, C]
         return logits
+
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns the cross-entropy and the accuracy of the options."""
+        return {"loss": _cross_entropy(), "metrics": [_accuracy()]}
 
 
 def _join_first_axes(x: tf.Tensor) -> tf.Tensor:
@@ -254,6 +281,10 @@ class AlbertForTokenClassification(_Head):
         x = dropout(encoded["sequence_output"], self.dropout_prob, seed)  # [B, S, H]
         return self.classifier(x)  # [B, S, K]
 
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns cross-entropy and accuracy, which sample weights [B, S] restrict to tokens."""
+        return {"loss": _cross_entropy(), "weighted_metrics": [_accuracy()]}
+
 
 @register
 class AlbertForSpans(_Head):
@@ -284,6 +315,15 @@ class AlbertForSpans(_Head):
     def answer(self, encoded: Outputs, inputs: Inputs, seeds: Sequence[Seed]) -> Outputs:
         start, end = tf.unstack(self.spans(encoded["sequence_output"]), axis=-1)  # [B, S] each
         return {"start_logits": start, "end_logits": end}
+
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns the mean of the cross-entropies of start and end, and the accuracy of both."""
+        names = ("start_logits", "end_logits")
+        return {
+            "loss": {name: _cross_entropy() for name in names},
+            "loss_weights": dict.fromkeys(names, 0.5),
+            "metrics": {name: _accuracy() for name in names},
+        }
 
 
 @register
@@ -377,6 +417,18 @@ class AlbertForAnswerableSpans(AlbertModel):
         if not training:
             outputs |= self._best_spans(x, start_log_probs, p_mask)
         return add_layer_outputs(outputs, encoded)
+
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns half the sum of the cross-entropies of start, end and answerability.
+
+        Log-probabilities are logits whose softmax has been computed, and stay what they are.
+        """
+        loss = {
+            "start_log_probs": _cross_entropy(),
+            "end_log_probs": _cross_entropy(),
+            "cls_logits": tf_keras.losses.BinaryCrossentropy(from_logits=True),
+        }
+        return {"loss": loss, "loss_weights": dict.fromkeys(loss, 0.5)}
 
     def _best_spans(self, x: tf.Tensor, start_log_probs: tf.Tensor, p_mask: tf.Tensor) -> Outputs:
         """Returns the beam: the best starts, and the best ends for each."""

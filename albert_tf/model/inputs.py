@@ -5,8 +5,10 @@ Dimensions: B batch size, S sequence length, E embedding size.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import keras_3
@@ -17,6 +19,12 @@ _SYNONYMS = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 _NAMES = ("input_ids", "input_mask", "segment_ids", "inputs_embeds")
 _UNSUPPORTED = ("position_ids", "head_mask")  # others have these; ignoring them is wrong
 _LIKENESS = 0.8  # minimum similarity of a misspelled name; other features have 0.7 or less
+
+_TEXTS = "these are texts: model.{method}(tokenizer(texts), …)"
+_LABELS = (
+    "these labels are texts: model.{method} takes their numbers, such as "
+    "np.array([names.index(label) for label in labels])"
+)
 
 Features = Mapping[str, tf.Tensor]  # name → tensor; models may be called with these
 Inputs = dict[str, tf.Tensor]  # those that are given, by Google's name, or `inputs_embeds`
@@ -43,6 +51,51 @@ def check_shape(inputs: Inputs, max_position_embeddings: int) -> None:
         )
 
 
+def are_texts(value: object) -> bool:
+    """Returns whether a value is a text, or an array, list, series or tensor of texts.
+
+    Of lists and objects, only the first entry is looked at.
+    """
+    if isinstance(value, (list, tuple)):
+        return bool(value) and are_texts(value[0])
+    dtype = getattr(value, "dtype", None)
+    if isinstance(value, (str, bytes)) or dtype == tf.string:
+        return True
+    if not hasattr(value, "__array__") or isinstance(value, tf.Variable) or tf.is_tensor(value):
+        return False
+    array = np.asarray(value)
+    if array.dtype.kind == "O":
+        return array.size > 0 and isinstance(array.flat[0], (str, bytes))
+    return array.dtype.kind in "SU"
+
+
+def refuse_texts(method: str, features: object, labels: object = None) -> None:
+    """Raises ValueError if a method of a model is given texts in place of their ids.
+
+    Args:
+        method: the method, for the message.
+        features: its first argument: arrays, a dict of them, or a data set.
+        labels: its second one.
+    """
+    if isinstance(features, tf.data.Dataset):
+        spec = features.element_spec
+        features, labels = spec[:2] if isinstance(spec, tuple) and len(spec) > 1 else (spec, None)
+    if isinstance(features, Mapping):
+        # Others, such as a text beside its ids, are not read.
+        ids = [features[name] for name in ("input_ids", "inputs_embeds") if name in features]
+        features = ids or list(features.values())
+    for values, message in ((features, _TEXTS), (labels, _LABELS)):
+        if are_texts(values):
+            raise ValueError(message.format(method=method))
+
+
+def as_labels(labels: object) -> object:
+    """Returns a list of numbers as an array; Keras takes lists only beside lists."""
+    if isinstance(labels, (list, tuple)) and labels and isinstance(labels[0], numbers.Number):
+        return np.asarray(labels)
+    return labels
+
+
 @tf.autograph.experimental.do_not_convert  # there is nothing to convert
 def read_inputs(
     input_ids: tf.Tensor | Features,
@@ -57,8 +110,8 @@ def read_inputs(
 
     Raises:
         ValueError: `input_ids` are missing or not integers; a name is misspelled or given twice;
-            or the layer is used in a Keras 3 model. Float ids are rejected because mixed precision
-            would round them to the ids of other words.
+            they are texts; or the layer is used in a Keras 3 model. Float ids are rejected
+            because mixed precision would round them to the ids of other words.
     """
     keras_3.refuse_call(input_ids)
     given: Inputs = {"input_ids": input_ids}
@@ -66,6 +119,8 @@ def read_inputs(
         given = _canonical_names(input_ids)
     given["input_mask"] = one_of(given, "input_mask", input_mask)
     given["segment_ids"] = one_of(given, "segment_ids", segment_ids)
+    if are_texts(given.get("input_ids")):
+        raise ValueError("these are texts: model(tokenizer(texts))")
     # Keras would make a tensor of each number of a list.
     inputs = {
         name: tf.convert_to_tensor(value) if isinstance(value, (list, tuple)) else value

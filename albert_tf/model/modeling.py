@@ -39,12 +39,26 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tf_keras
+from absl import logging
 
 from albert_tf.files import JsonObject
-from albert_tf.model import keras_3, kernels, objectives, ops  # noqa: F401, registers the kernels
+from albert_tf.model import (
+    expects_probabilities,
+    keras_3,
+    kernels,  # noqa: F401, registers the kernels
+    objectives,
+    ops,
+)
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.fit_schedule import add_beginning
-from albert_tf.model.inputs import Features, check_shape, one_of, read_inputs
+from albert_tf.model.inputs import (
+    Features,
+    as_labels,
+    check_shape,
+    one_of,
+    read_inputs,
+    refuse_texts,
+)
 from albert_tf.model.layers import (
     AddAndNorm,
     AlbertLayer,
@@ -64,6 +78,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DROPOUTS = 3  # per block
+AUTO = "auto"  # the argument of `compile` that leaves loss and metrics to the head
 
 # Name → tensor; `hidden_states` and `attentions` are tuples of tensors.
 Outputs = dict[str, tf.Tensor]
@@ -544,6 +559,10 @@ def add_layer_outputs(answer: tf.Tensor | Outputs, encoded: Outputs) -> tf.Tenso
     return {**named, **added}
 
 
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
 class AlbertModel(Configured, tf_keras.Model):
     """Base class of Keras models with an `AlbertEncoder`; the constructor creates the weights.
 
@@ -558,9 +577,12 @@ class AlbertModel(Configured, tf_keras.Model):
         uses_pooler: whether an output depends on the encoder's pooler. If not, its weights are in
             checkpoints, but not among the trainable ones, so that optimizers have no moments for
             them, as in Google's programs, which skip weights without a gradient.
+        returns_logits: whether `compile` refuses losses and metrics that expect probabilities; a
+            subclass whose `call` returns these sets it to False.
     """
 
     uses_pooler = True
+    returns_logits = True
 
     def __init__(self, config: AlbertConfig, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
@@ -571,24 +593,72 @@ class AlbertModel(Configured, tf_keras.Model):
     def compile(
         self,
         optimizer: object = "rmsprop",
-        loss: object = None,
-        metrics: object = None,
+        loss: object = AUTO,
+        metrics: object = AUTO,
         loss_weights: object = None,
         weighted_metrics: object = None,
         **kwargs: object,
     ) -> None:
         """Configures training, as `tf_keras.Model.compile` does.
 
+        Args:
+            optimizer: as in Keras.
+            loss: as in Keras; "auto" is that of the head, with its accuracy as the metric.
+            metrics: as in Keras; "auto" is that of the head if the loss is, and else none.
+            loss_weights: as in Keras.
+            weighted_metrics: as in Keras.
+            **kwargs: others of `tf_keras.Model.compile`.
+
         Raises:
-            ValueError: the optimizer or a metric is of Keras 3.
+            ValueError: the optimizer or a metric is of Keras 3, or a loss or metric expects
+                probabilities, while the model returns logits.
         """
         keras_3.refuse(optimizer, "optimizer")
         keras_3.refuse([metrics, weighted_metrics], "metrics")
-        super().compile(optimizer, loss, metrics, loss_weights, weighted_metrics, **kwargs)
+        given = {
+            "loss": loss,
+            "metrics": metrics,
+            "loss_weights": loss_weights,
+            "weighted_metrics": weighted_metrics,
+        }
+        given = self._completed(given)
+        for problem in self._problems(given):
+            raise ValueError(problem)
+        super().compile(optimizer, **given, **kwargs)
+
+    def compile_defaults(self) -> dict[str, object]:
+        """Returns the loss, metrics and loss weights of the head, as `compile` takes them."""
+        return {}
+
+    def _completed(self, given: dict[str, object]) -> dict[str, object]:
+        """Returns arguments of `compile` with those of the head in place of "auto"."""
+        plain = {name: None if _is_auto(value) else value for name, value in given.items()}
+        if not _is_auto(given["loss"]):
+            return plain
+        defaults = self.compile_defaults()
+        if not _is_auto(given["metrics"]):
+            defaults = {
+                name: value for name, value in defaults.items() if not name.endswith("metrics")
+            }
+        return {name: defaults.get(name) if x is None else x for name, x in plain.items()}
+
+    def _problems(self, given: Mapping[str, object]) -> list[str]:
+        """Returns a sentence about each loss and metric that expects probabilities of logits."""
+        if not self.returns_logits:
+            return []
+        metrics = [given.get("metrics"), given.get("weighted_metrics")]
+        count = getattr(self, "num_labels", None)
+        return expects_probabilities.problems(given.get("loss"), metrics, count)
 
     def compile_from_config(self, config: JsonObject) -> None:
-        """Configures training as before a model was saved; Keras asks for it beside `compile`."""
-        self.compile(**tf_keras.saving.deserialize_keras_object(config))
+        """Configures training as before a model was saved; Keras asks for it beside `compile`.
+
+        What `compile` refuses is only warned of, so that a model which was saved before opens.
+        """
+        arguments = tf_keras.saving.deserialize_keras_object(config)
+        for problem in self._problems(arguments):
+            logging.warning("The model was compiled with a %s", problem)
+        super().compile(**arguments)
         self.optimizer.build(self.trainable_variables)
 
     def fit(
@@ -605,20 +675,37 @@ class AlbertModel(Configured, tf_keras.Model):
         """Trains the model, as `tf_keras.Model.fit` does, without callbacks of Keras 3.
 
         A `FitSchedule` of the optimizer, as `fine_tuning_optimizer` makes, begins here.
+
+        Raises:
+            ValueError: the data are texts, not ids, or a callback is of Keras 3.
         """
+        self._refuse_texts("fit", x, y)
+        y = as_labels(y)
         keras_3.refuse(callbacks, "callbacks")
         callbacks = add_beginning(getattr(self, "optimizer", None), callbacks)
         return super().fit(x, y, batch_size, epochs, verbose, callbacks, *args, **kwargs)
 
-    def evaluate(self, *args: object, **kwargs: object) -> Any:
-        """Evaluates the model, as `tf_keras.Model.evaluate` does, without callbacks of Keras 3."""
+    def evaluate(self, x: object = None, y: object = None, *args: object, **kwargs: object) -> Any:
+        """Evaluates the model, as `tf_keras.Model.evaluate` does; raises what `fit` raises."""
+        self._refuse_texts("evaluate", x, y)
+        y = as_labels(y)
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
-        return super().evaluate(*args, **kwargs)
+        return super().evaluate(x, y, *args, **kwargs)
 
-    def predict(self, *args: object, **kwargs: object) -> Any:
-        """Predicts, as `tf_keras.Model.predict` does, without callbacks of Keras 3."""
+    def predict(self, x: object, *args: object, **kwargs: object) -> Any:
+        """Predicts, as `tf_keras.Model.predict` does; raises what `fit` raises."""
+        self._refuse_texts("predict", x)
         keras_3.refuse(kwargs.get("callbacks"), "callbacks")
-        return super().predict(*args, **kwargs)
+        return super().predict(x, *args, **kwargs)
+
+    def _refuse_texts(self, method: str, features: object, labels: object = None) -> None:
+        """Raises ValueError for texts, unless a subclass has a `call` of its own, which takes them.
+
+        Keras would say it in sixty lines, which end in a dtype.
+        """
+        call = getattr(type(self), "call", None)
+        if getattr(call, "__module__", "").startswith("albert_tf."):
+            refuse_texts(method, features, labels)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
