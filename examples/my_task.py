@@ -1,7 +1,7 @@
 r"""Fine-tunes ALBERT to give a text any number of labels: a task outside of the package.
 
     python examples/my_task.py --data_dir=topics --labels=boats,rain --output_dir=topics_model \
-        --init_checkpoint=albert_base --do_train --do_eval --do_predict --num_train_epochs=3
+        --init_checkpoint=albert_base_v2 --do_train --do_eval --do_predict --num_train_epochs=3
     albert predict --task_module=examples/my_task.py --model_dir=topics_model --text="Rain."
 
 --data_dir has train.jsonl, dev.jsonl and test.jsonl with lines {"text": "…", "labels": ["rain"]}.

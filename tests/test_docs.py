@@ -10,6 +10,7 @@ import shlex
 import pytest
 
 from albert_tf import AlbertConfig
+from albert_tf.checkpoints import releases
 from albert_tf.cli import describe, programs
 from albert_tf.cli.flags import define, parse
 from tests.conftest import ROOT
@@ -118,6 +119,29 @@ def test_programs_know_the_flags_of_every_page(page):
             values.set_gnu_getopt()
             # tests/test_recipes.py reads the recipes
             values(["program", *(flag for flag in flags if not flag.startswith("--flagfile="))])
+
+
+# What opens a model by its name, and the name.
+OPENED = re.compile(
+    r"""(?:--(?:init_checkpoint|model_dir|input)=|(?:from_pretrained|load_predictor)\(\\?")"""
+    r"""(albert_\w+)(?=[\s"'\\`,)])"""
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *[page for page in PAGES if page.parent.name != "notebook" and page.name != "commands.md"],
+        *(ROOT / "albert_tf").rglob("*.py"),
+        *(ROOT / "examples").iterdir(),
+    ],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_models_that_are_opened_by_name_can_be_downloaded(path):
+    """`albert_base` is the name of a config, and of no release."""
+    if path.is_file():
+        names = set(OPENED.findall(path.read_text(encoding="utf-8")))
+        assert [name for name in names if releases.named(name) is None] == []
 
 
 def test_the_pages_in_the_navigation_have_at_most_25_000_words():

@@ -78,7 +78,7 @@ def test_all_of_keras_that_expects_probabilities_is_found_as_object_function_and
         if name not in REQUIRED and problems(place, name):
             by_name.add(name)
     assert found == REFUSED[place]
-    # In metrics, Keras has no names of some functions, and "Accuracy" stands for that of the output.
+    # In metrics, Keras has no names of some functions, and "Accuracy" is that of the output.
     unknown = {"Accuracy", "KLD", "binary_focal_crossentropy", "categorical_focal_crossentropy"}
     unknown |= {"kl_divergence", "kld"}
     assert by_name == found - REQUIRED.keys() - (unknown if place is metrics else set())

@@ -1,8 +1,9 @@
 """The commands of docs/commands.md, of other projects' READMEs, of ours and of guides, as pasted.
 
-Each block runs in a copy of a user's repository, in the folder that has the other project's names,
-with the models and data that the commands name; all of them toys. The blocks of a guide run one
-after the other in one copy. What is appended to a command is in `APPENDED`: it makes runs of hours
+Each block of another project runs in a copy of a user's repository, in the folder that has that
+project's names, with the models and data that the commands name; all of them toys. The blocks of a
+guide, and the cells of a notebook, run one after the other in one copy, where released models are
+only in the cache of `albert download`. What is appended to a command is in `APPENDED`: it makes runs of hours
 short, and batches fit the toy data.
 """
 
@@ -54,13 +55,23 @@ APPENDED = {
     "--num_train_epochs=1 --noplots",
     r"run_squad": "--train_batch_size=2 --num_train_epochs=1 --noplots",
     r"run_race": "--train_batch_size=2 --train_step=2 --noplots",
+    r"albert classifier|run_token_classification": "--train_batch_size=2 --num_train_epochs=1 "
+    "--noplots",
     r"train-vocabulary": "--vocab_size=500",
 }
 GUIDES = [
     ROOT / "README.md",
     ROOT / "docs" / "how_albert_works.md",
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    ROOT / "docs" / "reference" / "model.md",
+    *sorted((ROOT / "examples").glob("*.ipynb")),
 ]
+# Folder of a toy → name of the release in the cache of downloads.
+DOWNLOADED = {
+    f"{GOOGLE}/albert_base": "albert_base_v2",
+    f"{ALBERT_ZH}/albert_tiny": "albert_tiny_489k",
+    f"{ALBERT_ZH}/albert_tiny_zh": "albert_tiny_zh_google",
+}
 # What installs or downloads something, and what uses it; CI runs `make demo`.
 SKIPPED = r"make demo|\. \.venv/|hf download|albert predict --model_dir=demo/"
 SHAPE = TINY_SHAPE | {"num_hidden_layers": 2, "num_hidden_groups": 1, "type_vocab_size": 2}
@@ -171,12 +182,12 @@ def home(tmp_path_factory):
         shutil.copy(ROOT / name, home)
     write_google(home / GOOGLE)
     write_albert_zh(home / ALBERT_ZH, home / "data" / "sample_zh.txt")
-    # The guides run in the root folder, with models under the names of `albert download`.
-    programs = shutil.ignore_patterns("*.py", "*.sh", "albert")
+    # The guides run in the root folder, which has the data, and no model.
+    no_programs = shutil.ignore_patterns("*.py", "*.sh", "albert*")
     for place in (ALBERT_ZH, GOOGLE):
-        shutil.copytree(home / place, home, dirs_exist_ok=True, ignore=programs)
-    for name, release in (("base", "base_v2"), ("tiny", "tiny_489k")):
-        shutil.copytree(home / f"albert_{name}", home / f"albert_{release}")
+        shutil.copytree(home / place, home, dirs_exist_ok=True, ignore=no_programs)
+    for name, release in DOWNLOADED.items():
+        shutil.copytree(home / name, home.parent / "cache" / release)
     return home
 
 
@@ -219,7 +230,12 @@ def run_in_home(home, tmp_path):
         (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (programs / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = kept | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": sys.executable}
+    environment = kept | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "ALBERT_CACHE": str(home.parent / "cache"),
+        "MPLBACKEND": "agg",
+    }
 
     def run(commands, where="."):
         done = subprocess.run(
@@ -248,11 +264,20 @@ def test_the_commands_run_as_they_are_pasted(where, block, run_in_home):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path):
-    text = page.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = blocks_of(page)
     assert blocks
     commands = [line for language, body in blocks if language == "bash" for line in lines_of(body)]
     python = "".join(body for language, body in blocks if language == "python")
     if page.stem == "data":
         write_guide_data(tmp_path / "albert")
     run_in_home([*commands, f"python -c {shlex.quote(python)}"])
+
+
+def blocks_of(page):
+    """The language and the text of each block; of a notebook, cells are blocks of Python."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        fence = {"code": "```python\n{}\n```\n", "markdown": "{}\n"}
+        text = "".join(fence[x["cell_type"]].format("".join(x["source"])) for x in cells)
+    return re.findall(r"^```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -285,14 +285,38 @@ def _warn_of_vocabulary(run: Run[FineTuningSettings], tokenizer: Tokenizer) -> N
         )
 
 
+_USUAL_EPOCHS = (1, 20)  # of fine-tuning; the published settings have 2 to 10, of WNLI 50
+
+
+def _warn_of_epochs(settings: FineTuningSettings, num_examples: int) -> None:
+    """Warns if the default number of steps is less than an epoch, or more than twenty."""
+    is_default = settings.train_step == type(settings).train_step
+    if not is_default or settings.num_train_epochs:
+        return
+    epochs = settings.train_step * settings.train_batch_size / max(num_examples, 1)
+    fewest, most = _USUAL_EPOCHS
+    if not fewest <= epochs <= most:
+        logging.warning(
+            "The default --train_step=%d is %.3g epochs: %d batches of %d of the %d examples. %s. "
+            "Try --num_train_epochs=3, which has a warm-up as well",
+            settings.train_step,
+            epochs,
+            settings.train_step,
+            settings.train_batch_size,
+            num_examples,
+            "Some are never trained on" if epochs < fewest else "So many rarely help",
+        )
+
+
 def _give_advice(run: Run[FineTuningSettings], task: FineTuning) -> None:
-    """Warns about missing weights, no warm-up and too few checkpoints of a new run."""
+    """Warns about missing weights, epochs, no warm-up and too few checkpoints of a new run."""
     settings = run.settings
     if run.folder.is_trained:
         return
     num_steps, num_warmup_steps = training_steps(settings, task.count_examples())
     if not settings.init_checkpoint:
         logging.warning("No --init_checkpoint: training starts from random weights")
+    _warn_of_epochs(settings, task.count_examples())
     if not num_warmup_steps and num_steps > 1:
         logging.warning(
             "No warm-up, with which fine-tuning may diverge. The published settings have one: try "

@@ -99,6 +99,8 @@ class FineTuningSettings(RunSettings, DataSettings, ExportSettings):
         "train_batch_size",
         "learning_rate",
         "num_train_epochs",
+        "train_step",
+        "warmup_step",
         "export_dir",
     )
     PHASES: ClassVar[tuple[str, ...]] = ("do_train", "do_eval", "do_predict", "export_dir")

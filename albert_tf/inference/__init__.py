@@ -4,8 +4,9 @@ r"""Predicts labels, scores, tags, answers, embeddings, similarities and masked 
     albert predict --model_dir=squad_model --question="Who was Ekeus?" \
         --context="Official Ekeus heads for Baghdad."
     albert predict --model_dir=albert_tiny_zh --task=fill_mask --text="北京是[MASK]国的首都"
-    albert predict --model_dir=albert_base --input_file=texts.txt --embeddings_file=texts.npy
-    albert predict --model_dir=albert_base --similarity --text="A boat." --text_b="A ship."
+    albert predict --model_dir=albert_base_v2 --input_file=new.txt --embeddings_file=new.npy
+    albert predict --model_dir=albert_base_v2 --similarity --text="A boat." \
+        --text_b="A ship."
     head texts.txt | albert predict --model_dir=sst_model --input_file=-
     albert predict --model_dir=sst_model --web
 

@@ -6,7 +6,7 @@ prints the kind of the checkpoint, which of its tensors a model with its config 
 which release it is: the checksum of every tensor is compared with those of nine releases by Google
 and albert_zh, and the tensors that were altered, are missing or were added are listed.
 
-    albert convert --input=albert_base/ --output=albert_base_hf/ \
+    albert convert --input=albert_base_v2 --output=albert_base_hf \
         --output_format=huggingface
 
 writes a new folder. The formats are `tensorflow` (model.ckpt-best.* and albert_config.json, for the

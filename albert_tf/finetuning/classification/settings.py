@@ -35,7 +35,10 @@ class Settings(FineTuningSettings, TFLiteSettings, TaskSettings, SplitSettings):
 
     GROUP = "data"
     BATCHES_TO_SORT = 32
-    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
+    ESSENTIAL = (
+        *("task_name", "data_dir", "text_a_column", "text_b_column", "label_column"),
+        *("dev_fraction", *FineTuningSettings.ESSENTIAL),
+    )
 
     task_name: str = redefined(TaskSettings, "task_name", REQUIRED, _TASK)
     max_seq_length: int = redefined(SequenceSettings, "max_seq_length", 512, minimum=MIN_SEQ_LENGTH)

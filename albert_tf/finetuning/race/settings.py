@@ -21,7 +21,7 @@ class Settings(FineTuningSettings, TaskSettings, SplitSettings, HeadSettings):
     """Settings of run_race.py, with the names of Google's flags."""
 
     GROUP = "data"
-    ESSENTIAL = ("task_name", "data_dir", *FineTuningSettings.ESSENTIAL)
+    ESSENTIAL = ("task_name", "data_dir", "dev_fraction", *FineTuningSettings.ESSENTIAL)
 
     task_name: str = redefined(
         TaskSettings,

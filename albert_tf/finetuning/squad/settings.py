@@ -53,7 +53,7 @@ class Settings(FineTuningSettings, TFLiteSettings, HeadSettings):
     """Settings of run_squad.py, with the names of Google's flags for both versions of SQuAD."""
 
     GROUP = "data"
-    ESSENTIAL = ("train_file", "predict_file", *FineTuningSettings.ESSENTIAL)
+    ESSENTIAL = ("train_file", "predict_file", "dev_fraction", *FineTuningSettings.ESSENTIAL)
 
     data_dir: str | None = redefined(
         TaskSettings,

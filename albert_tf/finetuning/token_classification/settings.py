@@ -25,7 +25,7 @@ class Settings(FineTuningSettings, SplitSettings, HeadSettings):
     """
 
     GROUP = "data"
-    ESSENTIAL = ("data_dir", *FineTuningSettings.ESSENTIAL)
+    ESSENTIAL = ("data_dir", "label_column", "dev_fraction", *FineTuningSettings.ESSENTIAL)
 
     data_dir: str | None = redefined(
         TaskSettings,
