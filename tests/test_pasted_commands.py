@@ -3,8 +3,8 @@
 Each block of another project runs in a copy of a user's repository, in the folder that has that
 project's names, with the models and data that the commands name; all of them toys. The blocks of a
 guide, and the cells of a notebook, run one after the other in one copy, where released models are
-only in the cache of `albert download`. What is appended to a command is in `APPENDED`: it makes runs of hours
-short, and batches fit the toy data.
+only in the cache of `albert download`. What is appended to a command is in `APPENDED`: it makes
+runs of hours short, and batches fit the toy data.
 """
 
 from __future__ import annotations
