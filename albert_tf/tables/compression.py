@@ -18,6 +18,18 @@ from albert_tf import files
 
 MAGIC_BYTES = 8  # which tell the kind of any file
 _ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
+_OFFICE = "[Content_Types].xml"  # which spreadsheets have, as they are archives
+# First bytes → what else a file may be that is no text.
+_NOT_READ = {
+    b"7z\xbc\xaf'\x1c": "an archive of 7-Zip",
+    b"Rar!\x1a\x07": "an archive of RAR",
+    b"\x04\x22\x4d\x18": "compressed with LZ4",
+    b"\x1f\x9d": "compressed with compress",
+    b"\xd0\xcf\x11\xe0": "an old file of Office",
+    b"SQLite f": "a database of SQLite",
+    b"\x89HDF\r\n\x1a\n": "a file of HDF5",
+}
+_ADVICE = "Unpack it, or write its rows as CSV, JSON lines or Parquet"
 _ZSTANDARD_WINDOW_LOG = 31  # the largest window, which `zstd --long=31` writes
 
 
@@ -31,13 +43,17 @@ def open_content(path: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is compressed and damaged, which is raised where it is read.
+        ValueError: the file is compressed and damaged, which is raised where it is read; or in a
+            way that cannot be read.
     """
     with files.open_binary(path) as raw, files.naming_file(path):
         start = raw.read(MAGIC_BYTES)
         raw.seek(0)
         magic = next((magic for magic in _OPENERS if start.startswith(magic)), None)
         if magic is None:
+            other = next((kind for first, kind in _NOT_READ.items() if start.startswith(first)), "")
+            if other:
+                raise ValueError(f"{path}: {other}, which cannot be read. {_ADVICE}")
             yield raw, raw
             return
         name, open_compressed = _OPENERS[magic]
@@ -95,6 +111,8 @@ def _open_zip(path: str, raw: IO[bytes]) -> IO[bytes]:
     """
     archive = zipfile.ZipFile(raw)
     members = [member for member in archive.infolist() if not member.is_dir()]
+    if any(member.filename == _OFFICE for member in members):
+        raise ValueError(f"{path}: a file of Office, which cannot be read. Save it as CSV in UTF-8")
     if len(members) != 1 or members[0].flag_bits & 1:
         has = "a password" if len(members) == 1 else f"{len(members)} files"
         raise ValueError(f"{path}: an archive with {has}, expected one file. Unpack it")

@@ -34,6 +34,7 @@ _FORMS_BY_ENDING = {
 _TEXT_ENDINGS = (".txt", ".tsv", ".conll", *_FORMS_BY_ENDING)
 PART = "part"  # which the names of the files begin with that Spark and Dask write to a folder
 _SNIFFED_BYTES = 1 << 10
+_TAR_PLACE = 257  # of the bytes that tell an archive
 
 
 def open_table(
@@ -86,6 +87,8 @@ def _open_part(path: str, name: str, form: str, takes_strings: bool, keeps_blank
     """Returns a file as a part of a table; see `open_table`."""
     with open_content(path) as (stream, _):
         start = stream.read(_SNIFFED_BYTES)
+    if start[_TAR_PLACE:].startswith(b"ustar"):
+        raise ValueError(f"{name}: an archive of tar. Unpack it")
     # A text may begin with the letters PAR1.
     if start.startswith(arrow.MAGICS) and ending_of(path) not in _TEXT_ENDINGS:
         with _open_arrow(path) as table:

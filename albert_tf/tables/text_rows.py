@@ -184,9 +184,10 @@ def _json_row(line: str) -> Row | BadRowError:
         )
     if isinstance(value, dict):
         return value
+    advice = f". {WRITE_RECORDS}" if line.strip() == "{" else ""  # an object of many lines
     return BadRowError(
         f"expected one JSON object per line, got {files.quote(line)}. The objects of an array are "
-        f"read if the file begins with it. {WRITE_RECORDS}"
+        f"read if the file begins with it{advice}"
     )
 
 

@@ -8,6 +8,8 @@ import io
 import itertools
 import json
 import lzma
+import re
+import tarfile
 import zipfile
 
 import pyarrow
@@ -306,6 +308,39 @@ def test_archives_of_several_files_are_to_be_unpacked(write, members, flags, sai
         open_table(write("a.csv.zip", bytes(content)))
 
 
+def tar(name="train.csv"):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return stream.getvalue()
+
+
+def spreadsheet():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"7z\xbc\xaf'\x1c\0\4", "an archive of 7-Zip, which cannot be read. Unpack it, or write"),
+        (b"Rar!\x1a\x07\0", "an archive of RAR, which"),
+        (b"\x04\x22\x4d\x18\x64", "compressed with LZ4, which"),
+        (b"\xd0\xcf\x11\xe0\xa1", "an old file of Office, which"),
+        (spreadsheet(), "a file of Office, which cannot be read. Save it as CSV in UTF-8"),
+        (tar(), "an archive of tar. Unpack it"),
+        (gzip.compress(tar()), "an archive of tar. Unpack it"),
+    ],
+)
+def test_other_files_are_named_with_what_to_do(write, content, said):
+    path = write("train.csv", content)
+    with pytest.raises(ValueError, match=re.escape(f"{path}: {said}")):
+        open_table(path)
+
+
 # The two rows that pandas writes, in the forms that `orient` of `to_json` has.
 TABLES_OF_PANDAS = {
     "columns": '{"text":{"0":"one","7":"two"},"label":{"0":1,"7":0}}',
@@ -323,6 +358,11 @@ def test_other_forms_of_json_than_rows_are_told_how_to_be_written(write, form):
     said = r"a\.json, (line|item) 1: expected .* to_json\(path, orient=\"records\", lines=True\)"
     with pytest.raises(ValueError, match=said):
         list(parse_rows(table.place, table, lambda row, line: row))
+
+
+def test_a_damaged_line_is_no_table(write):
+    ((_, row),) = open_table(write("a.jsonl", '{"text": \n'))
+    assert str(row).endswith("read if the file begins with it")
 
 
 def test_rows_of_objects_are_not_taken_for_a_table(write):
