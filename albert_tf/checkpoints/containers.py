@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints import run_folder, safetensors_file
@@ -26,6 +27,7 @@ from albert_tf.checkpoints.model_folder import ACCEPTED, SHARDS, ModelPath, is_e
 
 if TYPE_CHECKING:
     import tensorflow as tf
+    import torch
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -259,6 +261,39 @@ def _open_shards(path: str) -> WeightFile:
     )
 
 
+_SAVE_TENSORS = "Save the tensors alone, by torch.save(model.state_dict(), path)"
+# Keys under which a checkpoint of a training has the weights of the model, beside others.
+_STATES = ("state_dict", "model_state_dict", "model", "module", "net", "weights")
+
+
+def _tensors_in(state: object, path: str) -> dict[str, torch.Tensor]:
+    """Returns the tensors in what a PyTorch file has: a dict of them, maybe in a dict of others.
+
+    Raises:
+        ValueError: there are none, or several dicts of tensors may be meant.
+    """
+    if isinstance(state, Mapping) and state and all(map(_is_tensor, state.values())):
+        return dict(state)
+    found = [
+        key
+        for key, value in (state.items() if isinstance(state, Mapping) else ())
+        if isinstance(value, Mapping) and value and all(map(_is_tensor, value.values()))
+    ]
+    known = [key for key in found if key in _STATES]
+    if len(known) != 1 or not isinstance(state, Mapping):
+        what = f"{files.quote_all(list(state))}" if isinstance(state, Mapping) else "no dict"
+        raise ValueError(
+            f"{path}: expected a plain dict of PyTorch tensors, or one of them in "
+            f"{' or '.join(map(repr, _STATES))}; found {what}. {_SAVE_TENSORS}"
+        )
+    logging.info("%s: the weights are in %r", path, known[0])
+    return dict(state[known[0]])
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "numpy")
+
+
 def _open_pytorch(path: str) -> WeightFile:
     try:
         import torch
@@ -269,10 +304,13 @@ def _open_pytorch(path: str) -> WeightFile:
         ) from None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        arrays = {name: tensor.detach().float().numpy() for name, tensor in state.items()}
     except Exception as error:  # errors for damaged or malicious files are not documented
         raise ValueError(
-            f"{path}: damaged or not a plain dict of PyTorch tensors ({type(error).__name__})"
+            f"{path}: damaged or not a plain dict of PyTorch tensors ({type(error).__name__}). "
+            f"{_SAVE_TENSORS}"
         ) from None
+    arrays = {
+        name: tensor.detach().float().numpy() for name, tensor in _tensors_in(state, path).items()
+    }
     shapes = {name: array.shape for name, array in arrays.items()}
     return WeightFile(path, "PyTorch", shapes, _held(arrays))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -57,6 +57,11 @@ _GOOGLE_BLOCK = re.compile(r"/group_(\d+)/inner_group_(\d+)/")
 # "albert." is Hugging Face's own; what else stands before it is not.
 _PREFIX = re.compile(r"(?!albert\.encoder\.)(.+?)(?:albert\.)?encoder\.albert_layer_groups\.")
 _PEFT = "base_model.model."
+# What PyTorch's wrappers put into names: DataParallel and DeepSpeed, torch.compile, FSDP, Fabric,
+# and checkpoints of activations.
+_WRAPPERS = re.compile(
+    r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_forward_module|_checkpoint_wrapped_module)\."
+)
 _HUGGING_FACE_BIAS = HUGGING_FACE[MASKED_LM_BIAS]
 _HUGGING_FACE_BLOCK = re.compile(r"albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.")
 
@@ -86,7 +91,9 @@ class Recognized:
         unmapped: weights in the file without a counterpart in this model.
         unknown: those of them that belong to the encoder, such as an unmerged LoRA.
         bookkeeping: names of optimizer moments, counters and copies.
-        prefix: what stands before Hugging Face's names, as inside of another model; "" as usual.
+        prefix: what stands before Hugging Face's names of a part of the weights, as inside of
+            another model; "" as usual.
+        left_out: what is left out of the names: wrappers of PyTorch, and what stands before all.
     """
 
     family: str
@@ -95,6 +102,13 @@ class Recognized:
     unknown: list[str]
     bookkeeping: list[str]
     prefix: str = ""
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The family, and what is left out of the names, for messages."""
+        without = ", ".join(map(repr, self.left_out))
+        return TITLES[self.family] + (f", read without {without} in names" if without else "")
 
     @property
     def refusal(self) -> str:
@@ -107,7 +121,7 @@ class Recognized:
             )
         if self.prefix:
             return (
-                f"its weights have the prefix {self.prefix!r}, as those of an ALBERT inside of "
+                f"some weights have the prefix {self.prefix!r}, as those of an ALBERT inside of "
                 "another model. Save the ALBERT alone, with its save_pretrained"
             )
         if self.family != UNKNOWN:
@@ -122,12 +136,12 @@ class Recognized:
 
 def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
     """Recognizes a checkpoint by the names and shapes of its arrays."""
-    copies = {name for name in shapes if is_bookkeeping(name)}
-    weights = {unwrap(name): name for name in shapes if name not in copies}
+    names, left_out = _without_wrappers(shapes)
+    copies = {name: raw for name, raw in names.items() if is_bookkeeping(name)}
+    weights = {unwrap(name): raw for name, raw in names.items() if name not in copies}
     if DECODER_BIAS in copies and _HUGGING_FACE_BIAS not in weights:  # the copy is all there is
-        copies.remove(DECODER_BIAS)
-        weights[_HUGGING_FACE_BIAS] = DECODER_BIAS
-    bookkeeping = sorted(copies)
+        weights[_HUGGING_FACE_BIAS] = copies.pop(DECODER_BIAS)
+    bookkeeping = sorted(copies.values())
     plain = {name: Entry(tuple(shapes[raw]), (raw,)) for name, raw in weights.items()}
     signs = (family for family, sign in _SIGNS if any(re.search(sign, name) for name in plain))
     family = next(signs, UNKNOWN)
@@ -144,7 +158,30 @@ def recognize(shapes: Mapping[str, Sequence[int]]) -> Recognized:
         sorted(unknown),
         bookkeeping,
         prefix=next(prefixes, ""),
+        left_out=left_out,
     )
+
+
+def _without_wrappers(raw_names: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Returns names without what PyTorch's wrappers put there, if they stay different.
+
+    A prefix that all names have is left out as well, such as `model.` of PyTorch Lightning; not
+    that of an adapter of PEFT, whose weights have to be merged.
+
+    Returns:
+        Name → name in the file, and what is left out.
+    """
+    raw_names = list(raw_names)
+    unchanged = {raw: raw for raw in raw_names}
+    names = {_WRAPPERS.sub("", raw): raw for raw in raw_names}
+    left_out = {f"{part}." for raw in raw_names for part in _WRAPPERS.findall(raw)}
+    if len(names) < len(raw_names):
+        return unchanged, ()
+    prefix = next((match[1] for match in map(_PREFIX.match, names) if match), "")
+    if prefix and not prefix.startswith(_PEFT) and all(name.startswith(prefix) for name in names):
+        names = {name.removeprefix(prefix): raw for name, raw in names.items()}
+        left_out.add(prefix)
+    return names, tuple(sorted(left_out))
 
 
 def _encoder_roots(family: str) -> set[str]:

@@ -99,7 +99,7 @@ class LoadReport:
     @property
     def title(self) -> str:
         """Family of the checkpoint and file format."""
-        return f"{families.TITLES[self._recognized.family]} ({self._weights.container})"
+        return f"{self._recognized.title} ({self._weights.container})"
 
     @property
     def bookkeeping(self) -> int:

@@ -224,6 +224,32 @@ class Tensor:
         self.float = self.detach = lambda: self
 
 
+@pytest.mark.parametrize("key", ["state_dict", "model", "model_state_dict"])
+def test_the_weights_in_a_checkpoint_of_a_training_are_read(tmp_path, monkeypatch, key):
+    weights = {"a": Tensor(np.ones(3)), "b": Tensor(np.zeros(2))}
+    optimizer = {"state": {0: {"exp_avg": Tensor(np.ones(3))}}, "param_groups": [{"lr": 0.1}]}
+    content = {"epoch": 3, "optimizer": optimizer, "ema": weights, key: weights}
+    monkeypatch.setitem(
+        sys.modules, "torch", types.SimpleNamespace(load=lambda *_, **__: dict(content))
+    )
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"PK\3\4 and so on")
+    opened = open_weights(str(path))
+    assert_same(
+        {name: opened.read(name) for name in opened.shapes}, {"a": np.ones(3), "b": np.zeros(2)}
+    )
+    for wrong, said in (
+        ({"model": weights, "net": weights}, "found 'model', 'net'. Save the tensors alone, by"),
+        ({"ema": weights}, "or one of them in 'state_dict' or .*; found 'ema'"),
+        ({"epoch": 1, **weights}, "found 'epoch', 'a', 'b'"),
+        ({}, "expected a plain dict of PyTorch tensors"),
+        ([weights], "found no dict"),
+    ):
+        monkeypatch.setattr(sys.modules["torch"], "load", lambda *_, found=wrong, **__: found)
+        with pytest.raises(ValueError, match=rf"checkpoint\.pt: .*{said}"):
+            open_weights(str(path))
+
+
 def test_pytorch_reads_its_files_with_weights_only(tmp_path, monkeypatch):
     def load(path, map_location, weights_only):
         assert (path, map_location, weights_only) == (str(file), "cpu", True)

@@ -156,8 +156,12 @@ def test_groups_are_hugging_faces_unless_they_round_differently(layers, groups, 
 @pytest.mark.parametrize(
     ("prefix", "said"),
     [
-        ("model.albert.", r"have the prefix 'model\.', as those of an ALBERT inside of another"),
-        ("module.", r"have the prefix 'module\.', as those"),
+        (
+            "model.albert.",
+            r"some weights have the prefix 'model\.', as those of an ALBERT inside of",
+        ),
+        ("bert.", r"have the prefix 'bert\.', as those"),
+        ("module.base_model.model.albert.", r"of an adapter of PEFT, or of a model with one"),
         ("base_model.model.albert.", r"of an adapter of PEFT, or of a model with one\. Merge it"),
     ],
 )
@@ -166,6 +170,43 @@ def test_weights_with_a_prefix_are_refused_with_a_way_out(prefix, said):
     renamed = {name.replace("albert.", prefix, 1): array for name, array in names.items()}
     assert re.search(said, recognize(renamed).refusal)
     assert recognize(names).prefix == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out"),
+    [
+        (lambda name: f"module.{name}", ("module.",)),
+        (lambda name: f"_orig_mod.{name}", ("_orig_mod.",)),
+        (lambda name: f"module._orig_mod.{name}", ("_orig_mod.", "module.")),
+        (lambda name: f"_forward_module.model.{name}", ("_forward_module.", "model.")),
+        (lambda name: f"model.{name}", ("model.",)),
+        (lambda name: f"student.backbone.{name}", ("student.backbone.",)),
+        (lambda name: name.replace("albert.", "albert.module."), ("module.",)),
+        (lambda name: name.replace("layers.0.", "layers.0._checkpoint_wrapped_module."), None),
+    ],
+)
+def test_wrappers_and_a_prefix_of_all_weights_are_left_out_of_names(change, left_out):
+    names = SAMPLES["hugging_face"]() | {"albert.embeddings.position_ids": np.arange(3)}
+    wrapped = recognize({change(name): array for name, array in names.items()})
+    assert not wrapped.refusal
+    assert wrapped.left_out == left_out or left_out is None
+    assert f"read without {', '.join(map(repr, wrapped.left_out))} in names" in wrapped.title
+    assert wrapped.bookkeeping == [change("albert.embeddings.position_ids")]
+    expected = recognize(names)
+    assert expected.left_out == ()
+    assert {name: entry.shape for name, entry in wrapped.entries.items()} == {
+        name: entry.shape for name, entry in expected.entries.items()
+    }
+    assert wrapped.entries["bert/embeddings/LayerNorm/beta"].sources == (
+        change("albert.embeddings.LayerNorm.bias"),
+    )
+
+
+def test_weights_that_are_there_with_and_without_a_wrapper_are_not_mixed():
+    names = SAMPLES["hugging_face"]()
+    both = recognize(names | {f"module.{name}": array for name, array in names.items()})
+    assert both.left_out == ()
+    assert "some weights have the prefix 'module.'" in both.refusal
 
 
 def test_a_bias_that_only_the_decoder_has_is_that_of_the_head():
