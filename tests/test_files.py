@@ -505,7 +505,6 @@ def test_an_error_about_a_file_quotes_little_of_it(tmp_path, keys):
             lambda path: ModelFolder(os.path.dirname(path)).modules,
             r"modules\.json: JSON is nested too",
         ),
-        (AlbertConfig.from_json_file, r"config\.json: JSON is nested too deeply"),
         (lambda path: list(open_table(path, JSON_LINES)), r"line 1: not JSON: nested too deep"),
     ],
 )

@@ -53,8 +53,6 @@ if TYPE_CHECKING:  # what needs TensorFlow
 
 Result: TypeAlias = files.JsonObject
 SettingsType = TypeVar("SettingsType", bound=FineTuningSettings)
-AnyTask: TypeAlias = "Task[Any]"
-AnyFineTuningTask: TypeAlias = "FineTuningTask[Any, Any, Any]"
 
 TOP_K = 5  # answers, and words per mask, by default
 _counting = threading.Lock()
@@ -523,6 +521,11 @@ class FineTuningTask(Task[FeaturesType], Generic[SettingsType, DataType, Feature
             return dict(self.served_outputs(model(batch, training=False)))
 
         return Export(token_signatures(token_inputs(max_seq_length), serve), self.label_files)
+
+
+# Of any settings, examples and features.
+AnyTask: TypeAlias = Task[Any]
+AnyFineTuningTask: TypeAlias = FineTuningTask[Any, Any, Any]
 
 
 def check_labels(labels: Sequence[str], num_outputs: int, source: ModelSource) -> None:
