@@ -36,12 +36,16 @@ class Example:
     """A text or a pair of texts, with its label.
 
     Attributes:
-        guid: id of the example in submissions.
+        guid: id of the example in submissions: its own, or as in Google's program, which counts the
+            header.
         text_a: the first or only text.
         text_b: the second text, or "".
         label: a label of the task, a number in regression, or the labels in a multi-label task;
             None if unknown.
-        line: line number in the file, starting at 1.
+        line: number of the line in the file, or of the row in files without lines, starting at 1.
+        row: number of the row in the file, starting at 1. Neither a header nor blank lines count,
+            so that it is the same in all formats.
+        number: number of the example in the file, starting at 0; None if `guid` is its own id.
     """
 
     guid: str = dataclasses.field(repr=False)
@@ -49,6 +53,14 @@ class Example:
     text_b: str = ""
     label: Label = None
     line: int = dataclasses.field(default=0, repr=False)
+    row: int = dataclasses.field(default=0, repr=False, compare=False)
+    number: int | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """Its own id, or its split and number: the same in all formats."""
+        split = self.guid.rpartition("-")[0]
+        return self.guid if self.number is None else f"{split}-{self.number}"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -66,11 +78,13 @@ class SplitRows:
         columns: the columns as indices, or as keys of JSON objects.
         labels: the distinct values of the labels.
         width: the number of columns in the header, if rows may not have more.
-        num_rows: the number of rows so far, including the header.
+        num_headers: the number of rows of the header, 0 or 1.
+        num_rows: the number of rows so far, without the header.
         bad: number of a row that cannot be used → why; as many as an error names.
         num_skipped: the number of short rows that Google's program skips.
         guids, firsts, seconds, numbers, indices: of each example, its id, its texts, the number of
-            its row, and the index of its label among the distinct values.
+            its line, and the index of its label among the distinct values.
+        rows, counts: of each example, its `row`, and its `number` or -1.
     """
 
     task: ClassificationTask
@@ -79,7 +93,8 @@ class SplitRows:
     columns: Columns
     labels: LabelColumn
     width: int | None
-    num_rows: int
+    num_headers: int
+    num_rows: int = 0
     bad: dict[int, str] = dataclasses.field(default_factory=dict)
     num_skipped: int = 0
     guids: list[str] = dataclasses.field(default_factory=list)
@@ -87,6 +102,8 @@ class SplitRows:
     seconds: list[str] = dataclasses.field(default_factory=list)
     numbers: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
     indices: array.array[int] = dataclasses.field(default_factory=lambda: array.array("i"))
+    rows: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
+    counts: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
 
     def extend(self, rows: Iterable[NumberedRow], look: Callable[[Row], None]) -> None:
         """Adds rows, up to that which makes more bad ones than an error names.
@@ -118,7 +135,7 @@ class SplitRows:
                 return
             parts = self._expand(row)
             for place, part in enumerate(parts):
-                self._add_example(part, f"{self.split}-{index * len(parts) + place}", number)
+                self._add_example(part, index * len(parts) + place, len(parts), number)
         except ShortRowError:
             if not self.task.skips_short_rows or self.split == "test":
                 raise
@@ -135,7 +152,15 @@ class SplitRows:
         except (TypeError, ValueError) as error:
             raise BadRowError(str(error)) from None
 
-    def _add_example(self, row: Row, default_guid: str, number: int) -> None:
+    def _add_example(self, row: Row, count: int, num_parts: int, number: int) -> None:
+        """Adds an example.
+
+        Args:
+            row: the row.
+            count: the number of examples before it.
+            num_parts: the number of examples that each row of the file stands for.
+            number: the number of the row, for messages.
+        """
         # Texts first, so that a row without its last column, the label, is reported as short.
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
         texts = [text_cell(row, column) for column in columns]
@@ -143,7 +168,11 @@ class SplitRows:
             if not (text.strip() or self.split == "test" or self.task.skips_short_rows):
                 raise BadRowError(f"the text in column {column!r} is empty")
         value = self._label(row)
-        self.guids.append(self._guid(row, default_guid))
+        guid = self._guid(row)
+        default = f"{self.split}-{count + self.num_headers * num_parts}"
+        self.guids.append(default if guid is None else guid)
+        self.counts.append(count if guid is None else -1)
+        self.rows.append(count // num_parts + 1)
         self.firsts.append(texts[0])
         self.seconds.append("".join(texts[1:]))
         self.numbers.append(number)
@@ -161,10 +190,11 @@ class SplitRows:
                 raise
             return None
 
-    def _guid(self, row: Row, default: str) -> str:
+    def _guid(self, row: Row) -> str | None:
+        """Returns the id in a row; None if it has none."""
         column = self.columns.guid
         if column is None or (isinstance(row, dict) and column not in row):
-            return default
+            return None
         return " ".join(check_text(str(cell(row, column)), repr(column)).split())
 
     def examples(self, meanings: Sequence[Meaning]) -> Examples[Example]:
@@ -185,12 +215,14 @@ class SplitRows:
         unlabeled = Unlabeled(self.labels.path, is_test)
         keeps_all = is_test or self.columns.label is None
         examples = []
-        rows = zip(self.guids, self.firsts, self.seconds, self.indices, self.numbers, strict=True)
-        for guid, first, second, index, number in rows:
-            if labels[index] is None:
-                unlabeled.add(self.labels.place(number))
-            if keeps_all or labels[index] is not None:
-                examples.append(Example(guid, first, second, labels[index], number))
+        texts = zip(self.guids, self.firsts, self.seconds, strict=True)
+        places = zip(self.numbers, self.rows, self.counts, strict=True)
+        for parts, index, (line, row, count) in zip(texts, self.indices, places, strict=True):
+            label = labels[index]
+            if label is None:
+                unlabeled.add(self.labels.place(line))
+            if keeps_all or label is not None:
+                examples.append(Example(*parts, label, line, row, None if count < 0 else count))
         self._report(unlabeled, len(examples), meanings)
         return Examples(
             self.labels.path, examples, all(example.label is not None for example in examples)

@@ -34,7 +34,8 @@ def write_dev_predictions(
 ) -> None:
     """Writes `dev_predictions.tsv`.
 
-    Each row describes an example: its line in the file, guid, label, prediction, and the
+    Each row describes an example: the number of its row in the file, from 1, without a header; its
+    own id, or else its split and its number from 0; its label, prediction, and the
     probabilities of the labels, or the score in regression. In multi-label tasks, the true and the
     predicted labels are JSON lists.
 
@@ -50,7 +51,7 @@ def write_dev_predictions(
         stream.write("\t".join((*columns, *(task.labels or (SCORE,)))) + "\n")
         for example, prediction, row in zip(examples, predicted, rows, strict=True):
             label = label_list(example.labels) if task.is_multi_label else example.label
-            cells = (example.line, example.guid, label, prediction, *row)
+            cells = (example.row, example.id, label, prediction, *row)
             stream.write("\t".join(map(str, cells)) + "\n")
 
 

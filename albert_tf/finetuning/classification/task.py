@@ -33,7 +33,7 @@ from albert_tf.finetuning.classification.prediction_files import (
 )
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.classification.settings import Settings
-from albert_tf.finetuning.classification.tasks import ClassificationTask
+from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, check_labels
@@ -299,7 +299,8 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
             The text of `predict_results.txt`, or "" without labels.
         """
         rows = outputs["probabilities"].astype(np.float32)  # [N, K]
-        guids = [example.guid for example in split.data.examples]
+        is_custom = self.definition.name == CUSTOM_TASK
+        guids = [x.id if is_custom else x.guid for x in split.data.examples]
         write_submissions(folder, self.definition, guids, self._predicted_labels(rows), rows)
         if not split.data.has_labels:
             return ""

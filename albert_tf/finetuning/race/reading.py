@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import glob
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -241,8 +242,10 @@ def _read_rows(
             forms.first_column = columns.first_number(values)
             _log_parts(table.path, row, parts)
         known = {"level": level} if level else {}
-        found.add({"id": f"{split}-{number - 1}"} | known | parts, table.place(number))
+        example_id = f"{split}-{next(count)}"
+        found.add({"id": example_id} | known | parts, table.place(number))
 
+    count = itertools.count()  # of rows; the numbers of lines differ between formats
     for _ in rows.parse_rows(table.place, table.objects(), add):
         pass
     return found

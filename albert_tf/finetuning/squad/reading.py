@@ -18,6 +18,7 @@ unanswerable, unless no question of the file has one, as in test data.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -203,7 +204,12 @@ def read_rows(table: Table, is_training: bool) -> SquadData:
     Raises:
         ValueError: there is no question, or a bad row; the message names the file and the rows.
     """
-    found = [example for _, example in rows.parse_rows(table.place, table.objects(), _parse_row)]
+    count = itertools.count(1)  # of rows; the numbers of lines differ between formats
+
+    def parse(row: Row, _: int) -> SquadExample:
+        return _parse_row(row, next(count))
+
+    found = [example for _, example in rows.parse_rows(table.place, table.objects(), parse)]
     if not found:
         raise ValueError(f"{table.path}: contains no question")
     has_answers = any(example.answers or example.is_impossible for example in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from pyarrow import ipc, parquet
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES
 from albert_tf.finetuning.classification import Settings, run
+from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.prediction_files import write_dev_predictions
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.tables.python_rows import tables_of
 from tests.cli.fine_tuning_programs import SENTENCES
@@ -108,6 +111,47 @@ def test_examples_are_the_same_in_every_form(tmp_path, write):
     task, data = read_data(settings)
     assert task.labels == ("dry", "wet")
     assert contents(data) == EXPECTED
+    for split, examples in data.items():
+        places = [(example.row, example.id) for example in examples.examples]
+        assert places == [(n + 1, f"{split}-{n}") for n in range(len(places))]
+
+
+def test_rows_are_counted_without_headers_and_blank_lines(tmp_path):
+    rows = [*TRAIN[:2], {"text": "unknown", "label": "-"}, *TRAIN[2:]]
+    blank = "\n".join(["", *(json.dumps(row) + "\n" for row in rows)])
+    (tmp_path / "a.jsonl").write_text(blank)
+    lines = ["label\ttext", *(f"{row['label']}\t{row['text']}" for row in rows)]
+    (tmp_path / "b.tsv").write_text("\n".join(lines))
+    (tmp_path / "c.tsv").write_text("\n".join(lines[1:]))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "d.parquet")
+    columns = {"text_a_column": "1", "label_column": "0", "has_header": False}
+    found = []
+    for name, flags in (("a.jsonl", {}), ("b.tsv", {}), ("c.tsv", columns), ("d.parquet", {})):
+        settings = settings_for(tmp_path, train_file=str(tmp_path / name), do_train=True, **flags)
+        _, data = read_data(dataclasses.replace(settings, dev_fraction=0.5, do_eval=True))
+        found.append([(x.row, x.id) for x in data["dev"].examples])
+        assert {number for number, _ in found[-1]} <= {*range(1, len(rows) + 1)} - {3}
+    assert found[1:] == found[:1] * 3
+
+
+def test_the_file_of_dev_predictions_has_the_same_places_for_all_formats(tmp_path):
+    """Of rows with an id of their own, it has that."""
+    texts = []
+    for name, write in (("csv", write_csv), ("parquet", write_parquet_shards)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name)
+        settings = settings_for(
+            tmp_path, data_dir=str(tmp_path / name), do_train=True, do_eval=True
+        )
+        task, data = read_data(settings)
+        dev = data["dev"].examples
+        predicted = ["wet"] * len(dev)
+        rows = np.zeros((len(dev), 2), np.float32)
+        write_dev_predictions(RunFolder(str(tmp_path)), task, dev, predicted, rows)
+        texts.append((tmp_path / "dev_predictions.tsv").read_text())
+    assert texts[0] == texts[1]
+    assert texts[0].splitlines()[1].startswith("1\tdev-0\t")
+    assert Example("dev-7", "a", row=3).id == "dev-7"
 
 
 def test_files_of_any_name_and_rows_of_python_are_the_same_examples(tmp_path):

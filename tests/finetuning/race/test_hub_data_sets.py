@@ -146,6 +146,15 @@ def test_the_labels_of_all_splits_tell_what_a_number_means(tmp_path):
     assert found == {"train": [0, 1, 3], "dev": [1], "test": [0]}
 
 
+def test_questions_without_ids_have_the_same_numbers_in_all_formats(tmp_path):
+    texts = {"train": "What rains?", "dev": "What is old?"}
+    for split, question in texts.items():
+        rows = [f"{question},{option},rain,0\n" for option in OPTIONS[:3]]
+        (tmp_path / f"{split}.csv").write_text(f"question,option1,option2,label\n{''.join(rows)}")
+        found = [x.example_id for x in read(tmp_path, split).examples]
+        assert found == [f"{split}-{number}" for number in range(3)]
+
+
 def test_data_sets_with_other_columns_are_read_as_flags_name_them(tmp_path):
     names = ("opa", "opb", "opc", "opd")
     rows = [

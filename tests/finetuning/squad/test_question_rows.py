@@ -169,3 +169,12 @@ def test_two_contexts_are_not_guessed():
     row = with_lists(*QUESTIONS[0]) | {"passage": "b"}
     with pytest.raises(ValueError, match="'context', 'passage' may each be the context"):
         read_rows(table_of([row], "rows"), is_training=False)
+
+
+def test_questions_without_ids_have_the_same_numbers_in_all_formats(tmp_path):
+    row = '{"question": "q", "context": "a b"}\n'
+    (tmp_path / "a.jsonl").write_text(f"{row}\n\n{row}")
+    (tmp_path / "a.csv").write_text('question,context\n"q",a b\n\n"q",a b\n')
+    for name in ("a.jsonl", "a.csv"):
+        data = read_rows(open_rows([str(tmp_path / name)]), is_training=False)
+        assert [question.qas_id for question in data.examples] == ["1", "2"]
