@@ -18,26 +18,30 @@ import csv
 import dataclasses
 import os
 import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
 from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.cli.confusion_matrix import draw_confusion_matrix
-from albert_tf.cli.training_curve import draw_training_curve
+from albert_tf.checkpoints.run_record import SELECTION_METRIC
+from albert_tf.finetuning.classification.prediction_files import read_dev_predictions
 from albert_tf.finetuning.settings import SWEEP_TABLE
+from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
 from albert_tf.training.settings import RunSettings
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PLOTS = {
-    "training_curve.png": draw_training_curve,
-    "confusion_matrix.png": draw_confusion_matrix,
-}
+ReportRow = Mapping[str, float]
+Points = tuple[list[float], list[float]]
+
+MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 
 
 @runtime_checkable
@@ -99,8 +103,12 @@ def plot_run(folder: str) -> list[str]:
     """
     paths: list[str] = []
     for run_folder in map(RunFolder, [folder, *_runs_of_sweep(folder)]):
-        for name, draw in _PLOTS.items():
-            if figure := draw(run_folder):
+        figures = {
+            "training_curve.png": draw_training_curve(run_folder),
+            "confusion_matrix.png": draw_confusion_matrix(run_folder),
+        }
+        for name, figure in figures.items():
+            if figure is not None:
                 paths.append(os.path.join(run_folder.path, name))
                 _save(figure, paths[-1])
     return paths
@@ -131,3 +139,114 @@ def _save(figure: Figure, path: str) -> None:
         # On a busy machine, placing the legend takes a second, which matplotlib warns of.
         warnings.filterwarnings("ignore", "Creating legend")
         figure.savefig(stream, format="png", dpi=120)
+
+
+# The losses and metrics of a run over its steps.
+
+
+def draw_training_curve(run: RunFolder) -> Figure | None:
+    """Draws the losses and the main metrics over the steps.
+
+    The main metrics are the selection metric that the run recorded and, for pre-training, masked-LM
+    loss and accuracy and the accuracy of the sentence objective. Of the evaluations, only those of
+    the last data count.
+
+    Returns:
+        The figure; None if nothing was trained or evaluated.
+    """
+    from matplotlib.figure import Figure  # without pyplot's global state
+
+    training = run.metrics()
+    measured = run.evaluations()
+    evaluations = [
+        entry.metrics | {"step": entry.step}
+        for entry in measured
+        if entry.measured_on == measured[-1].measured_on
+        and entry.precision == measured[-1].precision
+    ]
+    if not training and not evaluations:
+        return None
+    best = run.best_evaluation
+    reported = {name for row in [*training, *evaluations] for name in row}
+    of_pairs = [objective.accuracy_name for objective in OBJECTIVES.values()]
+    metric = run.record.task.get(SELECTION_METRIC)
+    main = [metric, "masked_lm_loss", "masked_lm_accuracy", *of_pairs]
+    names = [name for name in dict.fromkeys(main) if name in reported]
+    columns = min(1 + len(names), 2)
+    rows = -(-(1 + len(names)) // columns)
+    figure = Figure(figsize=(5.5 * columns, 4 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    dev_loss = "eval_loss" if any("eval_loss" in row for row in evaluations) else "loss"
+    _draw_panel(panels[0], "loss", _points(training, "loss"), _points(evaluations, dev_loss))
+    for axes, name in zip(panels[1:], names, strict=False):
+        best_step = best.step if best is not None and name == metric else None
+        _draw_panel(axes, name, _points(training, name), _points(evaluations, name), best_step)
+    for axes in panels[1 + len(names) :]:
+        axes.remove()
+    return figure
+
+
+def _points(rows: Iterable[ReportRow], key: str) -> Points:
+    """Returns the steps and the values of the rows that have the key, sorted by step."""
+    points = sorted((row["step"], row[key]) for row in rows if key in row)
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def _draw_panel(
+    axes: Axes, title: str, training: Points, evaluations: Points, best_step: int | None = None
+) -> None:
+    if training[0]:
+        axes.plot(*training, color="tab:blue", label="training batches")
+    if evaluations[0]:
+        axes.plot(*evaluations, "o-", color="tab:orange", label="evaluation")
+    if best_step is not None:
+        axes.axvline(best_step, color="gray", linestyle="--", label=f"best: step {best_step}")
+    axes.set(title=title, xlabel="step")
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:  # matplotlib warns of an empty legend
+        axes.legend(fontsize="small")
+
+
+# The confusion matrix of a classifier.
+
+
+def draw_confusion_matrix(run: RunFolder) -> Figure | None:
+    """Draws the confusion matrix of a classifier, with a row for each true label.
+
+    Returns:
+        The figure; None if the run is not a classifier's.
+    """
+    from matplotlib.figure import Figure  # without pyplot's global state
+
+    labels, pairs = read_dev_predictions(run)
+    if not pairs:
+        return None
+    ids = {label: number for number, label in enumerate(labels)}
+    matrix = np.zeros((len(labels), len(labels)), np.int64)
+    for label, prediction in pairs:
+        matrix[ids[label], ids[prediction]] += 1
+    size = min(4 + 0.35 * len(labels), 12)
+    figure = Figure(figsize=(size + 1, size), layout="constrained")
+    axes = figure.subplots()
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(image, ax=axes, label="share of the true label")
+    hits = int(np.trace(matrix))
+    title = f"{hits} of {len(pairs)} correct ({100 * hits / len(pairs):.1f} %)"
+    axes.set(xlabel="predicted label", ylabel="true label", title=title)
+    if len(labels) <= MOST_NAMES:
+        names = list(map(_drawable_name, labels))
+        axes.set_xticks(range(len(labels)), names, rotation=90)
+        axes.set_yticks(range(len(labels)), names)
+        font_size = min(11, 150 / len(labels))  # in points, so that counts fit into their cells
+        for (row, column), count in np.ndenumerate(matrix):
+            color = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(
+                column, row, str(count), color=color, fontsize=font_size, ha="center", va="center"
+            )
+    return figure
+
+
+def _drawable_name(name: str) -> str:
+    """Returns a label, shortened, without the dollar signs that matplotlib reads as math."""
+    return (name if len(name) <= 24 else name[:23] + "…").replace("$", r"\$")

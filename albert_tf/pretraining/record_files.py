@@ -20,7 +20,7 @@ from albert_tf import files
 from albert_tf.data import records
 from albert_tf.data.record_metadata import FoundRecords, RecordFileInfo
 from albert_tf.pretraining.features import Features
-from albert_tf.pretraining.store_errors import naming_store, unanswered
+from albert_tf.pretraining.metadata_checks import naming_store, unanswered
 from albert_tf.training.task import Batch
 
 # What TensorFlow raises for records that cannot be parsed. Its message includes their bytes, which
