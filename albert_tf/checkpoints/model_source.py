@@ -172,7 +172,7 @@ class ModelSource:
         Raises:
             FileNotFoundError, ValueError: there is no config, or it is invalid.
         """
-        return AlbertConfig.from_json_file(self.config_file)
+        return AlbertConfig.for_model(self.config_file)
 
     @functools.cached_property
     def vocabulary(self) -> tuple[str | None, str | None]:

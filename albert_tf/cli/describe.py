@@ -71,7 +71,7 @@ def run(settings: Settings) -> str:
     Raises:
         FileNotFoundError, ValueError: there is no such model, or its config is invalid.
     """
-    config = AlbertConfig.from_json_file(find_config(settings.model))
+    config = AlbertConfig.for_model(find_config(settings.model))
     config.check_length(settings.max_seq_length)
     return "\n".join([_headline(settings.model, config), "", *_lines(settings, config)])
 

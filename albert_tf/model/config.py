@@ -236,6 +236,21 @@ class AlbertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
+    @classmethod
+    def for_model(cls, path: files.PathLike) -> AlbertConfig:
+        """Reads the config of a model to build, as `from_json_file`.
+
+        Raises:
+            FileNotFoundError, ValueError: as there; or see `check_heads`. The message names the
+                file.
+        """
+        config = cls.from_json_file(path)
+        try:
+            config.check_heads()
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        return config
+
     def to_dict(self) -> JsonObject:
         """Returns the config with the keys of Google's or, depending on the layout, albert_zh's."""
         values = dataclasses.asdict(self)

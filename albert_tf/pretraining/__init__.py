@@ -69,7 +69,7 @@ def run(settings: Settings, hooks: Sequence[Hook] = ()) -> PretrainingResult:
     if settings.do_eval and settings.eval_input_file:
         eval_records = find_record_files(settings.eval_input_file, "--eval_input_file")
     path = settings.albert_config_file or ""
-    config = AlbertConfig.from_json_file(path)
+    config = AlbertConfig.for_model(path)
     RunFolder(settings.output_dir).check_config(config, path)
     config.check_length(settings.max_seq_length)
     objective = settings.sentence_objective or find_objective(train_records)

@@ -105,7 +105,7 @@ class Run(Generic[SettingsT]):
         files.ensure_directory(settings.output_dir, "--output_dir")
         folder = RunFolder(settings.output_dir)
         path = settings.albert_config_file or ""
-        config = AlbertConfig.from_json_file(path)
+        config = AlbertConfig.for_model(path)
         folder.current.check_config(config, path)
         with replicas.losses_interrupt(), contextlib.ExitStack() as stack:
             if opened is None:

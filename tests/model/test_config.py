@@ -172,3 +172,5 @@ def test_units_that_heads_cannot_share_are_refused_in_the_model(tmp_path):
     for use in (AlbertEncoder, lambda config: config.check_length(1)):
         with pytest.raises(ValueError, match=said):
             use(config)
+    with pytest.raises(ValueError, match=rf"config\.json: {said}"):
+        AlbertConfig.for_model(tmp_path / "config.json")
