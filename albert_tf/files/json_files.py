@@ -46,8 +46,9 @@ def parse_json(text: str, place: str, fields: JsonFields | None = None) -> JsonO
     Args:
         text: the JSON text.
         place: the file, or file and line, for the message.
-        fields: name → type of required values, `… | None` for optional ones. The types of items
-            are not looked at. The object may contain other values.
+        fields: name → type of required values, `… | None` for optional ones. The types of the
+            items of `list[…]` and `dict[str, …]` are looked at too. The object may contain other
+            values.
 
     Raises:
         ValueError: the text is not such an object. The message names the place, and what was
@@ -117,15 +118,18 @@ def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -
     for name, kind in fields.items():
         if not _is_of(values.get(name), kind):
             found = quote(values[name]) if name in values else "missing"
-            kind = getattr(kind, "__name__", kind)
+            kind = kind if typing.get_args(kind) else getattr(kind, "__name__", kind)
             raise ValueError(f"{place}: {name!r} is {found}, expected {kind}")
 
 
 def _is_of(value: object, kind: object) -> bool:
     """Returns whether a value parsed from JSON has a type as described in `parse_json`."""
-    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    plain = [typing.get_origin(kind) or kind for kind in kinds]
-    return type(value) in plain or (float in plain and type(value) is int)
+    if isinstance(kind, types.UnionType):
+        return any(_is_of(value, each) for each in typing.get_args(kind))
+    if isinstance(value, (dict, list)) and type(value) is typing.get_origin(kind):
+        items = value.values() if isinstance(value, dict) else value
+        return all(_is_of(item, typing.get_args(kind)[-1]) for item in items)
+    return type(value) is kind or (kind is float and type(value) is int)
 
 
 def write_json(path: str, values: Mapping[str, object]) -> None:

@@ -66,6 +66,9 @@ class CheckpointEvaluator:
         task: the task, which computes the metrics and writes the text file of results.
         model: the model of the task that checkpoints are loaded into.
         tracker: of the run; None for a run that is not tracked.
+
+    Raises:
+        ValueError: the evaluations in the folder are damaged.
     """
 
     def __init__(
@@ -82,6 +85,13 @@ class CheckpointEvaluator:
         self._measured_on = task.measured_on()
         self._precision = current_precision()
         self._all = folder.evaluations(self._checkpoints())
+        metric = task.selection_metric
+        for evaluation in self.evaluations:
+            if metric not in evaluation.metrics:
+                raise ValueError(
+                    f"{folder.file(EVALUATIONS_FILE)}: no {metric!r} of step {evaluation.step}. "
+                    "Remove the line of that step, to evaluate its checkpoint again"
+                )
 
     @property
     def evaluations(self) -> list[Evaluation]:

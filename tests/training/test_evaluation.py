@@ -185,6 +185,14 @@ def test_a_missing_best_checkpoint_is_an_error_that_names_those_that_are_there(t
     assert steps_of(RunFolder(str(tmp_path)).evaluations()) == [0, 10, 20, 30]
 
 
+def test_an_evaluation_without_the_metric_that_selects_is_named(tmp_path):
+    keep_last(tmp_path, make_evaluator(tmp_path), (0, 1.0), (3, 2.0))
+    lines = tmp_path / "evaluations.jsonl"
+    lines.write_text(lines.read_text().replace(METRIC, "other"))
+    with pytest.raises(ValueError, match=rf"{lines}: no '{METRIC}' of step 0\. Remove the line"):
+        make_evaluator(tmp_path)
+
+
 def damage(folder, name):
     path = folder / f"{name}{DATA_SUFFIX}"
     content = bytearray(path.read_bytes())
