@@ -12,6 +12,7 @@ leave. Reading a damaged file
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import gzip
 import json
@@ -35,12 +36,15 @@ from albert_tf.checkpoints.model_folder import ModelFolder
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
 from albert_tf.checkpoints.sentence_modules import read_modules
+from albert_tf.data import shuffle
 from albert_tf.data.chunks import read_chunks
+from albert_tf.data.records import frame_records
 from albert_tf.data.sentences import sentences_of
 from albert_tf.data.settings import TextSettings
 from albert_tf.data.sources import find_sources
 from albert_tf.export.runtimes import RUNTIMES
 from albert_tf.finetuning.classification.custom import recorded_labels
+from albert_tf.finetuning.classification.prediction_files import read_dev_predictions
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.race import Settings as RaceSettings
@@ -285,6 +289,25 @@ def read_metrics(path):
     return RunFolder(str(path.parent)).metrics()
 
 
+def read_evaluations(path):
+    return RunFolder(str(path.parent)).evaluations()
+
+
+def read_predictions(path):
+    return read_dev_predictions(RunFolder(str(path.parent)))
+
+
+def write_block(path):
+    frames = frame_records([b"%d" % number * number for number in range(40)])
+    counts = collections.Counter(instances=40, record_bytes=sum(map(len, frames)))
+    batch = shuffle.EncodedBatch(frames, np.arange(40) * 100, counts)
+    shuffle.spill([batch], str(path).removesuffix("-000.spill"), 1)
+
+
+def read_block(path):
+    return list(shuffle.shuffled([str(path)], 0, 1, 3, 7))
+
+
 def write_sentencepiece(path):
     train_toy_vocabulary(path, 89, ["(", ")"])
 
@@ -354,6 +377,9 @@ SQUAD = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [PARAGRAPH]}]}
 CONLL = lines(*(f"{word} O\nx B-LOC{chr(10) * (word[-1] == '.')}" for word in TOY_TEXT.split()))
 WORDS = lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "##s", *"abcdefghij")
 CHECKPOINTS = lines(*({"step": step, "digest": f"{step:016}"} for step in (0, 3, 6)))
+EVALUATION = {"metrics": {"f1": 0.5}, "checkpoint": "ab", "measured_on": "cd", "precision": "x"}
+EVALUATIONS = lines(*({"step": step, **EVALUATION} for step in (0, 3, 6)))
+PREDICTIONS = lines("line\tguid\tlabel\tprediction\ta\tb", "2\tx\ta\tb\t0.4\t0.6")
 METRICS = lines(*({"step": step, "loss": 1.5, "learning_rate": 0.1} for step in (2, 4, 6)))
 
 # File, its content or the function that writes it, reader, damage.
@@ -387,6 +413,9 @@ KINDS = [
     ("sentence_bert_config.json", write_sentence_modules, read_sentence_modules, damage_json),
     ("records.records.json", write_described_records, read_described_records, damage_json),
     ("checkpoints.jsonl", CHECKPOINTS, read_saved_digests, damage_json),
+    ("evaluations.jsonl", EVALUATIONS, read_evaluations, damage_json),
+    ("dev_predictions.tsv", PREDICTIONS, read_predictions, damage_bytes),
+    ("chunk-0-000.spill", write_block, read_block, damage_bytes),
     ("tokenizer_config.json", write_tokenizer_options, read_tokenizer, damage_json),
     ("model.xml", write_openvino, read_openvino, damage_bytes),
     ("toy.model", write_sentencepiece, read_sentencepiece, damage_bytes),
