@@ -464,6 +464,7 @@ def test_the_part_of_a_line_that_a_kill_left_is_ignored_and_replaced(tmp_path):
         ({"labels": "a"}, "'labels' is 'a', expected list"),
         ({"labels": ["a", None]}, r"'labels' is \['a', None\], expected list\[str\]"),
         ({"note": 5}, r"'note' is 5, expected dict \| None"),
+        ({"note": {"\ud800": 1}}, "not JSON: a text has half of a surrogate pair"),
         ({"seconds": 10**400}, "not JSON: a number of 401 digits, expected up to 300"),
     ],
 )

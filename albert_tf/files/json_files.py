@@ -85,19 +85,21 @@ def load_json(text: str | bytes, place: str = "", is_row: bool = False) -> Json:
     Args:
         text: the JSON text.
         place: the file, or file and line, for the message; "" for a message without it.
-        is_row: whether it is a row of a table, whose columns have different names, and whose
-            numbers may be texts of any length.
+        is_row: whether it is a row of a table, whose columns have different names. Numbers and
+            texts of a row are not looked at, because those of other columns do not matter.
 
     Raises:
         RepeatedNameError: an object of a row has several values of one name.
         ValueError: it is not JSON, is nested so deeply that it is not data, or has a whole number
-            that is larger than any float.
+            that is larger than any float, or a text that cannot be written.
     """
     start = f"{place}: " if place else ""
     try:
         if is_row:
             return json.loads(text, object_pairs_hook=unique_object)
-        return json.loads(text, parse_int=_parse_whole)
+        value = json.loads(text, parse_int=_parse_whole)
+        _check_characters(value, text)
+        return value
     except RepeatedNameError as error:
         raise RepeatedNameError(f"{start}{error}") from None
     except ValueError as error:
@@ -111,6 +113,18 @@ def _parse_whole(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits, expected up to {_MAX_DIGITS}")
     return int(digits)
+
+
+def _check_characters(value: Json, text: str | bytes) -> None:
+    """Raises ValueError if a text in a value has half of a surrogate pair, which JSON can say."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    if "\\ud" not in text and "\\uD" not in text:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("a text has half of a surrogate pair, which is no character") from None
 
 
 def check_fields(values: Mapping[str, object], place: str, fields: JsonFields) -> None:

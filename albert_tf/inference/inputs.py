@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
+import math
 import re
 import shutil
 import sys
@@ -276,8 +278,22 @@ class _FileInputs(Generic[ExampleType]):
 
 
 def _ids_of(row: Row) -> Origin:
-    """Returns the ids in a row of named columns."""
-    return {name: row[name] for name in IDS if name in row} if isinstance(row, dict) else {}
+    """Returns the ids in a row of named columns, as JSON has them: dates and the like as texts.
+
+    Raises:
+        BadRowError: one cannot be written.
+    """
+    if not isinstance(row, dict):
+        return {}
+    ids: Origin = {}
+    for name in IDS:
+        if name in row:
+            value = row[name]
+            if isinstance(value, float) and math.isnan(value):  # a number that pandas lacks
+                value = None
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            ids[name] = json.loads(rows.check_text(text, f"column {name!r}"))
+    return ids
 
 
 def _copy_of_standard_input() -> Any:

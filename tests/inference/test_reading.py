@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import gzip
 import io
 import json
@@ -59,6 +61,11 @@ def test_texts_are_read_from_every_format(tmp_path, form, content, pairs):
         ("jsonl", b'{"title": "a"}\n', "line 1: expected 'text_a' or .*, found 'title'"),
         ("jsonl", b'{"text": 5}\n', "line 1: 'text' is 5, expected text"),
         ("jsonl", b'"\\ud800"\n', "line 1: the text contains a lone surrogate"),
+        (
+            "jsonl",
+            b'{"text": "a", "id": ["\\ud800"]}\n',
+            "line 1: column 'id' contains a lone surr",
+        ),
     ],
 )
 def test_bad_rows_are_named_with_their_lines(tmp_path, form, content, said):
@@ -119,6 +126,18 @@ def test_inputs_of_every_format_keep_their_place_and_ids(tmp_path, name, write, 
     ids = ("7", "9") if name == "a.csv" else (7, 9)
     expected = [({unit: first + n, "idx": ids[n]}, text) for n, text in enumerate("ab")]
     assert (read.total, list(read), list(read)) == (2, [expected], [expected])
+
+
+def test_ids_of_any_type_are_written_as_json(tmp_path):
+    ids = [datetime.date(2024, 2, 29), decimal.Decimal("1.50"), float("nan"), {"n": ["\u00e9"]}]
+    written = []
+    for value in ids:
+        table = pyarrow.table({"text": ["a"], "id": [value]})
+        parquet.write_table(table, tmp_path / "a.parquet")
+        settings = Settings(model_dir="m", input_file=str(tmp_path / "a.parquet"))
+        blocks = inputs.read_inputs(settings, parse_text)
+        written += [origin["id"] for block in blocks for origin, _ in block]
+    assert written == ["2024-02-29", "1.50", None, {"n": ["\u00e9"]}]
 
 
 def test_only_a_block_of_inputs_is_in_memory(tmp_path):
