@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import re
+from pathlib import PureWindowsPath
 
 from absl import logging
 
@@ -132,6 +133,29 @@ class ModelFolder:
         """
         path = files.current(self.path, self.names)
         return self if path == self.path else ModelFolder(path)
+
+    @functools.cached_property
+    def best_run(self) -> ModelFolder:
+        """The folder of the best run if this is that of a sweep, and otherwise the folder itself.
+
+        The folder of the sweep may have been moved with those of its runs.
+
+        Raises:
+            ValueError: no run has a best checkpoint, or the table names a folder elsewhere.
+        """
+        if self.candidates or not self.has_file(run_folder.SWEEP_SUMMARY):
+            return self
+        summary = self.file(run_folder.SWEEP_SUMMARY)
+        *_, last = files.read_text(summary).splitlines() or [""]
+        if not last.startswith(run_folder.BEST_OF_SWEEP):
+            raise ValueError(
+                f"{summary} names no best run: pass the folder of a run, such as one of "
+                f"{files.quote_all([name for name in self.names if self.folder(name).exists])}"
+            )
+        named = PureWindowsPath(last.removeprefix(run_folder.BEST_OF_SWEEP)).name  # of any system
+        path = files.inside(self.path, named, summary, is_name=True)
+        logging.log_first_n(logging.INFO, "%s: using the best run, %s", 1, self.path, named)
+        return self.folder(os.path.basename(path))
 
     @functools.cached_property
     def newest_export(self) -> ModelFolder:
@@ -374,8 +398,8 @@ class ModelPath:
     """What users give for a model, and where it leads, which is looked for on first use.
 
     Args:
-        given: a folder, a checkpoint in it, an `--export_dir`, or the name of a downloaded release;
-            see `find_checkpoint`.
+        given: a folder, a checkpoint in it, an `--export_dir`, the folder of a sweep, or the name
+            of a downloaded release; see `find_checkpoint`.
     """
 
     def __init__(self, given: str) -> None:
@@ -430,7 +454,7 @@ class ModelPath:
         """
         path, folder = self._found
         if self._is_folder:
-            return folder.newest_export
+            return folder.best_run.newest_export
         return _saved_model(folder.current, path)
 
     @functools.cached_property

@@ -49,6 +49,8 @@ STARTS_FILE = "runs.jsonl"
 EXAMPLES_FILE = "examples.jsonl"
 EVAL = "eval/"  # prefix of the metrics of evaluations in `metrics.jsonl` and TensorBoard
 LOCK_FILE = ".lock"
+SWEEP_SUMMARY = "sweep_results.txt"  # in the folder above those of the runs that it compares
+BEST_OF_SWEEP = "best: "  # beginning of its last line, before the folder of the best run
 _HUGGING_FACE_FILE = "config.json"
 # Fields of the lines.
 _CHECKPOINT = {"step": int, "digest": str}

@@ -5,8 +5,9 @@ r"""Plots the results of a run: training curves and confusion matrix.
 Writes the plots whose source files exist to the folder:
 
 * `training_curve.png`: losses and metrics over the steps, from `metrics.jsonl` and
-  `evaluations.jsonl`;
-* `confusion_matrix.png`: the confusion matrix of a classifier, from `dev_predictions.tsv`.
+  `evaluations.jsonl`, if one of them has two points of the curve or more;
+* `confusion_matrix.png`: the confusion matrix of a classifier with precision, recall and F1 of
+  each label, from `dev_predictions.tsv`.
 
 The plots of a sweep's runs are written to their own folders. The pre-training and fine-tuning
 programs do all this when they finish.
@@ -24,11 +25,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from absl import logging
+from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import SELECTION_METRIC
 from albert_tf.finetuning.classification.prediction_files import read_dev_predictions
+from albert_tf.finetuning.metrics import scores_of_labels
 from albert_tf.finetuning.settings import SWEEP_TABLE
 from albert_tf.model.objectives import OBJECTIVES
 from albert_tf.settings import REQUIRED, SettingsGroup, setting
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 ReportRow = Mapping[str, float]
 Points = tuple[list[float], list[float]]
 
+_SCORES_WIDTH = 2.4  # inches, beside the confusion matrix
 MOST_NAMES = 30  # with more labels, names and counts would be too small to read
 
 
@@ -65,8 +69,8 @@ def run(settings: Settings) -> str:
     paths = plot_run(settings.output_dir)
     if not paths:
         raise ValueError(
-            f"--output_dir={settings.output_dir}: nothing to plot; expected metrics.jsonl, "
-            "evaluations.jsonl or dev_predictions.tsv"
+            f"--output_dir={settings.output_dir}: nothing to plot; expected two lines or "
+            "more in metrics.jsonl or evaluations.jsonl, or dev_predictions.tsv"
         )
     return "\n".join(paths)
 
@@ -152,7 +156,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
     the last data count.
 
     Returns:
-        The figure; None if nothing was trained or evaluated.
+        The figure; None if there are no two points of training or evaluation to connect.
     """
     from matplotlib.figure import Figure  # without pyplot's global state
 
@@ -164,7 +168,7 @@ def draw_training_curve(run: RunFolder) -> Figure | None:
         if entry.measured_on == measured[-1].measured_on
         and entry.precision == measured[-1].precision
     ]
-    if not training and not evaluations:
+    if max(len(training), len(evaluations)) < 2:  # a point, but no curve
         return None
     best = run.best_evaluation
     reported = {name for row in [*training, *evaluations] for name in row}
@@ -211,7 +215,9 @@ def _draw_panel(
 
 
 def draw_confusion_matrix(run: RunFolder) -> Figure | None:
-    """Draws the confusion matrix of a classifier, with a row for each true label.
+    """Draws the confusion matrix of a classifier, and precision, recall and F1 of each label.
+
+    The matrix has a row for each true label.
 
     Returns:
         The figure; None if the run is not a classifier's.
@@ -225,16 +231,23 @@ def draw_confusion_matrix(run: RunFolder) -> Figure | None:
     matrix = np.zeros((len(labels), len(labels)), np.int64)
     for label, prediction in pairs:
         matrix[ids[label], ids[prediction]] += 1
+    has_names = len(labels) <= MOST_NAMES
     size = min(4 + 0.35 * len(labels), 12)
-    figure = Figure(figsize=(size + 1, size), layout="constrained")
-    axes = figure.subplots()
+    width = size + 1 + (_SCORES_WIDTH if has_names else 0)
+    figure = Figure(figsize=(width, size), layout="constrained")
+    if has_names:
+        ratios = (size + 1, _SCORES_WIDTH)
+        axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=ratios)
+        _write_scores(beside, matrix)
+    else:
+        axes = figure.subplots()
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(image, ax=axes, label="share of the true label")
     hits = int(np.trace(matrix))
     title = f"{hits} of {len(pairs)} correct ({100 * hits / len(pairs):.1f} %)"
     axes.set(xlabel="predicted label", ylabel="true label", title=title)
-    if len(labels) <= MOST_NAMES:
+    if has_names:
         names = list(map(_drawable_name, labels))
         axes.set_xticks(range(len(labels)), names, rotation=90)
         axes.set_yticks(range(len(labels)), names)
@@ -245,6 +258,16 @@ def draw_confusion_matrix(run: RunFolder) -> Figure | None:
                 column, row, str(count), color=color, fontsize=font_size, ha="center", va="center"
             )
     return figure
+
+
+def _write_scores(axes: Axes, matrix: NDArray[np.int64]) -> None:
+    """Writes the scores of the labels beside the rows of their matrix."""
+    scores = scores_of_labels(np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1))
+    axes.set_axis_off()
+    axes.set(xlim=(-0.5, len(scores) - 0.5), title="   ".join(scores))
+    for column, values in enumerate(scores.values()):
+        for row, value in enumerate(values):
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center")
 
 
 def _drawable_name(name: str) -> str:

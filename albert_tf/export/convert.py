@@ -21,6 +21,7 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE, RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
 from albert_tf.data.settings import VocabularyFileSettings
+from albert_tf.export import model_card
 from albert_tf.export.formats import FORMATS
 from albert_tf.export.weights import Output
 from albert_tf.model.config import AlbertConfig
@@ -207,6 +208,8 @@ def _write(settings: Settings, source: ModelSource, model: AlbertForPretraining)
         if output_format.write_weights is None:
             raise ValueError(f"--output_format={output_format.name} has no weights")
         output_format.write_weights(Output(folder, model, tensors, tokenizer, record))
+        if output_format.name == "huggingface":
+            model_card.write(folder, source.run)
         if not output_format.has_own_files:
             config.to_json_file(os.path.join(folder, CONFIG_FILE))
             found = read_files(source.vocabulary_file) if tokenizer else {}

@@ -55,6 +55,24 @@ def macro_f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
     return float(np.mean(_f1_of_each_label(matrix)[occurs]))
 
 
+def scores_of_labels(
+    hits: ArrayLike, predicted: ArrayLike, actual: ArrayLike
+) -> dict[str, NDArray[np.float64]]:
+    """Returns `precision`, `recall` and `f1` of each label, float64 [K]; 0/0 counts as 0.
+
+    Args:
+        hits: number of examples where a label is predicted and true, [K].
+        predicted: number of examples where it is predicted, [K].
+        actual: number of examples where it is true, [K].
+    """
+    h, p, a = (np.asarray(x, np.float64) for x in (hits, predicted, actual))
+    return {
+        "precision": h / np.maximum(p, 1),
+        "recall": h / np.maximum(a, 1),
+        "f1": 2 * h / np.maximum(p + a, 1),
+    }
+
+
 def multi_label_metrics(
     predictions: NDArray[np.bool_], label_ids: ArrayLike, labels: Sequence[str]
 ) -> dict[str, float]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from absl import logging
 
 from albert_tf import files
+from albert_tf.checkpoints.run_folder import BEST_OF_SWEEP, SWEEP_SUMMARY
 from albert_tf.finetuning.result import RunResult
 from albert_tf.finetuning.settings import SWEEP_TABLE, FineTuningSettings
 
@@ -90,7 +91,7 @@ def format_summary(results: Sequence[RunResult], metric: str) -> str:
         cells = "".join("          -" if math.isnan(x) else f"{x:11.4f}" for x in numbers)
         lines.append(f"{rate:13g}{len(values):11d}{cells}")
     if any(metric in result.metrics for result in results):
-        lines.append(f"best: {best_result(results, metric).settings.output_dir}")
+        lines.append(BEST_OF_SWEEP + best_result(results, metric).settings.output_dir)
     return "\n".join(lines) + "\n"
 
 
@@ -113,6 +114,6 @@ def write_comparison(output_dir: str, results: Sequence[RunResult], metric: str)
             [run.output_dir, f"{run.single_learning_rate:g}", run.seed, *numbers, result.remark]
         )
     summary = format_summary(results, metric)
-    for name, content in ((SWEEP_TABLE, table.getvalue()), ("sweep_results.txt", summary)):
+    for name, content in ((SWEEP_TABLE, table.getvalue()), (SWEEP_SUMMARY, summary)):
         files.write_file(os.path.join(output_dir, name), content)
     logging.info("Results so far:\n%s", summary)

@@ -15,7 +15,8 @@ folder that `from_pretrained` reads; the task, labels, config and vocabulary are
 a JSON object for each input to standard output, and logs to standard error. --text, or --text and
 --text_b, may be given several times. --input_file may be text, .tsv, .csv, .jsonl, .json, .parquet
 or .arrow, of any size. In the results, "line" is the number of the line in it, or "row" that of the
-row, from 1; columns id, idx and guid are copied. --web serves a demo page at http://127.0.0.1:8000.
+row, from 1; columns id, idx and guid are copied. --output_file=answers.csv has all columns of the
+inputs beside the answers. --web serves a demo page at http://127.0.0.1:8000.
 """
 
 from __future__ import annotations
@@ -90,4 +91,5 @@ def run(settings: Settings) -> Iterator[files.JsonObject]:
         pairs = read_inputs(settings, parse, task, trained_with)
         return embedding_program.run(settings, source, pairs)
     examples = read_inputs(settings, task.task.parse_row, task, trained_with)
-    return program.run(settings, source, task.name, examples)
+    answer = program.write if settings.output_file else program.run
+    return answer(settings, source, task.name, examples)

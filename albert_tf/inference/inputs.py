@@ -148,9 +148,11 @@ class Inputs(Protocol[ExampleType]):
 
     Attributes:
         total: the number of inputs.
+        columns: the names in their origins.
     """
 
     total: int
+    columns: tuple[str, ...]
 
     def __iter__(self) -> Iterator[Block[ExampleType]]:
         """Yields the blocks."""
@@ -159,9 +161,10 @@ class Inputs(Protocol[ExampleType]):
 class _GivenInputs(Generic[ExampleType]):
     """Inputs given by flags: a single block."""
 
-    def __init__(self, examples: Sequence[ExampleType]) -> None:
-        self._block: Block[ExampleType] = [({}, example) for example in examples]
-        self.total = len(self._block)
+    def __init__(self, block: Block[ExampleType]) -> None:
+        self._block = block
+        self.total = len(block)
+        self.columns = tuple(dict.fromkeys(name for origin, _ in block for name in origin))
 
     def __iter__(self) -> Iterator[Block[ExampleType]]:
         yield self._block
@@ -191,6 +194,7 @@ class _FileInputs(Generic[ExampleType]):
         form: the format of text, one of `settings.FORMATS`; Parquet and Arrow files are recognized.
         parse: converts a row to an input; raises `BadRowError`.
         columns: what is known of the columns.
+        keeps_columns: whether the origin of an input are all columns of its row.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -204,8 +208,10 @@ class _FileInputs(Generic[ExampleType]):
         form: str,
         parse: Callable[[Row], ExampleType],
         columns: InputColumns | None = None,
+        keeps_columns: bool = False,
     ) -> None:
         self._columns = columns or InputColumns()
+        self._keeps_columns = keeps_columns
         name = path
         if path == STANDARD_INPUT:
             name = "standard input"
@@ -220,7 +226,12 @@ class _FileInputs(Generic[ExampleType]):
         if self._has_header:
             self._columns.refuse_unknown_header(self._table)
         self._warn_of_unused_texts()
-        self.total = sum(1 for _ in self._parsed())
+        names: dict[str, None] = {}
+        self.total = 0
+        for origin, _ in self._parsed():
+            self.total += 1
+            names |= dict.fromkeys(origin)
+        self.columns = tuple(names)
         if not self.total:
             raise ValueError(f"{name}: contains no input")
 
@@ -243,8 +254,11 @@ class _FileInputs(Generic[ExampleType]):
 
     def _warn_of_unused_texts(self) -> None:
         """Warns if a task that takes a text or a pair leaves out a column with texts."""
-        numbered = itertools.islice(self._rows(self._table), MAX_ROWS)
-        looked_at = [_ReadRow(row) for _, row in numbered if isinstance(row, dict)]
+        looked_at = []
+        for _, row in itertools.islice(self._rows(self._table), MAX_ROWS):
+            with contextlib.suppress(BadRowError):  # as below
+                usual = self._usual(row)
+                looked_at += [_ReadRow(usual)] if isinstance(usual, dict) else []
         for row in looked_at:
             with contextlib.suppress(BadRowError):  # which is reported where the row is predicted
                 self._parse(row)
@@ -259,7 +273,10 @@ class _FileInputs(Generic[ExampleType]):
         unit = "line" if self._table.unit == "line" else "row"
 
         def parse(row: Row, number: int) -> tuple[Origin, ExampleType]:
-            return {unit: number, **_ids_of(row)}, self._parse(row)
+            example = self._parse(self._usual(row))
+            if self._keeps_columns:
+                return columns_of(row), example
+            return {unit: number, **_ids_of(row)}, example
 
         for _, parsed in rows.parse_rows(self._table.place, self._rows(self._table), parse):
             yield parsed
@@ -268,13 +285,22 @@ class _FileInputs(Generic[ExampleType]):
         numbered = iter(table)
         if self._has_header:
             numbered = named_rows(numbered, self._columns.names)
-        for number, row in numbered:
-            if not isinstance(row, BadRowError):
-                try:
-                    row = self._columns.with_usual_names(row, IDS)
-                except BadRowError as error:
-                    row = error
-            yield number, row
+        return numbered
+
+    def _usual(self, row: Row | BadRowError) -> Row:
+        """Returns a row with the usual names; raises BadRowError for a row that is bad."""
+        if isinstance(row, BadRowError):
+            raise row
+        return self._columns.with_usual_names(row, IDS)
+
+
+def columns_of(row: Row) -> files.JsonObject:
+    """Returns all columns of a row; texts without names are `text` and `text_b`, or numbered."""
+    if isinstance(row, dict):
+        return row
+    cells = [row] if isinstance(row, str) else list(row)
+    names = ["text", "text_b"] if len(cells) <= 2 else map(str, range(1, len(cells) + 1))
+    return dict(zip(names, cells, strict=False))
 
 
 def _ids_of(row: Row) -> Origin:
@@ -337,9 +363,12 @@ def read_inputs(
         raise ValueError(f"{_as_flags(given)}: {takes}")
     if settings.input_file is not None:
         columns = InputColumns.of_training(trained_with or {}, taken)
-        return _FileInputs(settings.input_file, settings.format, parse, columns)
+        keeps_columns = settings.output_file is not None
+        return _FileInputs(settings.input_file, settings.format, parse, columns, keeps_columns)
     try:
-        return _GivenInputs([parse(row) for row in _rows_of(settings)])
+        given_rows = [(row, parse(row)) for row in _rows_of(settings)]
+        keeps = settings.output_file is not None
+        return _GivenInputs([(columns_of(row) if keeps else {}, x) for row, x in given_rows])
     except BadRowError as error:
         is_complete = set(given) == set(taken)
         advice = "" if is_complete or not takes else f" ({takes})"

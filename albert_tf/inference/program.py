@@ -10,8 +10,10 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.checkpoints.tasks import EMBEDDINGS
 from albert_tf.finetuning.task import Result
-from albert_tf.inference.inputs import Block, ExampleType, Inputs
+from albert_tf.inference import answer_file
+from albert_tf.inference.inputs import Block, ExampleType, Inputs, Origin
 from albert_tf.inference.opening import make_predictor, using_devices
 from albert_tf.inference.predictor import Predictor
 from albert_tf.inference.settings import Settings
@@ -31,11 +33,35 @@ def run(
     Raises:
         ValueError, OSError: the model cannot be used; the message says why.
     """
+    for answers in _answers(settings, source, task, inputs):
+        for origin, result in answers:
+            yield {**origin, **result}
+
+
+def write(
+    settings: Settings, source: ModelSource, task: str, inputs: Inputs[ExampleType]
+) -> Iterator[Result]:
+    """Writes the result of each input to `output_file`; yields nothing. Arguments as of `run`.
+
+    Raises:
+        ValueError, OSError: the model cannot be used, or the file not be written.
+    """
+    if task == EMBEDDINGS:
+        raise ValueError("--output_file: embeddings are written to --embeddings_file")
+    answers = _answers(settings, source, task, inputs)
+    answer_file.write(settings.output_file or "", answers, inputs.columns)
+    return iter(())
+
+
+def _answers(
+    settings: Settings, source: ModelSource, task: str, inputs: Inputs[ExampleType]
+) -> Iterator[list[tuple[Origin, Result]]]:
+    """Yields blocks of the origins of inputs and their results."""
     with open_predictor(settings, source, task) as predictor:
         for block in with_progress(settings, inputs):
             results = predictor.predict([example for _, example in block])
-            for (origin, _), result in zip(block, results, strict=True):
-                yield {**origin, **result}
+            origins = [origin for origin, _ in block]
+            yield list(zip(origins, results, strict=True))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from albert_tf.export.runtimes import AUTO, ENGINES, OPENVINO
 from albert_tf.finetuning import registry
 from albert_tf.finetuning.classification.settings import MIN_SEQ_LENGTH
 from albert_tf.finetuning.task import TOP_K
+from albert_tf.inference import answer_file
 from albert_tf.model.config import config_file
 from albert_tf.model.poolings import POOLINGS
 from albert_tf.settings import REQUIRED, SettingsGroup, redefined, setting
@@ -203,12 +204,19 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
         "text",
         "text_b",
         "input_file",
+        "output_file",
         "task",
         "similarity",
         "engine",
         "web",
     )
 
+    output_file: str | None = setting(
+        None,
+        "File to write the answers to, in place of printing them: .csv has the columns of the "
+        "inputs, and label and probabilities, or what the task answers; .jsonl has the same as "
+        "objects.",
+    )
     embeddings_file: str | None = setting(
         None,
         "NumPy file (.npy) to write embeddings to, float32 [rows, hidden_size]; if not given, they "
@@ -232,10 +240,25 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
             )
         if self.embeddings_file and not self.embeddings_file.endswith(NPY):
             raise ValueError(f"--embeddings_file={self.embeddings_file}: expected a name in {NPY}")
+        self._check_output_file()
         if self.wanted_task is not None and self.task_module is None:
             registry.get(self.wanted_task)
         if not self.web:
             self._check_input()
+
+    def _check_output_file(self) -> None:
+        if self.output_file is None:
+            return
+        if not self.output_file.endswith(answer_file.ENDINGS):
+            raise ValueError(
+                f"--output_file={self.output_file}: expected a name in "
+                f"{' or '.join(answer_file.ENDINGS)}"
+            )
+        if self.wanted_task == EMBEDDINGS or self.web:
+            raise ValueError(
+                "--output_file is for the answers of a task: --similarity and --web have none, and "
+                "embeddings are written to --embeddings_file"
+            )
 
     def _check_input(self) -> None:
         texts, second = self.texts, _listed(self.text_b)
@@ -296,7 +319,7 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
         return _ENDINGS.get(ending_of(self.input_file or ""), TEXT)
 
     def check_paths(self) -> None:
-        """Checks the paths of model and input, and that `embeddings_file` can be written."""
+        """Checks the paths of model and input, and that files of results can be written."""
         super().check_paths()
         if self.albert_config_file:
             files.check_file(config_file(self.albert_config_file), "--albert_config_file")
@@ -304,6 +327,10 @@ class Settings(ModelFolderSettings, TextInputSettings, PredictorSettings, WebSet
             files.check_file(self.input_file, "--input_file")
         if self.embeddings_file:
             files.check_writable(os.path.dirname(self.embeddings_file), "--embeddings_file")
+        if self.output_file:
+            files.check_writable(os.path.dirname(self.output_file), "--output_file")
+            if files.real_path(self.output_file) == files.real_path(self.input_file or ""):
+                raise ValueError(f"--output_file={self.output_file} is the --input_file")
 
 
 def _listed(texts: str | tuple[str, ...] | None) -> tuple[str, ...]:

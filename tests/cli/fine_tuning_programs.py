@@ -163,7 +163,7 @@ PROGRAMS = {
         f"{ALL} --keep_checkpoint_max=0",
         "matthew_corr eval_accuracy eval_loss loss best",
         f"{ALWAYS} test_results.tsv submit_results.tsv CoLA.tsv dev_predictions.tsv best_trial.txt"
-        " confusion_matrix.png training_curve.png",
+        " label_scores.tsv confusion_matrix.png training_curve.png",
         f"{MODEL_FILES} labels.txt",
     ),
     # int(5 / 3 · 3) = 5 steps of SQuAD 1.1, int(7 / 3 · 3) = 7 of 2.0: questions, not windows.

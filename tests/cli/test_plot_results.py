@@ -71,6 +71,22 @@ def test_the_confusion_matrix_shows_counts_right_label_down_and_prediction_acros
     shown = [label.get_text() for label in axes.get_xticklabels()]
     assert shown == ["no", "x" * 23 + "…", r"may\$be"]
     assert axes.get_title() == "12 of 18 correct (66.7 %)"
+    beside = {text.get_position(): text.get_text() for text in figures[0].axes[1].texts}
+    precision, recall, f1 = ([beside[column, row] for row in range(3)] for column in range(3))
+    assert precision == ["0.83", "0.78", "0.00"]  # 5 / 6, 7 / 9, nothing
+    assert recall == ["0.71", "0.64", "0.00"]  # 5 / 7, 7 / 11
+    assert f1 == ["0.77", "0.70", "0.00"]  # 10 / 13, 14 / 20
+
+
+def test_a_single_evaluation_has_no_curve(tmp_path):
+    entry = {"measured_on": "data", "step": 5, "checkpoint": "", "precision": "float32"}
+    entries = [entry | {"metrics": {"eval_loss": 0.5}}]
+    write_json_lines(tmp_path / "evaluations.jsonl", entries)
+    write_json_lines(tmp_path / "metrics.jsonl", [{"step": 5, "loss": 1.0}])
+    assert plot_results.plot_run(str(tmp_path)) == []
+    entries.append(entries[0] | {"step": 6})
+    write_json_lines(tmp_path / "evaluations.jsonl", entries)
+    assert plot_results.plot_run(str(tmp_path)) == [str(tmp_path / "training_curve.png")]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +119,7 @@ def test_a_damaged_file_is_a_warning_of_the_program(tmp_path, caplog):
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing to plot; expected metrics\.jsonl"):
+    with pytest.raises(ValueError, match=r"nothing to plot; expected two lines"):
         plot_results.run(plot_results.Settings(output_dir=str(tmp_path)))
 
 

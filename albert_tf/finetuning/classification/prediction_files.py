@@ -7,7 +7,9 @@ Shapes: N examples, K labels.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,8 +20,10 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.classification.parsing import Example
 from albert_tf.finetuning.classification.tasks import ClassificationTask
+from albert_tf.finetuning.metrics import scores_of_labels
 
 DEV_PREDICTIONS = "dev_predictions.tsv"
+LABEL_SCORES = "label_scores.tsv"
 DEV_COLUMNS = ("line", "guid", "label", "prediction")  # and one for each label, or the score
 SCORE = "score"
 MULTI_LABEL_COLUMNS = ("line", "guid", "labels", "predictions")  # both are JSON lists
@@ -32,10 +36,10 @@ def write_dev_predictions(
     predicted: Sequence[str],
     rows: NDArray[np.float32],
 ) -> None:
-    """Writes `dev_predictions.tsv`.
+    """Writes `dev_predictions.tsv` and, except for regression, `label_scores.tsv`.
 
-    Each row describes an example: the number of its row in the file, from 1, without a header; its
-    own id, or else its split and its number from 0; its label, prediction, and the
+    Each row of the first describes an example: the number of its row in the file, from 1, without
+    a header; its own id, or else its split and its number from 0; its label, prediction, and the
     probabilities of the labels, or the score in regression. In multi-label tasks, the true and the
     predicted labels are JSON lists.
 
@@ -53,6 +57,29 @@ def write_dev_predictions(
             label = label_list(example.labels) if task.is_multi_label else example.label
             cells = (example.row, example.id, label, prediction, *row)
             stream.write("\t".join(map(str, cells)) + "\n")
+    if task.labels:
+        _write_label_scores(folder, task, examples, predicted)
+
+
+def _write_label_scores(
+    folder: RunFolder,
+    task: ClassificationTask,
+    examples: Sequence[Example],
+    predicted: Sequence[str],
+) -> None:
+    """Writes precision, recall and F1 of each label, and how many examples have it."""
+    answers = [json.loads(x) if task.is_multi_label else [x] for x in predicted]
+    truth = [x.labels if task.is_multi_label else [x.label or ""] for x in examples]
+    true, guessed = (Counter(itertools.chain.from_iterable(x)) for x in (truth, answers))
+    both = zip(truth, answers, strict=True)
+    hits = Counter(itertools.chain.from_iterable({*a} & {*b} for a, b in both))
+    counts = ([counter[label] for label in task.labels or ()] for counter in (hits, guessed, true))
+    scores = scores_of_labels(*counts)
+    with files.write_atomically(folder.file(LABEL_SCORES)) as stream:
+        stream.write("\t".join(("label", *scores, "examples")) + "\n")
+        for label, *values in zip(task.labels or (), *scores.values(), strict=True):
+            numbers = "\t".join(f"{value:.4f}" for value in values)
+            stream.write(f"{label}\t{numbers}\t{true[label]}\n")
 
 
 def read_dev_predictions(folder: RunFolder) -> tuple[list[str], list[tuple[str, str]]]:
