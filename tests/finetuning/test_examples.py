@@ -22,7 +22,7 @@ def test_the_checksum_depends_on_what_is_learned_and_not_on_ids_and_lines(exampl
     fields = {field.name for field in dataclasses.fields(example)}
     changed = {name: dataclasses.replace(example, **{name: "other"}) for name in fields}
     found = {name: checksum(other) for name, other in changed.items()}
-    for name in fields & {"line", "guid", "example_id", "qas_id"}:
+    for name in fields & {"line", "row", "number", "guid", "example_id", "qas_id"}:
         assert found.pop(name) == checksum(example)
     assert len({*found.values(), checksum(example), checksum(example, example)}) == len(found) + 2
     with pytest.raises(ValueError, match=r"data\.tsv: contains no example"):

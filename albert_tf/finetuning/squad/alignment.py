@@ -43,7 +43,7 @@ from albert_tf.model.tokenization import (
     WordpieceTokenizer,
     preprocess_text,
 )
-from albert_tf.model.tokenization.characters import is_combining, is_mark
+from albert_tf.model.tokenization.characters import past_marks
 
 MIN_MATCHED = 0.8  # fraction of the characters; with fewer, Google's program skips the question
 BAND_MARGIN = 5
@@ -108,14 +108,9 @@ def _include_marks(text: str, found: TokenizedText) -> Index:
 
     `last_token` needs no marks: at a mark that is in no piece, it is the piece before it.
     """
-    last_char = found.last_char.copy()
     begins = [*found.first_char[1:].tolist(), len(text)]  # of the next piece
-    for piece, (last, begin) in enumerate(zip(last_char.tolist(), begins, strict=True)):
-        end = last + 1
-        while end < begin and (is_combining(text[end]) or is_mark(text[end])):
-            end += 1
-        last_char[piece] = end - 1
-    return last_char
+    ends = zip(found.last_char.tolist(), begins, strict=True)
+    return np.array([past_marks(text, last + 1, begin) - 1 for last, begin in ends], np.int32)
 
 
 def _tokenize_hugging_face(tokenizer: HuggingFaceTokenizer, text: str) -> TokenizedText | None:

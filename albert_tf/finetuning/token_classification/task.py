@@ -34,6 +34,7 @@ from albert_tf.finetuning.token_classification.tags import Tags, cut, join_token
 from albert_tf.finetuning.token_classification.windows import NO_LABEL, Windows, make_features
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer, check_text, split_pairs
+from albert_tf.model.tokenization.characters import past_marks
 from albert_tf.tables import Table
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -257,7 +258,7 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         for kind, first, end in find_spans(labels, self.tags.is_raw):
             if isinstance(text, str):
                 begin = words[first][1]
-                stop = words[end - 1][1] + len(words[end - 1][0])
+                stop = past_marks(text, words[end - 1][1] + len(words[end - 1][0]), len(text))
                 place = {"text": text[begin:stop], "begin": begin, "end": stop}
             else:
                 place = {"text": join_tokens(text[first:end], self.tags.units)}

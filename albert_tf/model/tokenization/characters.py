@@ -59,6 +59,13 @@ def is_combining(char: str) -> bool:
     return unicodedata.combining(char) != 0
 
 
+def past_marks(text: str, end: int, limit: int) -> int:
+    """Returns the first place from `end` on, up to `limit`, that has no mark of a letter before."""
+    while end < limit and (is_combining(text[end]) or is_mark(text[end])):
+        end += 1
+    return end
+
+
 def find_words(text: str) -> list[tuple[str, int]]:
     """Returns the words of a text, and the index of the first character of each.
 

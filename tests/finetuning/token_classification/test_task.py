@@ -1,6 +1,7 @@
 """Token classification as a task: the tags of a model, windows, loss and files."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -56,6 +57,35 @@ def test_tags_that_are_unknown_are_refused_and_those_without_spans_are_raw(tmp_p
         read_data(settings_for(tmp_path), RunFolder("model"))
     assert recorded_tags(record(tmp_path, TAGS, name="classification")) is None
     assert recorded_tags(record(tmp_path, Tags(("NN", "VB")))).is_raw
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("Bà sống ở Huế.", "Huế"),
+        (unicodedata.normalize("NFD", "Bà sống ở Huế."), unicodedata.normalize("NFD", "Huế")),
+        ("विद्वान् पढ़ते हैं।", "विद्वान्"),
+        ("พ่ออยู่ที่ โรม", "พ่ออยู่ที่"),
+        ("சொல் கோவில்.", "கோவில்"),
+        (unicodedata.normalize("NFD", "로마 에서"), unicodedata.normalize("NFD", "로마")),
+    ],
+)
+@pytest.mark.parametrize("units", ["words", "characters"])
+def test_spans_of_raw_text_keep_the_marks_of_their_last_letter(
+    tmp_path, tiny_config, toy_tokenizer, text, span, units
+):
+    """Also where each mark is a character of its own, which the model does not see as a part."""
+    tags = Tags(TAGS.labels, units=units)
+    tagger = task.TokenClassifier(settings_for(tmp_path), tiny_config, toy_tokenizer, (tags, {}))
+    begin, last = text.index(span), text.index(span) + len(span) - 1
+    while unicodedata.category(text[last]).startswith("M"):
+        last -= 1
+    labels = [
+        "B-LOC" if place == begin else "I-LOC" if begin < place <= last else "O"
+        for _, place in tagger._words(text)
+    ]
+    (found,) = tagger._spans(text, labels)
+    assert found == {"type": "LOC", "text": span, "begin": begin, "end": begin + len(span)}
 
 
 # Windows
