@@ -52,6 +52,9 @@ class ValueType:
         """
         if self.type not in _CONVERSIONS or (value is None and self.takes_none):
             return value
+        is_split = self.is_tuple and self.type is str
+        if type(value) is self.type and self.is_scalar and not is_split:
+            return value  # as nearly all are
         if value is None and self.none_is_empty:
             return ""
         several = _as_tuple(value)
