@@ -79,6 +79,9 @@ def unique_object(pairs: Sequence[tuple[str, object]]) -> JsonObject:
     return values
 
 
+_ROW_DECODER = json.JSONDecoder(object_pairs_hook=unique_object)  # made once for all rows
+
+
 def load_json(text: str | bytes, place: str = "", is_row: bool = False) -> Json:
     """Parses JSON of any kind.
 
@@ -96,7 +99,7 @@ def load_json(text: str | bytes, place: str = "", is_row: bool = False) -> Json:
     start = f"{place}: " if place else ""
     try:
         if is_row:
-            return json.loads(text, object_pairs_hook=unique_object)
+            return _ROW_DECODER.decode(text if isinstance(text, str) else text.decode())
         value = json.loads(text, parse_int=_parse_whole)
         _check_characters(value, text)
         return value

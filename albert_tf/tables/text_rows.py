@@ -134,12 +134,15 @@ def parse_lines(lines: Iterable[str], form: str, path: str) -> Iterator[Numbered
     if form in (COMMAS, QUOTED_TABS):
         yield from _quoted_rows(lines, form == COMMAS, path)
         return
+    is_first = True
     for number, line in enumerate(lines, 1):
         line = line.removesuffix("\n").removesuffix("\r")
         if form != JSON_LINES:
             yield number, line.split("\t")
         elif line and not line.isspace():
-            yield number, _json_row(line)
+            row = _json_row(line)
+            yield number, _whole_table_error(line) if is_first and is_whole_table(row) else row
+            is_first = False
 
 
 def _quoted_rows(lines: Iterable[str], is_csv: bool, path: str) -> Iterator[NumberedRow]:
@@ -177,17 +180,18 @@ def _json_row(line: str) -> Row | BadRowError:
         value = error
     if isinstance(value, str):
         return [value]
-    if is_whole_table(value):
-        return BadRowError(
-            f"expected one JSON object per row, got a whole table, {files.quote(line)}. "
-            f"{WRITE_RECORDS}"
-        )
     if isinstance(value, dict):
         return value
     advice = f". {WRITE_RECORDS}" if line.strip() == "{" else ""  # an object of many lines
     return BadRowError(
         f"expected one JSON object per line, got {files.quote(line)}. The objects of an array are "
         f"read if the file begins with it{advice}"
+    )
+
+
+def _whole_table_error(line: str) -> BadRowError:
+    return BadRowError(
+        f"expected one JSON object per row, got a whole table, {files.quote(line)}. {WRITE_RECORDS}"
     )
 
 
