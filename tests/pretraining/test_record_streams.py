@@ -66,10 +66,11 @@ def assert_each_once(batches, total):
 
 def lengths_of(kind, num_files):
     rng = np.random.default_rng(num_files)
+    mean = 6 if num_files < 1000 else 2
     drawn = {
-        "equal": np.full(num_files, 6),
-        "uneven": rng.integers(1, 12, num_files),
-        "lognormal": np.maximum(rng.lognormal(1.2, 1.2, num_files), 1),
+        "equal": np.full(num_files, mean),
+        "uneven": rng.integers(1, 2 * mean, num_files),
+        "lognormal": np.maximum(rng.lognormal(np.log(mean / 2), 1.2, num_files), 1),
     }
     lengths = drawn[kind].astype(int).tolist()
     return [300] if num_files == 1 else [40 * n for n in lengths] if num_files == 5 else lengths
@@ -78,7 +79,7 @@ def lengths_of(kind, num_files):
 @pytest.mark.ci
 @pytest.mark.parametrize(
     ("num_files", "streams"),
-    [*((n, None) for n in (1, 5, 63, 64, 80, 96, 100, 128, 1000)), (5, 4), (63, 8)],
+    [*((n, None) for n in (1, 5, 63, 64, 80, 100, 128, 1000)), (5, 4), (63, 8)],
 )
 @pytest.mark.parametrize(
     ("kind", "batch_size", "workers"),
@@ -98,13 +99,15 @@ def test_an_epoch_has_every_record_once(
     count = -(-3 * total // batch_size)
     through, _ = take(files, count, **sizes)
     assert_each_once(through, total)
-    for step in (total // batch_size // 2, count - total // batch_size // 3 - 1):
-        size = batch_size // workers  # resumed in the first and in the third epoch
-        parts = [
-            take(files, count - step, step, slice(size * i, size * (i + 1)), **sizes)[0]
-            for i in range(workers)
-        ]
-        np.testing.assert_array_equal(np.concatenate(parts, axis=1), through[step:])
+    # All workers resume in the first epoch, and read to the end.
+    step, size = total // batch_size // 2, batch_size // workers
+    parts = [
+        take(files, count - step, step, slice(size * i, size * (i + 1)), **sizes)[0]
+        for i in range(workers)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), through[step:])
+    last = count - total // batch_size // 3 - 1  # in the third epoch
+    np.testing.assert_array_equal(take(files, count - last, last, **sizes)[0], through[last:])
 
 
 def batches_by_hand(count):
