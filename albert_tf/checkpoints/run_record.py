@@ -23,7 +23,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.files import Json, JsonObject
 from albert_tf.model.tokenization import Tokenizer
-from albert_tf.settings import SettingsGroup, fields_of
+from albert_tf.settings import SettingsGroup, check_value, converted, fields_of
 from albert_tf.version import __version__
 
 FILE = "run.json"
@@ -165,7 +165,7 @@ class RunRecord:
             names: names of settings.
 
         Raises:
-            ValueError: a value has another type than the setting.
+            ValueError: a value has another type than the setting, or is not allowed for it.
         """
         values = {}
         for field in fields_of(of):
@@ -179,6 +179,12 @@ class RunRecord:
                     f"{FILE}: expected {field.type.__name__} as {field.name}, got {value!r:.100}"
                 )
             values[field.name] = tuple(value) if isinstance(value, list) else value
+        try:
+            converted(of, values)
+            for defined in dataclasses.fields(of):
+                check_value(defined, values.get(defined.name))
+        except ValueError as error:
+            raise ValueError(f"{FILE}: {error}") from None
         return values
 
     def texts(self, names: Collection[str] | None = None) -> dict[str, str]:

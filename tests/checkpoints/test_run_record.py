@@ -6,6 +6,7 @@ Records are compared by a run: see tests/training/test_run.py.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 
@@ -107,6 +108,10 @@ def test_recorded_settings_are_those_of_the_class_with_its_types():
         with pytest.raises(
             ValueError, match=re.escape(f"expected {kind} as {name}, got {value!r}")
         ):
+            wrong.values_for(pretraining.Settings, {name})
+    for name, value in (("do_train", None), ("max_seq_length", -3), ("learning_rate", math.inf)):
+        wrong = RunRecord(settings={name: value})
+        with pytest.raises(ValueError, match=rf"run\.json: {name}={value}: expected "):
             wrong.values_for(pretraining.Settings, {name})
 
 
