@@ -404,6 +404,17 @@ def test_an_output_folder_is_checked_without_creating_it(tmp_path, monkeypatch):
         files.check_writable(f"{tmp_path}/b", "--output_dir")
 
 
+def test_a_folder_that_only_seems_to_be_writable_is_found_before_it_is_used(tmp_path, monkeypatch):
+    """Such as /proc, of which the permissions say that root may write to it."""
+
+    def refuse(**arguments):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    with pytest.raises(ValueError, match=r"--output_dir: cannot write to '.*/new'"):
+        files.check_writable(f"{tmp_path}/new", "--output_dir")
+
+
 def test_what_a_kill_left_of_a_file_is_removed(tmp_path):
     left = ["a.npy.0a1b2c3d.tmp", "a.npy", "a.npy.tmp", "b.npy.0a1b2c3d.tmp"]
     for name in left:

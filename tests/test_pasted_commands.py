@@ -261,7 +261,7 @@ def test_the_commands_run_as_they_are_pasted(where, block, run_in_home):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # the guide to data trains thirteen times
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_guide_run(page, run_in_home, tmp_path):
     blocks = blocks_of(page)

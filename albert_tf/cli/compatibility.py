@@ -84,6 +84,50 @@ ALBERT_ZH_DEFAULTS: dict[type[SettingsGroup], OtherDefaults] = {
 }
 
 
+# What other libraries call a flag → the names that it may have here, for suggestions.
+OTHER_NAMES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("epochs", "num_epochs", "n_epochs"), ("num_train_epochs",)),
+    **dict.fromkeys(
+        ("batch_size", "per_device_train_batch_size", "bs"), ("train_batch_size", "batch_size")
+    ),
+    **dict.fromkeys(
+        ("per_device_eval_batch_size", "dev_batch_size"), ("eval_batch_size", "batch_size")
+    ),
+    **dict.fromkeys(
+        ("model_name_or_path", "model_name", "model", "model_path", "pretrained_model", "preset"),
+        ("init_checkpoint", "model_dir", "input"),
+    ),
+    **dict.fromkeys(("lr", "learn_rate"), ("learning_rate",)),
+    **dict.fromkeys(
+        ("max_length", "max_len", "seq_length", "sequence_length", "seq_len"), ("max_seq_length",)
+    ),
+    **dict.fromkeys(("max_steps", "steps", "num_steps"), ("train_step", "num_train_steps")),
+    **dict.fromkeys(("warmup_steps", "warmup"), ("warmup_step", "num_warmup_steps")),
+    "warmup_ratio": ("warmup_proportion",),
+    "save_steps": ("save_checkpoints_steps",),
+    "logging_steps": ("log_steps",),
+    "save_total_limit": ("keep_checkpoint_max",),
+    **dict.fromkeys(("fp16", "bf16", "dtype", "mixed_precision"), ("precision",)),
+    **dict.fromkeys(("dataset", "dataset_name", "data", "data_path"), ("data_dir", "input_file")),
+    **dict.fromkeys(("train_data", "train_path", "training_file"), ("train_file", "input_file")),
+    **dict.fromkeys(
+        ("validation_file", "eval_file", "valid_file", "val_file"), ("dev_file", "eval_input_file")
+    ),
+    **dict.fromkeys(("output", "out", "save_dir", "model_output"), ("output_dir", "output_file")),
+    **dict.fromkeys(("text_column", "text_column_name", "sentence_column"), ("text_a_column",)),
+    **dict.fromkeys(("target_column", "label_column_name"), ("label_column",)),
+    **dict.fromkeys(("config", "config_name", "config_file"), ("albert_config_file",)),
+    **dict.fromkeys(
+        ("tokenizer", "tokenizer_name", "spm_model", "vocab"), ("spm_model_file", "vocab_file")
+    ),
+    "num_gpus": ("num_devices",),
+    "optim": ("optimizer",),
+    **dict.fromkeys(("train", "training"), ("do_train",)),
+    **dict.fromkeys(("eval", "evaluate"), ("do_eval",)),
+    **dict.fromkeys(("predict", "test"), ("do_predict",)),
+}
+
+
 def rows_for(
     table: dict[type[SettingsGroup], dict[str, Entry]], settings_class: type[SettingsGroup]
 ) -> dict[str, Entry]:

@@ -15,6 +15,7 @@ from albert_tf.cli.compatibility import (
     ALBERT_ZH_DEFAULTS,
     ALIASES,
     IGNORED,
+    OTHER_NAMES,
     OtherDefaults,
     rows_for,
 )
@@ -22,6 +23,7 @@ from albert_tf.settings import FieldInfo, SettingsGroup
 
 _ALWAYS_THERE = ("absl.app", "absl.logging")  # modules whose flags every program has
 AUTO = "auto"  # the value of a flag that leaves the choice to the program
+_TRUTH_VALUES = ("true", "false", "1", "0", "yes", "no", "t", "f")
 _FLAGFILE = ("--flagfile", "-flagfile")
 
 SettingsType = TypeVar("SettingsType", bound=SettingsGroup)
@@ -106,15 +108,19 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
     values = define(settings_class)
     if settings_class.ARGUMENT:
         values.set_gnu_getopt()  # flags may follow the argument
-    _, *words = values(["program", *_find_recipes(arguments)])
+    given_arguments = _find_recipes(arguments)
+    names = [field.name for field in settings.fields_of(settings_class)]
+    try:
+        _, *words = values(["program", *given_arguments])
+    except flags.UnrecognizedFlagError as error:
+        raise flags.Error(_with_suggestion(error, names)) from None
     if words and settings_class.ARGUMENT:
         values[settings_class.ARGUMENT].parse(words.pop(0))
     if words:
-        raise flags.Error(f"{words[0]!r} is not a flag: flags start with --")
+        raise flags.Error(_describe_word(words[0], given_arguments))
     for name in rows_for(IGNORED, settings_class):
         if values[name].present:
             logging.warning("--%s has no effect", name)
-    names = [field.name for field in settings.fields_of(settings_class)]
     given = {name: _value(values[name]) for name in names if _is_given(values[name])}
     given = _albert_zh_defaults(settings_class, values, given) | given
     completed = settings_class.with_derived_values(given)
@@ -122,6 +128,30 @@ def parse(settings_class: type[SettingsType], arguments: Sequence[str]) -> Setti
         if field.is_required and field.name not in completed:
             raise flags.Error(f"--{field.name} is required: {field.help}")
     return settings_class(**completed)
+
+
+def _with_suggestion(error: flags.UnrecognizedFlagError, names: Sequence[str]) -> str:
+    """Returns the message about an unknown flag, with the name of what others call so.
+
+    Args:
+        error: the error of absl, which suggests similar names.
+        names: the flags of the program.
+    """
+    unknown = str(error.flagname)
+    meant = [name for name in OTHER_NAMES.get(unknown.replace("-", "_"), ()) if name in names]
+    if not meant:
+        return str(error)
+    return f"--{unknown} is not a flag of this program. Did you mean --{meant[0]}?"
+
+
+def _describe_word(word: str, arguments: Sequence[str]) -> str:
+    """Returns what is wrong with an argument that is not a flag."""
+    place = arguments.index(word) if word in arguments else 0
+    before = arguments[place - 1] if place else ""
+    if before.startswith("-") and "=" not in before and word.lower() in _TRUTH_VALUES:
+        name = before.lstrip("-")
+        return f"{word!r} is not a flag: write --{name}={word.lower()}, or --{name} or --no{name}"
+    return f"{word!r} is not a flag: flags start with --"
 
 
 def _find_recipes(arguments: Sequence[str]) -> list[str]:

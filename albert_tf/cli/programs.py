@@ -58,6 +58,9 @@ PROGRAMS = {
 }
 
 
+_HELP_VERB = "help"
+
+
 def main(name: str = "", *flags: str) -> None:
     """Runs a program with the command line of this process.
 
@@ -86,6 +89,8 @@ def _take_verb() -> str:
     Exits if there is none, or if it asks for help or the version.
     """
     arguments = sys.argv[1:]
+    if arguments[:1] == [_HELP_VERB]:  # `albert help`, or `albert help PROGRAM`
+        arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in HELP:
         sys.stdout.write(_list_programs())
         sys.exit(0)

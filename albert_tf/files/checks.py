@@ -34,7 +34,7 @@ def check_directory(path: str, what: str) -> None:
 
 
 def check_writable(path: str, what: str) -> None:
-    """Checks that a local directory can probably be created and written to, changing nothing.
+    """Checks that a local directory can be created and written to, and leaves everything as it is.
 
     Raises:
         ValueError: the directory cannot be created or written to, or `check_path` refuses it.
@@ -44,8 +44,19 @@ def check_writable(path: str, what: str) -> None:
     while not os.path.exists(folder):
         _check_link(folder, what)
         folder = os.path.dirname(folder)
-    if not is_remote(path) and not os.access(os.path.join(folder, "."), os.W_OK):
+    if not is_remote(path) and not _is_writable(folder):
         raise ValueError(f"{what}: cannot write to {path!r}: {folder} is not a writable folder")
+
+
+def _is_writable(folder: str) -> bool:
+    """Returns whether a folder can be made in another; of some systems, permissions do not tell."""
+    if not os.access(os.path.join(folder, "."), os.W_OK):
+        return False
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".", dir=folder))
+    except OSError:
+        return False
+    return True
 
 
 def ensure_directory(path: str, what: str = "") -> None:

@@ -21,6 +21,10 @@ PlaceType = TypeVar("PlaceType", int, str)  # the number of a row, or words that
 T = TypeVar("T")
 
 
+class NoGoodRowError(ValueError):
+    """All rows that were read are bad for the same reason: the file is another one than meant."""
+
+
 def parse_rows(
     where: str | Callable[[PlaceType], str],
     rows: Iterable[tuple[PlaceType, Row | BadRowError]],
@@ -35,10 +39,13 @@ def parse_rows(
         parse: converts a row; raises BadRowError if it cannot be used.
 
     Raises:
+        NoGoodRowError: the first rows are all bad for the same reason.
         ValueError: there is a bad row; the message names the file, the place and the reason of the
             first ones.
     """
-    bad = []
+    bad: list[str] = []
+    reasons: list[str] = []
+    has_good = False
     for place, row in rows:
         try:
             if isinstance(row, BadRowError):
@@ -46,10 +53,14 @@ def parse_rows(
             value = parse(row, place)
         except BadRowError as error:
             bad.append(f"{_name_place(where, place)}: {error}")
+            reasons.append(str(error))
             if len(bad) == MAX_BAD:
                 break
         else:
+            has_good = True
             yield place, value
+    if len(bad) == MAX_BAD and len(set(reasons)) == 1 and not has_good:
+        raise NoGoodRowError(f"{bad[0]}; so are the next {MAX_BAD - 1} rows, and none is good")
     if bad:
         raise ValueError("\n".join(bad))
 

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.result import FineTuningResult
+from albert_tf.finetuning.rows import NoGoodRowError
 from albert_tf.finetuning.settings import FineTuningSettings
 from albert_tf.finetuning.task import AnyFineTuningTask
 from albert_tf.tables.python_rows import tables_of
 
 if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.training.hooks import Hook
+
+
+# Settings that name the files of a split, or the folder with all of them.
+_FILES = ("train_file", "dev_file", "test_file", "predict_file", "data_dir")
 
 
 def run_fine_tuning(
@@ -42,7 +47,12 @@ def run_fine_tuning(
     """
     settings = settings.completed()
     source = open_source(settings)
-    task = task_class.open(settings, source, None if rows is None else tables_of(rows))
+    try:
+        task = task_class.open(settings, source, None if rows is None else tables_of(rows))
+    except NoGoodRowError as error:
+        flags = [name for name in _FILES if getattr(settings, name, None)]
+        asked = f". Is {' or '.join(f'--{name}' for name in flags)} right?" if flags else ""
+        raise ValueError(f"{error}{asked}") from None
     from albert_tf.finetuning.fine_tune import fine_tune  # imported late: needs TensorFlow
 
     return fine_tune(task, source, name, hooks)

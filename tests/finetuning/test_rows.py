@@ -22,9 +22,22 @@ def test_the_first_bad_rows_are_named_after_the_good_ones():
         list(parse_rows("x.tsv", [*nine, (9, "good")], parse))
     assert len(str(error.value).splitlines()) == 9
     left = iter(range(8, 20))
-    with pytest.raises(ValueError, match="line 9: crooked") as error:
-        list(parse_rows("x.tsv", ((line, "bad") for line in left), parse))
-    assert (len(str(error.value).splitlines()), next(left)) == (10, 18)
+    with pytest.raises(ValueError, match="line 10: crooked") as error:
+        list(parse_rows("x.tsv", [(7, "good"), *((line, "bad") for line in left)], parse))
+    assert (len(str(error.value).splitlines()), next(left, None)) == (10, None)
+
+
+def test_a_file_without_a_good_row_is_named_in_one_line():
+    def parse(row, place):
+        raise BadRowError("no question")
+
+    left = iter(range(8, 20))
+    said = r"\Ax.tsv, line 8: no question; so are the next 9 rows, and none is good\Z"
+    with pytest.raises(rows.NoGoodRowError, match=said):
+        list(parse_rows("x.tsv", ((line, "row") for line in left), parse))
+    assert next(left) == 18
+    with pytest.raises(ValueError, match=r"line 1: no question\nx\.tsv, line 2: no question"):
+        list(parse_rows("x.tsv", [(1, "row"), (2, "row")], parse))
 
 
 def test_at_most_ten_names_are_in_a_message():

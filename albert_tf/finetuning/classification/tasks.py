@@ -25,6 +25,9 @@ INFERENCE = ("contradiction", "entailment", "neutral")
 MICRO_F1 = "micro_f1"
 
 
+MOST_COLUMNS = 10  # of labels, in a message
+
+
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """The columns of a file, by index (negative to count from the end) or by name.
@@ -56,6 +59,17 @@ class Columns:
         """All columns that are given."""
         columns = (self.text_a, self.text_b, self.guid, *self.labels)
         return {column for column in columns if column is not None}
+
+    def __str__(self) -> str:
+        """Returns what is read from which column, such as "text: review, label: stars"."""
+        text = "text" if self.text_b is None else "first text"
+        parts = {text: self.text_a, "second text": self.text_b, "id": self.guid}
+        named = [f"{part}: {column}" for part, column in parts.items() if column is not None]
+        label = ", ".join(map(str, self.labels[:MOST_COLUMNS]))
+        more = ", …" if len(self.labels) > MOST_COLUMNS else ""
+        if label:
+            named.insert(len(named) - (self.guid is not None), f"label: {label}{more}")
+        return ", ".join(named) or "nothing"
 
 
 @dataclasses.dataclass(frozen=True)
