@@ -8,18 +8,21 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning.rows import abbreviate
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 ExampleType = TypeVar("ExampleType")
 
 COUNT = 3  # examples that a run keeps
 MAX_CHARACTERS = 2000  # of a row
-_LOOKED_AT = 100  # examples at the beginning of the data
+LOOKED_AT = 100  # examples at the beginning of the data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Examples(Generic[ExampleType]):
     """
 
     path: str
-    examples: list[ExampleType]
+    examples: Sequence[ExampleType]
     has_labels: bool = False
 
     def __post_init__(self) -> None:
@@ -47,6 +50,10 @@ class Examples(Generic[ExampleType]):
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Returns some of the examples, given their places in ascending order."""
+        return dataclasses.replace(self, examples=[self.examples[place] for place in places])
 
     def checksum(self) -> str:
         """Returns the SHA-256 of all examples, in hexadecimal, whatever file they are from."""
@@ -73,7 +80,7 @@ def choose_examples(
     if not isinstance(data, Examples):
         return []
     try:
-        rows = list(map(as_row, data.examples[:_LOOKED_AT]))
+        rows = list(map(as_row, data.examples[:LOOKED_AT]))
     except (AttributeError, TypeError):  # of a user's task, whose examples are of another class
         return []
     short = (
@@ -131,10 +138,10 @@ class Unlabeled:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, place: str) -> None:
-        """Adds one, given where it is: the file, and the line or row."""
+    def add(self, place: str, count: int = 1) -> None:
+        """Adds one, given where it is: the file, and the line or row; or several from there."""
         self._first = self._first or place.removeprefix(f"{self._path}, ")
-        self._count += 1
+        self._count += count
 
     def report(self, num_examples: int) -> None:
         """Logs how many there are, and that a test split is not evaluated because of them.

@@ -143,6 +143,13 @@ def check_name(value: object, what: str) -> str:
     return name
 
 
+def is_text(value: object) -> bool:
+    """Returns whether a value is text that is not blank, and can be encoded as UTF-8."""
+    if not isinstance(value, str) or not value or value.isspace():
+        return False
+    return value.isascii() or _SURROGATE.search(value) is None
+
+
 def check_text(value: object, what: str) -> str:
     """Returns the value if it is text that can be encoded as UTF-8.
 
@@ -151,6 +158,6 @@ def check_text(value: object, what: str) -> str:
     """
     if not isinstance(value, str):
         raise BadRowError(f"{what} is {json.dumps(value, default=repr)[:50]}, expected text")
-    if _SURROGATE.search(value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise BadRowError(f"{what} contains a lone surrogate, which is not a character")
     return value

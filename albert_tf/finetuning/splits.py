@@ -357,7 +357,9 @@ def divide(
     Raises:
         ValueError: one of them would be empty.
     """
-    keys = [i if group_of is None else group_of(x) for i, x in enumerate(whole.examples)]
+    keys: Sequence[Hashable] = range(len(whole))
+    if group_of is not None:
+        keys = list(map(group_of, whole.examples))
     groups = list(dict.fromkeys(keys))
     count = round(fraction * len(groups))
     if not 0 < count < len(groups):
@@ -368,12 +370,12 @@ def divide(
         )
     chosen = set(random.Random(_SEED).sample(groups, count))
     parts = [
-        [x for x, key in zip(whole.examples, keys, strict=True) if (key in chosen) == is_dev]
+        [place for place, key in enumerate(keys) if (key in chosen) == is_dev]
         for is_dev in (False, True)
     ]
     logging.info(
         "--dev_fraction=%g: %d of %d examples in %s are for evaluation, not for training",
         *(fraction, len(parts[1]), len(whole), whole.path),
     )
-    train, dev = (dataclasses.replace(whole, examples=part) for part in parts)
+    train, dev = map(whole.take, parts)
     return train, dev

@@ -55,17 +55,23 @@ class TokenSequences:
             columns: name → array [N] of other features.
             num_choices: C; 0 if examples have no options.
         """
-        ids, lengths, first_lengths = array.array("H"), array.array("i"), array.array("i")
-        for sequence, first_length in sequences:
-            try:
-                ids.extend(sequence)
-            except OverflowError:  # in the middle of the sequence, by an id above 65,535
-                ids = array.array("i", ids[: sum(lengths)])
-                ids.extend(sequence)
-            lengths.append(len(sequence))
-            first_lengths.append(first_length)
-        tokens, sizes, firsts = map(_without_copy, (ids, lengths, first_lengths))
-        return cls(tokens, sizes, firsts, columns, num_choices)
+        packer = Packer()
+        packer.extend(sequences)
+        return packer.packed(columns, num_choices)
+
+    def take(self, rows: NDArray[np.integer]) -> TokenSequences:
+        """Returns the sequences of some examples, given their indices, in ascending order."""
+        choices = max(self.num_choices, 1)
+        which = (rows[:, None] * choices + np.arange(choices)).ravel()
+        is_taken = np.zeros(len(self.sequence_lengths), bool)
+        is_taken[which] = True
+        return TokenSequences(
+            self.input_ids[np.repeat(is_taken, self.sequence_lengths)],
+            self.sequence_lengths[which],
+            self.first_lengths[which],
+            {name: column[rows] for name, column in self.columns.items()},
+            self.num_choices,
+        )
 
     def __len__(self) -> int:
         return len(self.sequence_lengths) // max(self.num_choices, 1)
@@ -115,6 +121,32 @@ class TokenSequences:
             shape = (len(rows), choices, seq_length)
             arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
         return arrays | {name: column[rows] for name, column in self.columns.items()}
+
+
+class Packer:
+    """Concatenates token sequences, some at a time."""
+
+    def __init__(self) -> None:
+        self._ids: array.array[int] = array.array("H")
+        self._lengths = array.array("i")
+        self._first_lengths = array.array("i")
+
+    def extend(self, sequences: Iterable[tuple[Sequence[int], int]]) -> None:
+        """Adds sequences; see `TokenSequences.pack`."""
+        for sequence, first_length in sequences:
+            try:
+                self._ids.extend(sequence)
+            except OverflowError:  # in the middle of the sequence, by an id above 65,535
+                self._ids = array.array("i", self._ids[: sum(self._lengths)])
+                self._ids.extend(sequence)
+            self._lengths.append(len(sequence))
+            self._first_lengths.append(first_length)
+
+    def packed(self, columns: Mapping[str, Array], num_choices: int = 0) -> TokenSequences:
+        """Returns all sequences, after which none can be added."""
+        parts = map(_without_copy, (self._ids, self._lengths, self._first_lengths))
+        ids, lengths, first_lengths = parts
+        return TokenSequences(ids, lengths, first_lengths, columns, num_choices)
 
 
 def _without_copy(values: array.array[int]) -> NDArray[Any]:

@@ -59,7 +59,7 @@ class Declaration:
         start = self._start(texts, all(isinstance(x, str) for x in in_use))
         if start is not None:
             for split in self.splits:
-                replace(values[split], lambda value: self._label(value, start))
+                replace(values[split], lambda value: self.label(value, start))
         elif not self.must_be_all:
             for split in self.splits:
                 replace(values[split], self._label_of_name)
@@ -115,7 +115,7 @@ class Declaration:
             "%s: with the labels %s, the values " + said, self.path, abbreviate(self.names), *values
         )
 
-    def _label(self, value: object, start: int) -> object:
+    def label(self, value: object, start: int) -> object:
         """Returns the label of an id; that of a name which cannot be an id; others unchanged."""
         text = self._text(value)
         if not is_integer(text) or (text in self.names and not self._has_id(text, start)):

@@ -42,21 +42,23 @@ class DecidingColumns:
         }
         self._rows: list[tuple[int, int, _Values]] = []
         self._numeric = set(self._places)
+        self._num_rows = 0
 
-    def add(self, row: Row, texts: Sequence[str], label: int) -> None:
-        """Looks at a row, if it is one of the first.
+    def add(self, row: Row, texts: Sequence[str], label: int) -> bool:
+        """Looks at a row, and returns whether to look at more.
 
         Args:
             row: the row.
             texts: its text, or its two.
             label: the index of its label among all values.
         """
-        if len(self._rows) == MAX_ROWS or not self._places:
-            return
-        values = {name: value_in(row, column) for name, column in self._places.items()}
-        self._numeric -= {name for name, value in values.items() if not _is_numeric(value)}
-        hashes = {name: hash(repr(value)) for name, value in values.items()}
-        self._rows.append((hash(tuple(texts)), label, hashes))
+        self._num_rows += 1
+        if self._places:
+            values = {name: value_in(row, column) for name, column in self._places.items()}
+            self._numeric -= {name for name, value in values.items() if not _is_numeric(value)}
+            hashes = {name: hash(repr(value)) for name, value in values.items()}
+            self._rows.append((hash(tuple(texts)), label, hashes))
+        return self._num_rows < MAX_ROWS
 
     def names(self) -> list[str]:
         """Returns the names of columns with which texts have one label, and without several."""

@@ -46,6 +46,10 @@ class LabelColumn:
             self.first_rows.append(number)
         return found
 
+    def without_values(self) -> LabelColumn:
+        """Returns a column without values, to collect them again."""
+        return dataclasses.replace(self, values=[], first_rows=[], _indices={})
+
 
 Values = Mapping[str, list[object]]  # split → its distinct values, which are replaced
 

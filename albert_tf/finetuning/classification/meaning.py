@@ -22,7 +22,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning.classification.class_ids import find_declarations
-from albert_tf.finetuning.classification.indicators import read_lists
+from albert_tf.finetuning.classification.indicators import multi_label, read_lists
 from albert_tf.finetuning.classification.label_columns import (
     LabelColumn,
     Values,
@@ -94,6 +94,18 @@ def decide(
     for split, column in columns.items():
         _report_spellings(column.path, values[split], meanings[split])
     return task, meanings
+
+
+def guess(value: object, column: LabelColumn, task: ClassificationTask) -> Label:
+    """Returns what a value seems to mean before the others are known; None if nothing."""
+    values = [value]
+    (declaration,) = find_declarations({TRAIN: column}, task, ()).values() or [None]
+    if declaration is not None:
+        replace(values, lambda item: declaration.label(item, 0))
+    if isinstance(value, list):
+        task = multi_label(task)
+    meaning = _meaning(values[0], column.parts, task)
+    return None if isinstance(meaning, BadRowError) else meaning
 
 
 def _meaning(value: object, parts: Sequence[str], task: ClassificationTask) -> Meaning:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from absl import logging
 
+from albert_tf import files
+from albert_tf.finetuning.classification.encoding import (
+    EXAMPLES_AT_ONCE,
+    ExampleColumns,
+    FirstPass,
+    Guids,
+    Sink,
+)
+from albert_tf.finetuning.classification.encoding import Example as Example
 from albert_tf.finetuning.classification.label_columns import LabelColumn
 from albert_tf.finetuning.classification.labels import Label
 from albert_tf.finetuning.classification.meaning import Meaning
@@ -17,7 +28,7 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     SplitSource,
 )
-from albert_tf.finetuning.examples import Examples, Unlabeled
+from albert_tf.finetuning.examples import LOOKED_AT, Examples, Unlabeled
 from albert_tf.finetuning.rows import (
     MAX_BAD,
     BadRowError,
@@ -26,46 +37,10 @@ from albert_tf.finetuning.rows import (
     ShortRowError,
     cell,
     check_text,
+    is_text,
     text_cell,
 )
 from albert_tf.tables.table import width_error
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Example:
-    """A text or a pair of texts, with its label.
-
-    Attributes:
-        guid: id of the example in submissions: its own, or as in Google's program, which counts the
-            header.
-        text_a: the first or only text.
-        text_b: the second text, or "".
-        label: a label of the task, a number in regression, or the labels in a multi-label task;
-            None if unknown.
-        line: number of the line in the file, or of the row in files without lines, starting at 1.
-        row: number of the row in the file, starting at 1. Neither a header nor blank lines count,
-            so that it is the same in all formats.
-        number: number of the example in the file, starting at 0; None if `guid` is its own id.
-    """
-
-    guid: str = dataclasses.field(repr=False)
-    text_a: str
-    text_b: str = ""
-    label: Label = None
-    line: int = dataclasses.field(default=0, repr=False)
-    row: int = dataclasses.field(default=0, repr=False, compare=False)
-    number: int | None = dataclasses.field(default=None, repr=False, compare=False)
-
-    @property
-    def id(self) -> str:
-        """Its own id, or its split and number: the same in all formats."""
-        split = self.guid.rpartition("-")[0]
-        return self.guid if self.number is None else f"{split}-{self.number}"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The known labels."""
-        return self.label if isinstance(self.label, tuple) else tuple(filter(None, [self.label]))
 
 
 @dataclasses.dataclass
@@ -78,13 +53,16 @@ class SplitRows:
         columns: the columns as indices, or as keys of JSON objects.
         labels: the distinct values of the labels.
         width: the number of columns in the header, if rows may not have more.
-        num_headers: the number of rows of the header, 0 or 1.
+        has_header: whether the first row is a header.
+        read_again: gives all texts to another sink.
+        sink: takes the texts, a block at a time; None to keep them.
         num_rows: the number of rows so far, without the header.
         bad: number of a row that cannot be used → why; as many as an error names.
         num_skipped: the number of short rows that Google's program skips.
-        guids, firsts, seconds, numbers, indices: of each example, its id, its texts, the number of
-            its line, and the index of its label among the distinct values.
-        rows, counts: of each example, its `row`, and its `number` or -1.
+        guids, numbers, indices: of each example, its id, the number of its line, and the index of
+            its label among the distinct values.
+        firsts, seconds: the texts of each example, or of those that `sink` has not yet taken.
+        texts: the first ones that it has taken.
     """
 
     task: ClassificationTask
@@ -93,53 +71,93 @@ class SplitRows:
     columns: Columns
     labels: LabelColumn
     width: int | None
-    num_headers: int
-    num_rows: int = 0
+    has_header: bool
+    read_again: Callable[[Sink], None]
+    sink: Sink | None = None
     bad: dict[int, str] = dataclasses.field(default_factory=dict)
+    num_rows: int = 0
     num_skipped: int = 0
-    guids: list[str] = dataclasses.field(default_factory=list)
+    guids: Guids = dataclasses.field(init=False)
     firsts: list[str] = dataclasses.field(default_factory=list)
     seconds: list[str] = dataclasses.field(default_factory=list)
-    numbers: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
+    texts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    numbers: array.array[int] = dataclasses.field(default_factory=lambda: array.array("I"))
     indices: array.array[int] = dataclasses.field(default_factory=lambda: array.array("i"))
-    rows: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
-    counts: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
+    _cells: Callable[[Row], Sequence[files.Json]] | None = dataclasses.field(init=False)
+    _least_width: int = dataclasses.field(init=False)
 
-    def extend(self, rows: Iterable[NumberedRow], look: Callable[[Row], None]) -> None:
+    def __post_init__(self) -> None:
+        self.guids = Guids(self.split, int(self.has_header))
+        self._cells, self._least_width = _usual_cells(self.source, self.columns)
+
+    def extend(
+        self, rows: Iterable[NumberedRow], look: Callable[[Row], bool] | None = None
+    ) -> None:
         """Adds rows, up to that which makes more bad ones than an error names.
 
         Args:
             rows: the rows with their numbers.
-            look: called with each row that has become the last example.
+            look: called with each row that has become the last example, if given, until it returns
+                False.
         """
         for number, row in rows:
-            count = len(self.guids)
+            count = len(self.numbers)
             try:
                 if isinstance(row, BadRowError):
                     raise row
                 self._add(row, number)
-                if len(self.guids) > count:
-                    look(row)
+                if look is not None and len(self.numbers) > count and not look(row):
+                    look = None
             except BadRowError as error:
                 self.bad[number] = str(error)
                 if len(self.bad) == MAX_BAD:
                     break
+        self._flush()
+
+    def _flush(self) -> None:
+        """Gives a block to the sink."""
+        if self.sink is not None and self.firsts:
+            self.sink(self.firsts, self.seconds, self.indices[-len(self.firsts) :])
+            rest = max(LOOKED_AT - len(self.texts), 0)
+            self.texts.extend(zip(self.firsts[:rest], self.seconds[:rest], strict=True))
+            self.firsts, self.seconds = [], []
 
     def _add(self, row: Row, number: int) -> None:
         index = self.num_rows
         self.num_rows += 1
         if self.width is not None and len(row) > self.width:
             raise width_error(row, self.width)
+        if self._cells is not None and self._add_usual(row, index, number):
+            return
         try:
             if self.source.only and cell(row, self.source.only[0]) != self.source.only[1]:
                 return
             parts = self._expand(row)
+            self.guids.num_parts = len(parts)
             for place, part in enumerate(parts):
-                self._add_example(part, index * len(parts) + place, len(parts), number)
+                self._add_example(part, index * len(parts) + place, number)
         except ShortRowError:
             if not self.task.skips_short_rows or self.split == "test":
                 raise
             self.num_skipped += 1
+
+    def _add_usual(self, row: Row, place: int, number: int) -> bool:
+        """Adds a row that has all cells, as most have, in little time; returns whether it is one.
+
+        Others are looked at closely, for what they lack.
+        """
+        if self._cells is None or (len(row) < self._least_width and not isinstance(row, dict)):
+            return False
+        try:
+            first, second, value, guid = self._cells(row)
+        except LookupError:
+            return False
+        if not (is_text(first) and is_text(second) and is_text(str(guid))):
+            return False
+        second = "" if self.columns.text_b is None else second
+        guid = None if self.columns.guid is None else " ".join(str(guid).split())
+        self._append(first, second, value, guid, place, number)
+        return True
 
     def _expand(self, row: Row) -> Sequence[Row]:
         """Returns the rows that a row of the file stands for."""
@@ -152,29 +170,24 @@ class SplitRows:
         except (TypeError, ValueError) as error:
             raise BadRowError(str(error)) from None
 
-    def _add_example(self, row: Row, count: int, num_parts: int, number: int) -> None:
-        """Adds an example.
-
-        Args:
-            row: the row.
-            count: the number of examples before it.
-            num_parts: the number of examples that each row of the file stands for.
-            number: the number of the row, for messages.
-        """
+    def _add_example(self, row: Row, place: int, number: int) -> None:
         # Texts first, so that a row without its last column, the label, is reported as short.
         columns = [c for c in (self.columns.text_a, self.columns.text_b) if c is not None]
         texts = [text_cell(row, column) for column in columns]
         for text, column in zip(texts, columns, strict=True):
             if not (text.strip() or self.split == "test" or self.task.skips_short_rows):
                 raise BadRowError(f"the text in column {column!r} is empty")
-        value = self._label(row)
-        guid = self._guid(row)
-        default = f"{self.split}-{count + self.num_headers * num_parts}"
-        self.guids.append(default if guid is None else guid)
-        self.counts.append(count if guid is None else -1)
-        self.rows.append(count // num_parts + 1)
-        self.firsts.append(texts[0])
-        self.seconds.append("".join(texts[1:]))
+        value, guid = self._label(row), self._guid(row)
+        self._append(texts[0], "".join(texts[1:]), value, guid, place, number)
+
+    def _append(
+        self, first: str, second: str, value: object, guid: str | None, place: int, number: int
+    ) -> None:
+        if len(self.firsts) == EXAMPLES_AT_ONCE:
+            self._flush()
+        self.guids.add(place, guid)
+        self.firsts.append(first)
+        self.seconds.append(second)
         self.numbers.append(number)
         self.indices.append(self.labels.index(value, number))
 
@@ -207,26 +220,25 @@ class SplitRows:
         """
         labels: list[Label] = [None if isinstance(x, BadRowError) else x for x in meanings]
         is_test = self.split == "test"
-        if not is_test:
-            self._refuse_bad(meanings)
-        elif self.task.is_regression and self.task.name == CUSTOM_TASK:
+        self._refuse_bad(() if is_test else meanings)
+        if is_test and self.task.is_regression and self.task.name == CUSTOM_TASK:
             labels = _without_placeholders(labels)
-        self._refuse_bad(())
+        indices = np.frombuffer(self.indices, np.int32) if self.indices else np.zeros(0, np.int32)
+        is_known = np.array([label is not None for label in labels], bool)[indices]
+        rows = np.arange(len(indices))
+        if not (is_test or self.columns.label is None):
+            rows = np.flatnonzero(is_known)
         unlabeled = Unlabeled(self.labels.path, is_test)
-        keeps_all = is_test or self.columns.label is None
-        examples = []
-        texts = zip(self.guids, self.firsts, self.seconds, strict=True)
-        places = zip(self.numbers, self.rows, self.counts, strict=True)
-        for parts, index, (line, row, count) in zip(texts, self.indices, places, strict=True):
-            label = labels[index]
-            if label is None:
-                unlabeled.add(self.labels.place(line))
-            if keeps_all or label is not None:
-                examples.append(Example(*parts, label, line, row, None if count < 0 else count))
-        self._report(unlabeled, len(examples), meanings)
-        return Examples(
-            self.labels.path, examples, all(example.label is not None for example in examples)
-        )
+        if not is_known.all():
+            first = self.numbers[int(np.argmin(is_known))]
+            unlabeled.add(self.labels.place(first), int(np.count_nonzero(~is_known)))
+        self._report(unlabeled, len(rows), meanings)
+        texts = self.texts or list(zip(self.firsts, self.seconds, strict=True))
+        columns = ExampleColumns(self.guids, self.numbers, indices, labels, texts, rows)
+        has_labels = bool(is_known[rows].all())
+        if isinstance(self.sink, FirstPass):
+            return self.sink.examples(self.labels.path, columns, has_labels, self.read_again)
+        return Examples(self.labels.path, list(columns), has_labels)
 
     def _refuse_bad(self, meanings: Sequence[Meaning]) -> None:
         """Raises ValueError if rows are bad, or their labels are."""
@@ -253,6 +265,22 @@ class SplitRows:
         strange = next((x for x in meanings if isinstance(x, BadRowError)), None)
         if strange is not None and len(unlabeled) == count:
             logging.warning("%s: predicted, but not evaluated: %s", self.labels.path, strange)
+
+
+def _usual_cells(
+    source: SplitSource, columns: Columns
+) -> tuple[Callable[[Row], Sequence[files.Json]] | None, int]:
+    """Returns what gets the texts, the label and the id of a row that has all of them.
+
+    It gets the first text in place of a second text or an id without a column. None if rows need
+    more than that; and the number of cells that a row must have.
+    """
+    first, label = columns.text_a, columns.label
+    if first is None or label is None or isinstance(label, tuple) or source.only or source.expand:
+        return None, 0
+    others = [first if c is None else c for c in (columns.text_b, label, columns.guid)]
+    widths = [c + 1 if c >= 0 else 1 - c for c in (first, *others) if isinstance(c, int)]
+    return operator.itemgetter(first, *others), max(widths, default=0)
 
 
 def _without_placeholders(labels: list[Label]) -> list[Label]:

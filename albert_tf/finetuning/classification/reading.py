@@ -27,8 +27,10 @@ from albert_tf.finetuning.classification.custom import (
     recorded_labels,
 )
 from albert_tf.finetuning.classification.deciding_columns import DecidingColumns
+from albert_tf.finetuning.classification.encoding import FirstPass, Sink
 from albert_tf.finetuning.classification.label_columns import LabelColumn
-from albert_tf.finetuning.classification.meaning import decide
+from albert_tf.finetuning.classification.labels import Label
+from albert_tf.finetuning.classification.meaning import decide, guess
 from albert_tf.finetuning.classification.parsing import Example, SplitRows
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
@@ -48,6 +50,7 @@ from albert_tf.finetuning.splits import (
     needed_for_labels,
     read_splits,
 )
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import LabelNames, Table
 
 
@@ -103,7 +106,12 @@ def read_examples(
 
 
 def read_rows(
-    task: ClassificationTask, tables: SplitTables, split: str, asked: Columns, quoting: bool
+    task: ClassificationTask,
+    tables: SplitTables,
+    split: str,
+    asked: Columns,
+    quoting: bool,
+    encoding: tuple[Tokenizer, int] | None = None,
 ) -> SplitRows:
     """Reads the rows of a split, whose labels may be anything yet.
 
@@ -113,6 +121,8 @@ def read_rows(
         split: "train", "dev" or "test".
         asked: the columns in the settings, for files that may have others than the task knows.
         quoting: see `open_table`.
+        encoding: the tokenizer and the maximum number of tokens, with which texts are tokenized and
+            forgotten; None to keep them.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -146,13 +156,22 @@ def read_rows(
     )
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
-    rows = SplitRows(task, split, source, columns, labels, width, int(has_header))
+
+    def read_again(sink: Sink) -> None:
+        again = SplitRows(
+            *(task, split, source, columns, labels.without_values(), width, has_header),
+            *(read_again, sink),
+        )
+        again.extend(itertools.islice(table, int(has_header), None))
+
+    sink = None if encoding is None else _first_pass(split, task, labels, *encoding)
+    rows = SplitRows(task, split, source, columns, labels, width, has_header, read_again, sink)
     unused = _unused_texts(source, row, has_header, columns)
     deciding = _deciding_columns(rows, row, has_header)
 
-    def look(row: Row) -> None:
+    def look(row: Row) -> bool:
         unused.add(row)
-        deciding.add(row, (rows.firsts[-1], rows.seconds[-1]), rows.indices[-1])
+        return deciding.add(row, (rows.firsts[-1], rows.seconds[-1]), rows.indices[-1])
 
     rows.extend(numbered if has_header else itertools.chain([first], numbered), look)
     unused.report(path)
@@ -160,6 +179,21 @@ def read_rows(
     if rows.bad:
         rows.examples(decide({split: labels}, task, finds_labels=False)[1][split])  # which refuses
     return rows
+
+
+def _first_pass(
+    split: str,
+    task: ClassificationTask,
+    labels: LabelColumn,
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+) -> FirstPass:
+    """Returns what tokenizes the texts of a split; of training data, it computes the checksum."""
+
+    def guess_of(index: int) -> Label:
+        return guess(labels.values[index], labels, task)
+
+    return FirstPass(tokenizer, max_seq_length, guess_of if split == TRAIN else None)
 
 
 def _find_columns(
@@ -254,6 +288,7 @@ def read_data(
     settings: Settings,
     trained: RunFolder | None = None,
     given: Mapping[str, Table] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
     """Returns the task with the name `--task_name`, and the examples of each split.
 
@@ -265,6 +300,7 @@ def read_data(
             train, dev and test of a custom task end in one of EXTENSIONS.
         trained: the folder of a trained model; None if there is none.
         given: split → rows that are read instead of files; None to read the files.
+        tokenizer: what tokenizes the texts, which are then forgotten; None to keep them.
 
     Raises:
         FileNotFoundError: there is no file of a split, or no training data to read the labels from.
@@ -273,6 +309,7 @@ def read_data(
     tables = SplitTables.of(settings, settings.data_dir, given)
     task = _find_task(settings, trained)
     asked = columns_in(settings)
+    encoding = None if tokenizer is None else (tokenizer, settings.max_seq_length)
     divides = bool(settings.dev_fraction) and not {TRAIN, DEV}.isdisjoint(settings.splits)
     splits = [split for split in settings.splits if not (divides and split == DEV)]
     needs_labels = not (task.labels or task.is_regression)
@@ -281,7 +318,7 @@ def read_data(
 
     def read(split: str) -> SplitRows:
         try:
-            return read_rows(task, tables, split, asked, settings.quoting)
+            return read_rows(task, tables, split, asked, settings.quoting, encoding)
         except FileNotFoundError as error:
             if needs_labels and split == TRAIN:
                 raise FileNotFoundError(needed_for_labels(error)) from None

@@ -8,9 +8,10 @@ Shapes: B batch size, N examples, K labels, S sequence length.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,13 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics, result_files
 from albert_tf.finetuning.batching import Array, Outputs, Padding
 from albert_tf.finetuning.classification.custom import recorded_labels
-from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.encoding import (
+    EXAMPLES_AT_ONCE,
+    EncodedExamples,
+    Example,
+    FirstPass,
+    labels_of,
+)
 from albert_tf.finetuning.classification.prediction_files import (
     label_list,
     write_dev_predictions,
@@ -51,7 +58,6 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.model.heads import AlbertForClassification
     from albert_tf.training.task import Batch
 
-EXAMPLES_AT_ONCE = 1000
 BEST_TRIAL_FILE = "best_trial.txt"
 THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 
@@ -107,8 +113,9 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         cls, settings: Settings, source: ModelSource, given: Mapping[str, Table] | None = None
     ) -> Self:
         """Returns the task with the name `--task_name`, and its data; see `reading.read_data`."""
-        data = read_data(settings, source.trained, given)
-        return cls(settings, source.config, source.unchecked_tokenizer, data)
+        tokenizer = source.unchecked_tokenizer
+        data = read_data(settings, source.trained, given, tokenizer)
+        return cls(settings, source.config, tokenizer, data)
 
     @classmethod
     def of_trained(
@@ -155,36 +162,42 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         Returns:
             The sequences and the column `label_ids`, in the order of the examples.
         """
-        logging.info("Tokenizing the %d examples of %s", len(data), data.path)
+        features = self._features(data)
         columns = {"label_ids": self._label_ids(data)}
-        features = TokenSequences.pack(self._sequences(data), columns)
+        features = dataclasses.replace(features, columns=columns)
         ids = features.input_ids[: features.sequence_lengths[0]].tolist()
         tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
         logging.info("%s (%s): %s", data.examples[0].guid, data.examples[0].label, tokens)
         log_full_sequences(data.path, features, self.settings.max_seq_length)
         return features
 
-    def _sequences(self, data: Examples[Example]) -> Iterator[tuple[list[int], int]]:
+    def _features(self, data: Examples[Example]) -> TokenSequences:
+        """Returns the token sequences of a split, which `read_data` has made if it could."""
+        if isinstance(data, EncodedExamples):
+            return data.features
+        encode = FirstPass(self.tokenizer, self.settings.max_seq_length)
         for begin in range(0, len(data), EXAMPLES_AT_ONCE):
-            examples = data.examples[begin : begin + EXAMPLES_AT_ONCE]
-            firsts = [example.text_a for example in examples]
-            seconds = [example.text_b for example in examples]
-            yield from self.tokenizer.sequences(firsts, seconds, self.settings.max_seq_length)
+            part = data.examples[begin : begin + EXAMPLES_AT_ONCE]
+            encode([x.text_a for x in part], [x.text_b for x in part], ())
+        return encode.features()
 
     def _label_ids(self, data: Examples[Example]) -> Array:
         """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
 
         In multi-label tasks, this is 1 for the labels of each example and 0 for others, [N, K].
         """
+        labels, indices = labels_of(data.examples)
         if self.definition.is_regression:
-            return np.array([float(str(x.label or 0)) for x in data.examples], np.float32)
+            numbers: Array = np.array([float(str(label or 0)) for label in labels], np.float32)
+            return np.take(numbers, indices)
         ids: dict[object, int] = {label: number for number, label in enumerate(self.labels)}
         if self.definition.is_multi_label:
-            label_ids = np.zeros((len(data), len(ids)), np.int32)
-            for row, example in zip(label_ids, data.examples, strict=True):
-                row[[ids[label] for label in example.labels]] = 1
-            return label_ids
-        return np.array([(ids | {None: 0})[x.label] for x in data.examples], np.int32)
+            label_ids = np.zeros((len(labels), len(ids)), np.int32)
+            for row, label in zip(label_ids, labels, strict=True):
+                row[[ids[part] for part in label or ()]] = 1
+            return np.take(label_ids, indices, axis=0)
+        of_labels = np.array([(ids | {None: 0})[label] for label in labels], np.int32)
+        return np.take(of_labels, indices)
 
     # The model, its loss and its predictions.
 
