@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from albert_tf.cli.flags import recipe_file
-from albert_tf.files import included
+from albert_tf.files import paths
 from albert_tf.model.config import AlbertConfig, config_file
 from albert_tf.model.costs import count_parameters
 from tests.conftest import ROOT
@@ -97,7 +97,7 @@ def test_an_installed_package_has_its_own_copy_and_lists_it(tmp_path, monkeypatc
     recipes.mkdir(parents=True)
     (recipes.parent / "albert_new.json").write_text("{}")
     (recipes / "new_task.flags").write_text("")
-    monkeypatch.setattr(included, "_PACKAGE", str(tmp_path))
+    monkeypatch.setattr(paths, "_PACKAGE", str(tmp_path))
     assert config_file("albert_new") == str(recipes.parent / "albert_new.json")
     assert recipe_file("new_task") == str(recipes / "new_task.flags")
     for find in (config_file, recipe_file):
