@@ -12,6 +12,7 @@ from absl import logging
 
 from albert_tf import files
 from albert_tf.checkpoints.model_source import ModelSource
+from albert_tf.finetuning.rows import abbreviate
 from albert_tf.finetuning.task import AnyTask, Result
 from albert_tf.inference import web_access
 from albert_tf.inference.embedding_program import search
@@ -74,7 +75,7 @@ def _is_chinese(row: Mapping[str, str]) -> bool:
 
 
 _JSON_HEIGHT = 220  # pixels, so that the examples below are seen
-_MOST_BARS = 5  # of labels; the table has all of them
+_MOST_BARS = 5  # of labels; the table, which is there if there are more, has all of them
 _ONE_PER_LINE = "{}, one per line"  # label of a field with several texts
 
 
@@ -124,9 +125,9 @@ def make_form(settings: Settings, source: ModelSource, task: str) -> gr.Interfac
                 shown[1] or None,
                 headers=list(predicted.table_columns),
                 label="alternatives",
-                visible=bool(shown[1]),
+                visible=len(shown[1]) > (0 if predicted.marks_spans else _MOST_BARS),
             ),
-            gr.JSON(shown[2], label="JSON", max_height=_JSON_HEIGHT),
+            gr.JSON(shown[2], label="JSON", max_height=_JSON_HEIGHT, open=False),
         ],
         examples=[list(row.values()) for row in examples],
         flagging_mode="never",
@@ -147,7 +148,9 @@ def make_page(settings: Settings, source: ModelSource) -> gr.Blocks:
     names = possible_tasks(source) if wanted is None else (find_predicted_task(source, wanted),)
     forms = [make_form(settings, source, name) for name in names]
     name = os.path.basename(os.path.abspath(source.folder))
-    return gr.TabbedInterface(forms, list(names), title=f"{name}: {names[0].replace('_', ' ')}")
+    labels = abbreviate(source.run.record.labels)
+    task = names[0].replace("_", " ") + (f" of {labels}" if labels else "")
+    return gr.TabbedInterface(forms, list(names), title=f"{name}: {task}")
 
 
 def serve(settings: Settings, source: ModelSource) -> None:

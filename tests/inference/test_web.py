@@ -137,9 +137,13 @@ def test_a_page_has_a_form_for_each_task(saved):
         page = in_loop(web.make_page, settings, ModelSource.open(settings.model_dir))
         assert not page.analytics_enabled
         assert page.title == f"{os.path.basename(settings.model_dir)}: {titles.pop()}"
+        assert [x.open for x in page.blocks.values() if isinstance(x, gr.JSON)] == [False, False]
+        # The bars say all of two labels, and words are marked nowhere.
+        tables = [x.visible for x in page.blocks.values() if isinstance(x, gr.Dataframe)]
+        assert tables[0] is False
         return [block.label for block in page.blocks.values() if isinstance(block, gr.Tab)]
 
-    titles = ["classification", "embeddings"]
+    titles = ["classification of water, land", "embeddings"]
     assert tabs(model_dir=saved("fill_mask")) == ["embeddings", "fill_mask"]
     assert tabs(model_dir=saved("classification")) == ["classification", "embeddings"]
 
