@@ -16,19 +16,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.classification.class_ids import find_declarations
-from albert_tf.finetuning.classification.indicators import multi_label, read_lists
-from albert_tf.finetuning.classification.label_columns import (
-    LabelColumn,
-    Values,
-    elements,
-    replace,
-)
+from albert_tf.checkpoints import tasks
 from albert_tf.finetuning.classification.labels import (
     Label,
     folded,
@@ -37,14 +30,74 @@ from albert_tf.finetuning.classification.labels import (
     is_integer,
     is_number,
     is_unknown,
+    list_in,
     parse_label,
     parse_labels,
     without_point,
 )
-from albert_tf.finetuning.classification.tasks import ClassificationTask
+from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, MICRO_F1, ClassificationTask
 from albert_tf.finetuning.examples import MAX_LABELS, check_number_of_labels, is_none
 from albert_tf.finetuning.rows import BadRowError, abbreviate, check_name
 from albert_tf.finetuning.splits import TRAIN
+from albert_tf.tables import LabelNames
+
+
+@dataclasses.dataclass
+class LabelColumn:
+    """The values of the labels in a split, each distinct one once.
+
+    Attributes:
+        path: the file, for messages.
+        place: returns where a row is, given its number.
+        is_test: whether the split is for prediction, where other values than labels are unknown.
+        names: the names of class ids that are declared for the column; None if there are none.
+        declared_in: the file that has these names.
+        parts: the labels of the columns of 0 and 1 whose cells are a value together, a tuple; () if
+            a single column has the labels.
+        has_cells: whether values are cells of text, in which numbers cannot be told from text.
+        values: the values, in the order in which they occur.
+        first_rows: the number of the first row of each.
+    """
+
+    path: str
+    place: Callable[[int], str]
+    is_test: bool = False
+    names: LabelNames | None = None
+    declared_in: str = ""
+    parts: tuple[str, ...] = ()
+    has_cells: bool = False
+    values: list[object] = dataclasses.field(default_factory=list)
+    first_rows: list[int] = dataclasses.field(default_factory=list)
+    _indices: dict[object, int] = dataclasses.field(default_factory=dict)
+
+    def index(self, value: object, number: int) -> int:
+        """Returns the index of a value among the distinct ones, given the number of its row."""
+        key = value if isinstance(value, str) else (type(value), repr(value))
+        found = self._indices.setdefault(key, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+            self.first_rows.append(number)
+        return found
+
+    def without_values(self) -> LabelColumn:
+        """Returns a column without values, to collect them again."""
+        return dataclasses.replace(self, values=[], first_rows=[], _indices={})
+
+
+Values = Mapping[str, list[object]]  # split → its distinct values, which are replaced
+
+
+def _elements(values: Iterable[object]) -> Iterator[object]:
+    """Yields values, and those in lists, that are not blank."""
+    for value in values:
+        items = value if isinstance(value, list) else [value]
+        yield from (item for item in items if not is_none(item))
+
+
+def _replace(values: list[object], change: Callable[[object], object]) -> None:
+    """Replaces values, and those in lists."""
+    values[:] = [[*map(change, x)] if isinstance(x, list) else change(x) for x in values]
+
 
 Meaning = Label | BadRowError  # why a value cannot be used
 
@@ -78,8 +131,8 @@ def decide(
     # In a test split, there may be anything in place of labels.
     telling = {split for split, column in columns.items() if not column.is_test} or set(columns)
     if not task.is_regression:
-        task = read_lists(columns, values, telling, task)
-        for declaration in find_declarations(columns, task, asked).values():
+        task = _read_lists(columns, values, telling, task)
+        for declaration in _find_declarations(columns, task, asked).values():
             declaration.decode(values, telling)
         _drop_points([split for split in columns if not columns[split].parts], values, telling)
 
@@ -99,9 +152,9 @@ def decide(
 def guess(value: object, column: LabelColumn, task: ClassificationTask) -> Label:
     """Returns what a value seems to mean before the others are known; None if nothing."""
     values = [value]
-    (declaration,) = find_declarations({TRAIN: column}, task, ()).values() or [None]
+    (declaration,) = _find_declarations({TRAIN: column}, task, ()).values() or [None]
     if declaration is not None:
-        replace(values, lambda item: declaration.label(item, 0))
+        _replace(values, lambda item: declaration.label(item, 0))
     if isinstance(value, list):
         task = multi_label(task)
     meaning = _meaning(values[0], column.parts, task)
@@ -135,10 +188,260 @@ def _is_set(value: object, name: str) -> bool:
     return found
 
 
+# Lists of labels: sets of them, or a number for each label of the task, 0 or 1.
+
+
+def _read_lists(
+    columns: Mapping[str, LabelColumn],
+    values: Values,
+    telling: Collection[str],
+    task: ClassificationTask,
+) -> ClassificationTask:
+    """Reads lists of 0 and 1 as labels, and returns the task, which may be a multi-label one."""
+    if task.name != CUSTOM_TASK:
+        return task
+    if task.is_multi_label:
+        for of_split in values.values():
+            of_split[:] = map(list_in, of_split)
+    lists = [x for split in telling for x in values[split] if isinstance(x, list)]
+    declared = [column.names for column in columns.values() if column.names is not None]
+    if not lists and not any(names.is_list for names in declared):
+        return task
+    width = _width_of_indicators(lists, bool(declared))
+    if width and task.labels and len(task.labels) != width:
+        width = 0
+    path = next(iter(columns.values())).path
+    if not width:
+        logging.info("%s: lists of labels, which may be any number", path)
+        return multi_label(task)
+    is_single = not task.is_multi_label and all(sum(map(_bit, x)) == 1 for x in lists)
+    labels = task.labels or tuple(map(str, range(width)))
+    for of_split in values.values():
+        for place, value in enumerate(of_split):
+            if isinstance(value, list):
+                of_split[place] = _of_indicators(value, labels, is_single)
+    logging.warning(
+        "%s: lists of %d numbers, 0 or 1, are taken as %s: %s. --labels names them in this order",
+        *(path, width, "one of the labels" if is_single else "any number of labels"),
+        abbreviate(labels),
+    )
+    task = dataclasses.replace(task, labels=labels)
+    return task if is_single else multi_label(task)
+
+
+def _bit(value: object) -> int:
+    return int(bool(indicator(value)))
+
+
+def _width_of_indicators(lists: Sequence[list[object]], is_declared: bool) -> int:
+    """Returns the length of lists of 0 and 1 that say which labels a text has; 0 for sets.
+
+    Of two numbers, [0, 1] and [1, 0] are not the same set in every row, unless the elements are
+    declared as class ids; of more, some are equal, which those of a set are not. A single list in
+    all rows is none of this.
+    """
+    widths = {len(value) for value in lists}
+    vectors = {tuple(indicator(item) for item in value) for value in lists}
+    if len(widths) != 1 or len(vectors) < 2 or any(None in vector for vector in vectors):
+        return 0
+    (width,) = widths
+    are_sets = width < 2 or (is_declared and all(len(set(vector)) == width for vector in vectors))
+    return 0 if are_sets else width
+
+
+def _of_indicators(value: list[object], labels: Sequence[str], is_single: bool) -> object:
+    """Returns the labels whose number is 1; one of them, or None, if a text has a single one."""
+    found: list[object] = [
+        label for label, item in zip(labels, value, strict=False) if indicator(item)
+    ]
+    if len(value) != len(labels) or not all(indicator(item) is not None for item in value):
+        return BadRowError(
+            f"the label is {files.quote(value)}, expected {len(labels)} numbers, 0 or 1, as in "
+            "other rows"
+        )
+    if not is_single:
+        return found
+    return found[0] if len(found) == 1 else None
+
+
+def multi_label(task: ClassificationTask) -> ClassificationTask:
+    """Returns a custom task whose examples have any number of labels."""
+    metrics: tuple[str, ...] = ()  # all of `multi_label_metrics`
+    return dataclasses.replace(
+        task, is_multi_label=True, metrics=metrics, selection_metric=MICRO_F1
+    )
+
+
+# Class ids whose names are declared: whether values are ids or names, and of which labels.
+
+
+@dataclasses.dataclass
+class Declaration:
+    """Names of class ids, and the splits whose labels they are.
+
+    Attributes:
+        names: the names, in the order of the ids.
+        labels: the label that each id stands for.
+        path: what declares them.
+        splits: the splits.
+        are_cells: whether values are cells of text.
+        must_be_all: whether values are ids only if all of them are, and the first or the last one
+            shows from where they are counted.
+    """
+
+    names: Sequence[str]
+    labels: Sequence[str]
+    path: str
+    splits: list[str]
+    are_cells: bool
+    must_be_all: bool = False
+
+    def decode(self, values: Values, telling: Collection[str]) -> None:
+        """Replaces ids, where values are ids, by the labels that they stand for.
+
+        Args:
+            values: the values of all splits.
+            telling: the splits that tell whether values are ids.
+        """
+        splits = [split for split in self.splits if split in telling] or self.splits
+        in_use = [x for split in splits for x in _elements(values[split])]
+        texts = set(filter(None, map(self._text, in_use)))
+        start = self._start(texts, all(isinstance(x, str) for x in in_use))
+        if start is not None:
+            for split in self.splits:
+                _replace(values[split], lambda value: self.label(value, start))
+        elif not self.must_be_all:
+            for split in self.splits:
+                _replace(values[split], self._label_of_name)
+
+    def _text(self, value: object) -> str:
+        """Returns the text of what may be an id or a name; "" for anything else."""
+        if isinstance(value, bool):
+            is_name = {"true", "false"} & {name.lower() for name in self.names}
+            return "" if is_name else str(int(value))
+        if not isinstance(value, (str, int, float)):
+            return ""
+        text = str(value).strip()
+        return text if text in self.names else without_point(text)
+
+    def _start(self, texts: set[str], are_text: bool) -> int | None:
+        """Returns from where ids are counted; None if values are names."""
+        if self.must_be_all:
+            return self._start_of_all(texts)
+        last = len(self.names) - 1
+        ids = {text for text in texts if is_integer(text) and 0 <= int(text) <= last}
+        named = texts & set(self.names)
+        if not ids & named or all(self.names[int(text)] == text for text in ids & named):
+            return 0  # no text is both, with two meanings
+        if len(ids) == len(named) < len(texts):
+            raise ValueError(
+                f"{self.path} names the labels {files.quote_all(self.names)}, but "
+                f"{files.quote_all(sorted(texts))} are neither all names nor all ids from 0 to "
+                f"{last}: write one of them in all files"
+            )
+        if len(ids) == len(named):  # as `datasets` reads them
+            are_ids = self.are_cells or not are_text
+            if are_text:
+                kind = "ids" if are_ids else "names"
+                self._warn("may be ids or names, and are taken as %s", kind)
+            return 0 if are_ids else None
+        return 0 if len(ids) > len(named) else None
+
+    def _start_of_all(self, texts: set[str]) -> int | None:
+        """Returns from where ids are counted if all values are ids, and tell that."""
+        names = set(map(folded, self.names))
+        if not texts or not all(map(is_integer, texts)) or names & set(map(folded, texts)):
+            return None
+        numbers = set(map(int, texts))
+        count = len(self.names)
+        for start in (0, 1):
+            if numbers <= set(range(start, count + start)) and numbers & {0, count}:
+                self._warn("are ids, counted from %d: %d is %s", start, start, self.names[0])
+                return start
+        return None
+
+    def _warn(self, said: str, *values: object) -> None:
+        logging.warning(
+            "%s: with the labels %s, the values " + said, self.path, abbreviate(self.names), *values
+        )
+
+    def label(self, value: object, start: int) -> object:
+        """Returns the label of an id; that of a name which cannot be an id; others unchanged."""
+        text = self._text(value)
+        if not is_integer(text) or (text in self.names and not self._has_id(text, start)):
+            return self._label_of_name(value)
+        if text == "-1":
+            return None
+        if not self._has_id(text, start):
+            hint = ""
+            if int(text) == len(self.names):
+                hint = ". If the ids are counted from 1, subtract 1"
+            return BadRowError(f"label {text}: expected an id below {len(self.names)}{hint}")
+        return self.labels[int(text) - start]
+
+    def _has_id(self, text: str, start: int) -> bool:
+        return 0 <= int(text) - start < len(self.names)
+
+    def _label_of_name(self, value: object) -> object:
+        text = self._text(value)
+        return self.labels[self.names.index(text)] if text in self.names else value
+
+
+def _find_declarations(
+    columns: Mapping[str, LabelColumn], task: ClassificationTask, asked: Sequence[str]
+) -> dict[tuple[str, ...], Declaration]:
+    """Returns names → their declaration, for the splits whose class ids have names."""
+    found: dict[tuple[str, ...], Declaration] = {}
+    for split, column in columns.items():
+        names, labels, path = tuple(asked), tuple(asked), "--labels"
+        if column.names is not None:
+            names, path = column.names.names, column.declared_in
+            labels = _labels_of_names(names, task, path)
+        if not names or column.parts:
+            continue
+        group = found.setdefault(
+            names, Declaration(names, labels, path, [], column.has_cells, column.names is None)
+        )
+        group.splits.append(split)
+        group.are_cells &= column.has_cells
+    return found
+
+
+def _labels_of_names(names: Sequence[str], task: ClassificationTask, path: str) -> tuple[str, ...]:
+    """Returns the label of the task that each name of a class id stands for.
+
+    Names that are labels of the task are these labels. Other names say what "0", "1" and so on
+    mean, if these are the labels of the task, and there are as many: "acceptable" of CoLA is "1".
+
+    Raises:
+        ValueError: the names are neither.
+    """
+    if not task.labels or any(_is_label(name, task) for name in names):
+        return tuple(names)
+    are_numbers = task.labels == tuple(map(str, range(len(names))))
+    if len(task.labels) == len(names) and (are_numbers or tasks.are_default(list(task.labels))):
+        return task.labels
+    raise ValueError(
+        f"{path}: the labels are named {files.quote_all(names)}; expected those of the task, "
+        f"{files.quote_all(task.labels)}"
+    )
+
+
+def _is_label(name: str, task: ClassificationTask) -> bool:
+    try:
+        parse_label(name, task)
+    except BadRowError:
+        return False
+    return True
+
+
+# Integers with a point.
+
+
 def _drop_points(splits: Sequence[str], values: Values, telling: Collection[str]) -> None:
     """Replaces 1.0 by 1 if all values are integers, and some have no point or are blank."""
     told = [values[split] for split in splits if split in telling]
-    numbers = {str(x).strip() for part in told for x in elements(part)}
+    numbers = {str(x).strip() for part in told for x in _elements(part)}
     with_point = {number for number in numbers if without_point(number) != number}
     if not with_point or not all(map(is_integer, numbers)):
         return
@@ -147,12 +450,15 @@ def _drop_points(splits: Sequence[str], values: Values, telling: Collection[str]
     )
     if has_blank or len(with_point) < len(numbers):
         for split in splits:
-            replace(values[split], _without_point)
+            _replace(values[split], _without_point)
 
 
 def _without_point(value: object) -> object:
     text = str(value).strip()
     return without_point(text) if is_integer(text) else value
+
+
+# The labels of training data, and how labels are spelled.
 
 
 def _labels(

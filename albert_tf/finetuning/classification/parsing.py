@@ -19,9 +19,8 @@ from albert_tf.finetuning.classification.encoding import (
     Sink,
 )
 from albert_tf.finetuning.classification.encoding import Example as Example
-from albert_tf.finetuning.classification.label_columns import LabelColumn
 from albert_tf.finetuning.classification.labels import Label
-from albert_tf.finetuning.classification.meaning import Meaning
+from albert_tf.finetuning.classification.meaning import LabelColumn, Meaning
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
     ClassificationTask,

@@ -28,9 +28,8 @@ from albert_tf.finetuning.classification.custom import (
 )
 from albert_tf.finetuning.classification.deciding_columns import DecidingColumns
 from albert_tf.finetuning.classification.encoding import FirstPass, Sink
-from albert_tf.finetuning.classification.label_columns import LabelColumn
 from albert_tf.finetuning.classification.labels import Label
-from albert_tf.finetuning.classification.meaning import decide, guess
+from albert_tf.finetuning.classification.meaning import LabelColumn, decide, guess
 from albert_tf.finetuning.classification.parsing import Example, SplitRows
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
