@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES, RunRecord
+from albert_tf.export import convert
 from albert_tf.finetuning.classification import Settings, run
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.tables.python_rows import tables_of
@@ -340,6 +341,10 @@ def test_the_declared_order_trains_the_weights_of_the_labels_in_the_settings(
     assert set(ours) == set(theirs)
     for name, value in theirs.items():
         np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    converted = tmp_path / "converted"
+    list(convert.run(convert.Settings(declared.path, str(converted), "huggingface")))
+    config = json.loads((converted / "config.json").read_text())
+    assert list(config["id2label"].values()) == names
 
 
 def test_declared_names_are_labels_in_their_order_with_or_without_rows(tmp_path, caplog):
