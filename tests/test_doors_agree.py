@@ -610,7 +610,7 @@ def run_by_name(made, request):
     folder = made.folder.parent / "by_name"
     asked = {"output_dir": str(folder), "export_dir": None}
     if hasattr(made.settings, "tflite_quantization"):  # which is refused without an export
-        asked["tflite_quantization"] = None
+        asked["tflite_quantization"] = type(made.settings).tflite_quantization  # the default
     if "spans" in made.kind.task:
         asked["do_eval"] = False
     run_task(made.kind.task, dataclasses.replace(made.settings, **asked))
