@@ -179,11 +179,24 @@ def _warn_of_missing(folder: RunFolder, now: RunRecord, names: Collection[str]) 
 def _decide(what: str, changes: Changes, advice: str, settings: ComparingSettings) -> Changes:
     """Logs and returns changes that are allowed; raises ValueError if they are not."""
     if changes:
-        shown = f"{what}:\n{lines_of(changes)}"
-        if not settings.allow_changed_settings:
-            raise ValueError(f"{shown}\n{advice}")
-        logging.warning("%s\nAccepted by --allow_changed_settings.", shown)
+        refuse_unless_allowed(f"{what}:\n{lines_of(changes)}", advice, settings, between="\n")
     return changes
+
+
+def refuse_unless_allowed(
+    what: str, advice: str, settings: ComparingSettings, between: str = " "
+) -> None:
+    """Raises ValueError, or logs a warning with `allow_changed_settings`.
+
+    Args:
+        what: what has changed.
+        advice: what to do.
+        settings: settings of the run.
+        between: what separates the two in the message.
+    """
+    if not settings.allow_changed_settings:
+        raise ValueError(f"{what}{between}{advice}")
+    logging.warning("%s%sAccepted by --allow_changed_settings.", what, between)
 
 
 def lines_of(texts: Mapping[str, Sequence[str]], between: str = " → ") -> str:

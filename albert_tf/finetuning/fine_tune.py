@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from albert_tf import files
-from albert_tf.checkpoints import containers, loading, run_record, tasks
+from albert_tf.checkpoints import containers, loading, record_comparison, run_record, tasks
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import CONFIG_FILE
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
@@ -136,17 +136,14 @@ def _check_order(run: Run[FineTuningSettings], task: FineTuning) -> None:
         return
     if recorded.get(run_record.SORTED_ORDER) == batching.SORTED_ORDER:
         return
-    text = (
+    record_comparison.refuse_unless_allowed(
         f"{folder.path} contains a run that sorted batches of several epochs together by length, "
         "so that an epoch had some examples several times and others not at all. This version has "
-        "each example once an epoch, and cannot continue in that order."
+        "each example once an epoch, and cannot continue in that order.",
+        "Choose another --output_dir, or pass --allow_changed_settings to resume it in the new "
+        "order.",
+        settings,
     )
-    if not settings.allow_changed_settings:
-        raise ValueError(
-            f"{text} Choose another --output_dir, or pass --allow_changed_settings to resume it in "
-            "the new order."
-        )
-    logging.warning("%s Accepted by --allow_changed_settings.", text)
 
 
 def _evaluate(run: Run[FineTuningSettings], task: FineTuning) -> tuple[RunResult, str]:

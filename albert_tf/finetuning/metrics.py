@@ -35,11 +35,19 @@ def confusion_matrix(predictions: ArrayLike, label_ids: ArrayLike) -> NDArray[np
     return np.bincount(cells, minlength=count * count).reshape(count, count)
 
 
+def _f1(hits: ArrayLike, sizes: ArrayLike) -> NDArray[np.float64]:
+    """Returns F1 scores; 0/0 counts as 0.
+
+    Args:
+        hits: numbers of examples where a label is predicted and true, of any shape.
+        sizes: numbers of examples where it is predicted and where it is true, added up.
+    """
+    return 2 * np.asarray(hits, np.float64) / np.maximum(np.asarray(sizes, np.float64), 1)
+
+
 def _f1_of_each_label(matrix: NDArray[np.int64]) -> NDArray[np.float64]:
     """Returns the F1 score of each label, [K]; 0 for a label that does not occur."""
-    hits = np.diag(matrix).astype(np.float64)
-    sizes = (matrix.sum(0) + matrix.sum(1)).astype(np.float64)
-    return 2 * hits / np.where(sizes > 0, sizes, 1.0)
+    return _f1(np.diag(matrix), matrix.sum(0) + matrix.sum(1))
 
 
 def f1_score(predictions: ArrayLike, label_ids: ArrayLike) -> float:
@@ -69,7 +77,7 @@ def scores_of_labels(
     return {
         "precision": h / np.maximum(p, 1),
         "recall": h / np.maximum(a, 1),
-        "f1": 2 * h / np.maximum(p + a, 1),
+        "f1": _f1(h, p + a),
     }
 
 
@@ -91,10 +99,10 @@ def multi_label_metrics(
     actual = np.asarray(label_ids) > 0
     hits = (predictions & actual).sum(axis=0)  # [K]
     sizes = predictions.sum(axis=0) + actual.sum(axis=0)  # [K]
-    scores = 2 * hits / np.maximum(sizes, 1)  # [K]
+    scores = _f1(hits, sizes)  # [K]
     return {
         "eval_accuracy": float(np.mean((predictions == actual).all(axis=1))),
-        "micro_f1": float(2 * hits.sum() / max(sizes.sum(), 1)),
+        "micro_f1": float(_f1(hits.sum(), sizes.sum())),
         "macro_f1": float(np.mean(scores)),
         **{f"f1_{label}": float(score) for label, score in zip(labels, scores, strict=True)},
     }

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from albert_tf.checkpoints import run_record
+from albert_tf.checkpoints import record_comparison, run_record
 from albert_tf.checkpoints.evaluations import Evaluation
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import FileRecord, RunRecord
@@ -182,25 +182,17 @@ def streams_of(settings: Settings, folder: RunFolder, counts: Sequence[int]) -> 
         return chosen
     before = recorded.get(run_record.RECORD_STREAMS, ONE_ORDER)
     if before != ONE_ORDER and recorded.get(run_record.STREAM_ORDER) != STREAM_ORDER:
-        _refuse_order(folder.path, before, settings.allow_changed_settings)
+        record_comparison.refuse_unless_allowed(
+            f"{folder.path} contains a run that read its records in {before} streams of whole "
+            "files, which read some records of an epoch several times and others not at all. This "
+            "version reads each record once an epoch, and cannot continue in that order.",
+            "Choose another --output_dir (with --init_checkpoint to start with the weights of that "
+            "run), or pass --allow_changed_settings to resume it in the new order.",
+            settings,
+        )
     if settings.record_streams is not None:
         return chosen
     return next((n for n in possible_streams(len(counts), batch_size) if n == before), chosen)
-
-
-def _refuse_order(path: str, num_streams: object, is_allowed: bool) -> None:
-    """Raises ValueError for a run in another order of records; logs a warning if it is allowed."""
-    text = (
-        f"{path} contains a run that read its records in {num_streams} streams of whole files, "
-        "which read some records of an epoch several times and others not at all. This version "
-        "reads each record once an epoch, and cannot continue in that order."
-    )
-    if not is_allowed:
-        raise ValueError(
-            f"{text} Choose another --output_dir (with --init_checkpoint to start with the weights "
-            "of that run), or pass --allow_changed_settings to resume it in the new order."
-        )
-    logging.warning("%s Accepted by --allow_changed_settings.", text)
 
 
 def describe_data(task: RecordTask, is_chief: bool = True) -> RunRecord:
