@@ -105,6 +105,15 @@ def pytest_fixture_setup(fixturedef):
         seed_everything(SEED + zlib.crc32(fixturedef.argname.encode()) % 1000)
 
 
+def pytest_make_parametrize_id(val):
+    """Names a test by the first bytes of a file only.
+
+    Archives have the time in them, and processes that collect tests of other names than each other
+    run none.
+    """
+    return repr(val[:4]) if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Keeps folders whose files share trained models in one process: `make test`.
