@@ -7,19 +7,22 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from absl import logging
 
 from albert_tf import files
+from albert_tf.finetuning.batching import Features
 from albert_tf.finetuning.rows import abbreviate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 ExampleType = TypeVar("ExampleType")
+FeaturesType = TypeVar("FeaturesType", bound=Features)  # as `make_features` of a task returns them
 
+EXAMPLES_AT_ONCE = 1000  # whose texts are in memory
 COUNT = 3  # examples that a run keeps
 MAX_CHARACTERS = 2000  # of a row
 LOOKED_AT = 100  # examples at the beginning of the data
@@ -61,6 +64,36 @@ class Examples(Generic[ExampleType]):
         for example in self.examples:
             digest.update(repr(example).encode("utf-8"))
         return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedExamples(Examples[ExampleType], Generic[ExampleType, FeaturesType]):
+    """The examples of a split whose features were made while they were read.
+
+    Attributes:
+        examples: those that are kept: of training data only the first ones, to show them.
+        features: the features of all examples.
+        digest: the checksum of all examples.
+        count: their number.
+    """
+
+    features: FeaturesType = dataclasses.field(kw_only=True)
+    digest: str = dataclasses.field(kw_only=True)
+    count: int = dataclasses.field(kw_only=True)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def checksum(self) -> str:
+        """Returns the SHA-256 of all examples, in hexadecimal, whatever file they are from."""
+        return self.digest
+
+
+def blocks_of(examples: Iterable[ExampleType]) -> Iterator[list[ExampleType]]:
+    """Yields the examples in lists of EXAMPLES_AT_ONCE."""
+    remaining = iter(examples)
+    while block := list(itertools.islice(remaining, EXAMPLES_AT_ONCE)):
+        yield block
 
 
 def choose_examples(

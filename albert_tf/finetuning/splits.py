@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from absl import logging
 
 from albert_tf import files
-from albert_tf.finetuning.batching import Features
-from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.examples import Examples, FeaturesType
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.tables import Table, open_table
 from albert_tf.tables.card import Configuration, find_configuration
@@ -37,7 +36,6 @@ if TYPE_CHECKING:  # what needs TensorFlow
 
 
 DataType = TypeVar("DataType")  # the examples of a split, as the task's `read` returns them
-FeaturesType = TypeVar("FeaturesType", bound=Features)  # as its `make_features` returns them
 AnySplit: TypeAlias = "Split[Any, Any]"
 
 TRAIN = "train"

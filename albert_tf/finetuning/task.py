@@ -33,9 +33,10 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import result_files
 from albert_tf.finetuning.batching import Outputs, Padding
 from albert_tf.finetuning.columns import parse_pair
+from albert_tf.finetuning.examples import FeaturesType
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.settings import FineTuningSettings
-from albert_tf.finetuning.splits import DataType, FeaturesType, Split
+from albert_tf.finetuning.splits import DataType, Split
 from albert_tf.finetuning.token_sequences import encode_pairs, parse_pairs
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import Tokenizer

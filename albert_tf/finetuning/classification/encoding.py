@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from albert_tf.finetuning.classification.labels import Label
-from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.examples import EncodedExamples
 from albert_tf.finetuning.token_sequences import Packer, TokenSequences
 from albert_tf.model.tokenization import Tokenizer
-
-EXAMPLES_AT_ONCE = 1000
 
 _NO_ID = b"\x00"  # in place of an id
 
@@ -229,18 +227,17 @@ def labels_of(examples: Sequence[Example]) -> tuple[Sequence[Label], NDArray[np.
 
 
 @dataclasses.dataclass(frozen=True)
-class EncodedExamples(Examples[Example]):
+class EncodedTexts(EncodedExamples[Example, TokenSequences]):
     """The examples of a split with their token sequences.
 
     Attributes:
+        examples: all examples; of most, the texts are forgotten.
         features: the token sequences of all examples, without labels.
         digest: the checksum, if it was computed while the rows were read; "" if not.
         read_again: calls what it is given with all rows in blocks, as the first pass did.
     """
 
     examples: ExampleColumns
-    features: TokenSequences = dataclasses.field(kw_only=True)
-    digest: str = dataclasses.field(kw_only=True)
     read_again: Callable[[Sink], None] = dataclasses.field(kw_only=True)
 
     def checksum(self) -> str:
@@ -251,7 +248,7 @@ class EncodedExamples(Examples[Example]):
         self.read_again(checksum)
         return checksum.hexdigest()
 
-    def take(self, places: Sequence[int]) -> EncodedExamples:
+    def take(self, places: Sequence[int]) -> EncodedTexts:
         """Returns some of the examples, given their places in ascending order."""
         chosen = np.asarray(places, np.int64)
         return dataclasses.replace(
@@ -259,6 +256,7 @@ class EncodedExamples(Examples[Example]):
             examples=self.examples.take(chosen),
             features=self.features.take(chosen),
             digest="",
+            count=len(chosen),
         )
 
 
@@ -307,17 +305,18 @@ class FirstPass:
         columns: ExampleColumns,
         has_labels: bool,
         read_again: Callable[[Sink], None],
-    ) -> EncodedExamples:
-        """Returns the examples, after the last block; see `EncodedExamples`."""
+    ) -> EncodedTexts:
+        """Returns the examples, after the last block; see `EncodedTexts`."""
         features = self.features()
         if len(columns) < len(features):
             features = features.take(columns.rows)
         is_right = self._guess is not None and self._guesses == columns.distinct_labels
-        return EncodedExamples(
+        return EncodedTexts(
             path,
             columns,
             has_labels,
             features=features,
             digest=self._checksum.hexdigest() if is_right else "",
+            count=len(columns),
             read_again=read_again,
         )

@@ -11,14 +11,13 @@ import numpy as np
 from absl import logging
 
 from albert_tf import files
+from albert_tf.finetuning.classification.encoding import Example as Example
 from albert_tf.finetuning.classification.encoding import (
-    EXAMPLES_AT_ONCE,
     ExampleColumns,
     FirstPass,
     Guids,
     Sink,
 )
-from albert_tf.finetuning.classification.encoding import Example as Example
 from albert_tf.finetuning.classification.labels import Label
 from albert_tf.finetuning.classification.meaning import LabelColumn, Meaning
 from albert_tf.finetuning.classification.tasks import (
@@ -27,7 +26,7 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     SplitSource,
 )
-from albert_tf.finetuning.examples import LOOKED_AT, Examples, Unlabeled
+from albert_tf.finetuning.examples import EXAMPLES_AT_ONCE, LOOKED_AT, Examples, Unlabeled
 from albert_tf.finetuning.rows import (
     MAX_BAD,
     BadRowError,

@@ -27,8 +27,7 @@ from albert_tf.finetuning import metrics, result_files
 from albert_tf.finetuning.batching import Array, Outputs, Padding
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.encoding import (
-    EXAMPLES_AT_ONCE,
-    EncodedExamples,
+    EncodedTexts,
     Example,
     FirstPass,
     labels_of,
@@ -41,7 +40,7 @@ from albert_tf.finetuning.classification.prediction_files import (
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
-from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.examples import Examples, blocks_of
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, check_labels
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
@@ -173,11 +172,10 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
 
     def _features(self, data: Examples[Example]) -> TokenSequences:
         """Returns the token sequences of a split, which `read_data` has made if it could."""
-        if isinstance(data, EncodedExamples):
+        if isinstance(data, EncodedTexts):
             return data.features
         encode = FirstPass(self.tokenizer, self.settings.max_seq_length)
-        for begin in range(0, len(data), EXAMPLES_AT_ONCE):
-            part = data.examples[begin : begin + EXAMPLES_AT_ONCE]
+        for part in blocks_of(data.examples):
             encode([x.text_a for x in part], [x.text_b for x in part], ())
         return encode.features()
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from albert_tf.finetuning.classification import Settings, encoding, parsing
+from albert_tf.finetuning.classification import Settings, parsing
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.classification.task import Classifier
+from albert_tf.finetuning.examples import EncodedExamples
 from albert_tf.finetuning.splits import TRAIN
 from tests.hub_files import class_label, describe_in_page, write_csv, write_parquet
 
@@ -58,7 +59,7 @@ def test_examples_are_the_same_whether_texts_are_kept_or_not(
     assert kept[1].keys() == forgotten[1].keys()
     for split, expected in kept[1].items():
         found = forgotten[1][split]
-        assert isinstance(found, encoding.EncodedExamples)
+        assert isinstance(found, EncodedExamples)
         assert (found.checksum(), found.has_labels) == (expected.checksum(), expected.has_labels)
         for ours, theirs in zip(found.examples, expected.examples, strict=True):
             assert (ours.guid, ours.label, ours.line) == (theirs.guid, theirs.label, theirs.line)

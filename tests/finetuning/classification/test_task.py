@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
+from albert_tf.finetuning import examples
 from albert_tf.finetuning.classification import Settings
 from albert_tf.finetuning.classification import task as classification
 from albert_tf.finetuning.classification.parsing import Example
@@ -78,7 +79,7 @@ def test_labels_are_ids_in_the_order_of_the_table_or_scores(tokenizer, task, lab
 
 
 def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, monkeypatch):
-    monkeypatch.setattr(classification, "EXAMPLES_AT_ONCE", 3)
+    monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 3)
     letters = "a b c d e f p q".split()
     data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)))
     features = make_features("sst-2", data, tokenizer, 9)
