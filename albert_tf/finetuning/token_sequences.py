@@ -134,11 +134,12 @@ class Packer:
     def extend(self, sequences: Iterable[tuple[Sequence[int], int]]) -> None:
         """Adds sequences; see `TokenSequences.pack`."""
         for sequence, first_length in sequences:
+            ids = list(sequence)
             try:
-                self._ids.extend(sequence)
-            except OverflowError:  # in the middle of the sequence, by an id above 65,535
-                self._ids = array.array("i", self._ids[: sum(self._lengths)])
-                self._ids.extend(sequence)
+                self._ids.fromlist(ids)
+            except OverflowError:  # by an id above 65,535; none of the sequence is added
+                self._ids = array.array("i", self._ids)
+                self._ids.fromlist(ids)
             self._lengths.append(len(sequence))
             self._first_lengths.append(first_length)
 

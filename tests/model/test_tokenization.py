@@ -233,6 +233,40 @@ def test_texts_with_unknown_pieces_are_spelled_by_sentencepiece(comma_model, toy
     assert tokenizer.encode_and_spell(["zz want"]) == (tokenizer.encode_batch(["zz want"]), {})
 
 
+@pytest.mark.parametrize(
+    ("overrides", "are_doubtful"),
+    [
+        ({}, True),  # "[CLS]" may be spelled by unknown characters
+        ({"model_type": "word"}, True),  # any word may be unknown, such as "8,"
+        ({"model_type": "unigram"}, False),
+    ],
+)
+def test_only_unknown_pieces_that_may_spell_others_are_looked_up(
+    tmp_path, monkeypatch, overrides, are_doubtful
+):
+    sentences = ["one 7, two 17, three", "four x7, 1999, five", "so it goes"] * 9
+    if not are_doubtful or "model_type" in overrides:
+        sentences += ["[ C L S ] < p a d >"] * 9
+    path = train_sentencepiece(
+        tmp_path / "x.model", sentence_iterator=iter(sentences), vocab_size=60, **overrides
+    )
+    tokenizer = FullTokenizer(spm_model_file=path, do_lower_case=False)
+    rng = random.Random(3)
+    texts = ["".join(rng.choices("七五 19,8[CLS]e", k=9)) for _ in range(500)]
+    pieces = map(tokenizer.tokenize, texts)
+    expected = [[tokenizer.vocab.get(piece, tokenizer.unk_id) for piece in row] for row in pieces]
+    assert tokenizer.encode_batch(texts) == expected
+    assert sum(tokenizer.unk_id in row for row in expected) > 100
+    encode, kinds = tokenizer._encoder._encode, []
+    monkeypatch.setattr(
+        tokenizer._encoder,
+        "_encode",
+        lambda some, kind: kinds.append((kind, len(some))) or encode(some, kind),
+    )
+    tokenizer.encode_batch(["one 五", "two 七"])
+    assert kinds == [(int, 2), (str, 2 if are_doubtful else 0)]
+
+
 def test_a_special_token_in_the_text_has_its_id_only_if_its_characters_are_unknown(
     comma_model, toy_tokenizer
 ):

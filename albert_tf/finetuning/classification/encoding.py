@@ -289,7 +289,7 @@ class FirstPass:
         self, firsts: Sequence[str], seconds: Sequence[str], indices: Sequence[int]
     ) -> None:
         """Adds a block."""
-        self._packer.extend(self._tokenizer.sequences(firsts, seconds, self._max_seq_length))
+        self._packer.extend(self._tokenizer.pair_sequences(firsts, seconds, self._max_seq_length))
         if self._guess is not None:
             for index in range(len(self._guesses), max(indices) + 1):
                 self._guesses.append(self._guess(index))

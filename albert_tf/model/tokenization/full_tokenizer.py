@@ -91,6 +91,10 @@ class FullTokenizer(Tokenizer):
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
 
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """Returns the ids of each text, as `encode` does."""
+        return self._encoder.encode([self.preprocess(text) for text in texts])
+
     def encode_and_spell(
         self, texts: Iterable[str]
     ) -> tuple[list[list[int]], dict[int, list[str]]]:

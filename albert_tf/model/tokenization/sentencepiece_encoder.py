@@ -104,28 +104,56 @@ class SentencePieceEncoder:
         # The model's ids differ from the official program's only if they contain one of these: a
         # piece that ends in a digit and a comma; or an unknown piece, which may also end that way,
         # or spell a special token, whose id the official program then uses.
-        commas = (
+        commas = {
             piece_id
             for piece, piece_id in self.vocab.items()
             if piece.endswith(",") and has_number_comma(piece)
-        )
+        }
         self._doubtful = frozenset((self.unk_id, *commas))
+        self._of_other_ids = frozenset(commas) if self._unknown_stays(content) else self._doubtful
         self._has_number_comma = BoundedCache(has_number_comma)
         self._ids_of = BoundedCache(self._id_of)
+
+    def _unknown_stays(self, content: bytes) -> bool:
+        """Returns whether an unknown piece never ends in a comma or spells another piece.
+
+        A unigram model makes one unknown piece of each run of characters that are no pieces.
+        """
+        trainer = _last_values(list(fields(content)), _TRAINER)
+        characters = {
+            piece
+            for piece, piece_id in self.vocab.items()
+            if len(piece) == 1
+            and not (self.sp.is_control(piece_id) or self.sp.is_unused(piece_id))
+            and piece_id != self.unk_id
+        }
+        return (
+            trainer.get(_MODEL_TYPE, UNIGRAM) == UNIGRAM
+            and "," in characters
+            and not any(map(characters.isdisjoint, self.vocab))
+        )
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the pieces of a normalized text."""
         return encode_pieces(self.sp, text)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text."""
+        return self._encode_doubtful(texts, self._of_other_ids)[0]
 
     def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text; and index → pieces of those with an unknown piece or more.
 
         The second may contain other texts.
         """
+        return self._encode_doubtful(texts, self._doubtful)
+
+    def _encode_doubtful(
+        self, texts: list[str], doubtful_ids: frozenset[int]
+    ) -> tuple[list[list[int]], dict[int, list[str]]]:
+        """Returns the ids of each text; and index → pieces of those with one of some ids."""
         ids = self._encode(texts, int)
-        doubtful = [
-            row for row, row_ids in enumerate(ids) if not self._doubtful.isdisjoint(row_ids)
-        ]
+        doubtful = [row for row, row_ids in enumerate(ids) if not doubtful_ids.isdisjoint(row_ids)]
         spelled = self._encode([texts[row] for row in doubtful], str)
         pieces_of = {
             row: _split_number_commas(self.sp, pieces)

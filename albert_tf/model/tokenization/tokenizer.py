@@ -88,9 +88,9 @@ class Tokenizer(abc.ABC):
     vocabulary_files: dict[str, bytes]
     save_pretrained: Callable[[files.PathLike], None]
 
+    @abc.abstractmethod
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""
-        return self.encode_and_spell(texts)[0]
 
     @abc.abstractmethod
     def encode_and_spell(
@@ -226,14 +226,28 @@ class Tokenizer(abc.ABC):
             text_pair: as in `__call__`.
             max_length: maximum length of a row including special tokens.
         """
-        firsts, seconds = split_pairs(texts, text_pair)
+        return self.pair_sequences(*split_pairs(texts, text_pair), max_length)
+
+    def pair_sequences(
+        self, firsts: Sequence[str], seconds: Sequence[str], max_length: int
+    ) -> list[tuple[list[int], int]]:
+        """Returns the rows of texts that need no check; see `sequences`.
+
+        Args:
+            firsts: the first or only text of each row.
+            seconds: the second one of each row; "" if there is none.
+            max_length: as in `sequences`.
+        """
+        ids_of_seconds = (
+            self.encode_batch(seconds) if any(seconds) else [self.encode("")] * len(seconds)
+        )
         rows = []
-        for first, second in zip(
-            self.encode_batch(firsts), self.encode_batch(seconds), strict=True
-        ):
+        for first, second in zip(self.encode_batch(firsts), ids_of_seconds, strict=True):
             room = max(max_length - (3 if second else 2), 0)
-            kept = truncated_lengths(len(first), len(second), room)
-            rows.append(self.join(first[: kept[0]], second[: kept[1]]))
+            if len(first) + len(second) > room:
+                kept = truncated_lengths(len(first), len(second), room)
+                first, second = first[: kept[0]], second[: kept[1]]
+            rows.append(self.join(first, second))
         return rows
 
     def join(self, first: Sequence[int], second: Sequence[int]) -> tuple[list[int], int]:

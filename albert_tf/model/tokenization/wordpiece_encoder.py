@@ -137,12 +137,15 @@ class WordPieceEncoder:
 
     def tokenize(self, text: str) -> list[str]:
         """Returns the pieces of a text."""
-        ((ids,), _) = self.encode_and_spell([text])
+        (ids,) = self.encode([text])
         return [self._pieces[token_id] for token_id in ids]
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Returns the ids of each text."""
+        ids_of = self._ids_of
+        words = self._basic.words
+        return [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
 
     def encode_and_spell(self, texts: list[str]) -> tuple[list[list[int]], dict[int, list[str]]]:
         """Returns the ids of each text, and no spelling."""
-        ids_of = self._ids_of
-        words = self._basic.words
-        ids = [[token_id for word in words(text) for token_id in ids_of[word]] for text in texts]
-        return ids, {}
+        return self.encode(texts), {}
