@@ -1,4 +1,8 @@
-"""The examples of a split, checks of their labels, and the examples that a run keeps."""
+"""The examples of a split, checks of their labels, and the examples that a run keeps.
+
+Training data are tokenized while they are read, a block at a time, and their texts are forgotten:
+what is left are features, a checksum, and a few examples to show; see `encode_examples`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from absl import logging
 
@@ -87,6 +91,48 @@ class EncodedExamples(Examples[ExampleType], Generic[ExampleType, FeaturesType])
     def checksum(self) -> str:
         """Returns the SHA-256 of all examples, in hexadecimal, whatever file they are from."""
         return self.digest
+
+
+_Taken = TypeVar("_Taken", contravariant=True)
+_Made = TypeVar("_Made", covariant=True)
+
+
+class Encoder(Protocol[_Taken, _Made]):
+    """Makes the features of examples, a block at a time."""
+
+    def add(self, examples: Sequence[_Taken]) -> None:
+        """Adds the features of a block."""
+
+    def features(self) -> _Made:
+        """Returns the features of all examples, after the last block."""
+
+
+def encode_examples(
+    path: str, examples: Iterable[ExampleType], encoder: Encoder[ExampleType, FeaturesType]
+) -> EncodedExamples[ExampleType, FeaturesType]:
+    """Makes the features of training examples, all of which have labels, and forgets the others.
+
+    Args:
+        path: the file.
+        examples: the examples, which may be read while this runs.
+        encoder: makes their features.
+
+    Raises:
+        ValueError: there is no example, or what reading them raises.
+    """
+    first: list[ExampleType] = []
+    count = 0
+    digest = hashlib.sha256()
+    for block in blocks_of(examples):
+        first += block[: LOOKED_AT - len(first)]
+        count += len(block)
+        digest.update("".join(map(repr, block)).encode("utf-8"))
+        encoder.add(block)
+    if not first:
+        raise ValueError(f"{path}: contains no example")
+    return EncodedExamples(
+        path, first, True, features=encoder.features(), digest=digest.hexdigest(), count=count
+    )
 
 
 def blocks_of(examples: Iterable[ExampleType]) -> Iterator[list[ExampleType]]:

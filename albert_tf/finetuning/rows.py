@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from albert_tf import files
 from albert_tf.tables import BadRowError as BadRowError
@@ -27,15 +27,15 @@ class NoGoodRowError(ValueError):
 
 def parse_rows(
     where: str | Callable[[PlaceType], str],
-    rows: Iterable[tuple[PlaceType, Row | BadRowError]],
-    parse: Callable[[Row, PlaceType], T],
+    rows: Iterable[tuple[PlaceType, Any]],
+    parse: Callable[[Any, PlaceType], T],
 ) -> Iterator[tuple[PlaceType, T]]:
     """Yields (place, `parse(row, place)`) of good rows, and then raises an error about bad ones.
 
     Args:
         where: the file, or what names the file and the place of a row: `Table.place`.
-        rows: pairs of a place and a row, or of a place and a BadRowError. The place is the number
-            of the row, or says where the row is.
+        rows: pairs of a place and a row, or what else `parse` takes; or of a place and a
+            BadRowError. The place is the number of the row, or says where the row is.
         parse: converts a row; raises BadRowError if it cannot be used.
 
     Raises:

@@ -61,8 +61,7 @@ class TokenSequences:
 
     def take(self, rows: NDArray[np.integer]) -> TokenSequences:
         """Returns the sequences of some examples, given their indices, in ascending order."""
-        choices = max(self.num_choices, 1)
-        which = (rows[:, None] * choices + np.arange(choices)).ravel()
+        which = self._sequences_of(rows)
         is_taken = np.zeros(len(self.sequence_lengths), bool)
         is_taken[which] = True
         return TokenSequences(
@@ -86,6 +85,29 @@ class TokenSequences:
     def _begins(self) -> NDArray[np.int64]:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
+    def _sequences_of(self, rows: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Returns the numbers of the sequences of examples, [B·C]."""
+        choices = max(self.num_choices, 1)
+        return np.asarray(rows[:, None] * choices + np.arange(choices)).ravel()
+
+    def padded(
+        self, values: Array, rows: NDArray[np.integer], seq_length: int, fill: int = 0
+    ) -> NDArray[np.int32]:
+        """Returns the values of the tokens of examples, int32 [B·C, S]; `fill` at padding.
+
+        Args:
+            values: integers [sum of lengths], one for each of `input_ids`.
+            rows: int [B], indices of the examples.
+            seq_length: S, at least the length of the longest of these examples.
+            fill: the value at padding.
+        """
+        which = self._sequences_of(rows)
+        places = np.arange(seq_length)
+        mask = places < self.sequence_lengths[which, None]
+        padded = np.full(mask.shape, fill, np.int32)
+        padded[mask] = values[(self._begins[which, None] + places)[mask]]
+        return padded
+
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
         """Returns a padded batch of examples.
 
@@ -100,8 +122,7 @@ class TokenSequences:
         Raises:
             ValueError: a sequence is longer than S.
         """
-        choices = max(self.num_choices, 1)
-        which = (rows[:, None] * choices + np.arange(choices)).ravel()  # [B·C]
+        which = self._sequences_of(rows)
         lengths = self.sequence_lengths[which, None]  # [B·C, 1]
         if lengths.max(initial=0) > seq_length:
             raise ValueError(
@@ -109,10 +130,9 @@ class TokenSequences:
             )
         places = np.arange(seq_length)
         mask = places < lengths  # [B·C, S]
-        ids = np.zeros(mask.shape, np.int32)
-        ids[mask] = self.input_ids[(self._begins[which, None] + places)[mask]]
+        choices = max(self.num_choices, 1)
         arrays = {
-            "input_ids": ids,
+            "input_ids": self.padded(self.input_ids, rows, seq_length),
             "input_mask": mask.astype(np.int32),
             "segment_ids": (mask & (places >= self.first_lengths[which, None])).astype(np.int32),
         }
@@ -134,14 +154,17 @@ class Packer:
     def extend(self, sequences: Iterable[tuple[Sequence[int], int]]) -> None:
         """Adds sequences; see `TokenSequences.pack`."""
         for sequence, first_length in sequences:
-            ids = list(sequence)
-            try:
-                self._ids.fromlist(ids)
-            except OverflowError:  # by an id above 65,535; none of the sequence is added
-                self._ids = array.array("i", self._ids)
-                self._ids.fromlist(ids)
-            self._lengths.append(len(sequence))
-            self._first_lengths.append(first_length)
+            self.add(list(sequence), first_length)
+
+    def add(self, ids: list[int], first_length: int) -> None:
+        """Adds a sequence."""
+        try:
+            self._ids.fromlist(ids)
+        except OverflowError:  # by an id above 65,535; none of the sequence is added
+            self._ids = array.array("i", self._ids)
+            self._ids.fromlist(ids)
+        self._lengths.append(len(ids))
+        self._first_lengths.append(first_length)
 
     def packed(self, columns: Mapping[str, Array], num_choices: int = 0) -> TokenSequences:
         """Returns all sequences, after which none can be added."""

@@ -15,7 +15,7 @@ text, except white space, with labels in the scheme IOB2.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from absl import logging
 
@@ -23,9 +23,10 @@ from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import rows
 from albert_tf.finetuning.columns import LABEL, TOKENS, Field, places_of
-from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
+from albert_tf.finetuning.examples import Examples, Unlabeled, encode_examples, is_none
 from albert_tf.finetuning.rows import BadRowError, Column, Row, cell, check_text
 from albert_tf.finetuning.splits import (
+    TRAIN,
     Layout,
     SplitTables,
     needed_for_labels,
@@ -34,13 +35,16 @@ from albert_tf.finetuning.splits import (
 )
 from albert_tf.finetuning.token_classification.sentences import (
     Sentence,
+    SentenceReader,
     named_tag,
     read_columns,
 )
 from albert_tf.finetuning.token_classification.settings import RAW, Settings
 from albert_tf.finetuning.token_classification.spans import OUTSIDE
-from albert_tf.finetuning.token_classification.tags import Tags, find_tags, recorded_tags
+from albert_tf.finetuning.token_classification.tags import TagFinder, Tags, recorded_tags
 from albert_tf.finetuning.token_classification.token_lines import DOCUMENT_START
+from albert_tf.finetuning.token_classification.windows import WindowEncoder
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import LabelNames, Table
 from albert_tf.tables.compression import ending_of
 from albert_tf.tables.splits import ENDINGS, ENDINGS_OF_SPLITS
@@ -54,8 +58,8 @@ _NOT_ANNOTATED = "_"
 
 
 @dataclasses.dataclass
-class _Reader:
-    """Converts rows to sentences.
+class _RowReader:
+    """Converts rows to sentences; see `read_rows`.
 
     Attributes:
         table: the rows.
@@ -75,6 +79,15 @@ class _Reader:
     tag_names: LabelNames | None
     unlabeled: Unlabeled
     left_out: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    def sentences(self) -> Iterator[Sentence]:
+        """Yields the sentences; see `SentenceReader`."""
+        count = 0
+        for _, sentence in rows.parse_rows(self.table.place, self.table.objects(), self.parse):
+            if sentence is not None:
+                count += 1
+                yield sentence
+        self._report(count)
 
     def parse(self, row: Row, number: int) -> Sentence | None:
         """Returns the sentence of a row; None for a mark between documents, and without tokens.
@@ -108,7 +121,7 @@ class _Reader:
     def _leave_out(self, what: str, number: int, count: int = 1) -> None:
         self.left_out.setdefault(what, []).extend([self.table.place(number)] * count)
 
-    def report(self, num_sentences: int) -> None:
+    def _report(self, num_sentences: int) -> None:
         """Logs which tags are not known, and what is left out."""
         self.unlabeled.report(num_sentences)
         for what, places in self.left_out.items():
@@ -292,8 +305,8 @@ def read_rows(
     labels: Sequence[str] = (),
     tag_column: str | None = None,
     tag_names: Sequence[str] = (),
-) -> Examples[Sentence]:
-    """Reads sentences.
+) -> SentenceReader:
+    """Reads the sentences of rows.
 
     Args:
         table: the rows.
@@ -301,29 +314,23 @@ def read_rows(
         labels: all valid labels; () to accept any.
         tag_column: the name of the column of the tags; None for a usual name.
         tag_names: the names of tags that are ids, in their order; () if they are not given.
-
-    Raises:
-        ValueError: there is no sentence, or a bad row; the message names the file and the rows.
     """
     unlabeled = Unlabeled(table.path, is_test=True)
     names = LabelNames(tuple(tag_names), is_list=True) if tag_names else None
-    reader = _Reader(table, is_test, labels, tag_column, names, unlabeled)
-    parsed = rows.parse_rows(table.place, table.objects(), reader.parse)
-    examples = [sentence for _, sentence in parsed if sentence is not None]
-    reader.report(len(examples))
-    return Examples(table.path, examples, not reader.unlabeled)
+    reader = _RowReader(table, is_test, labels, tag_column, names, unlabeled)
+    return SentenceReader(table.path, reader.sentences(), unlabeled)
 
 
 EXTENSIONS = (".txt", ".conll", ".tsv", ".conllu", ".bio", ".iob", ".iob2", ".bioes", ".bmes")
 _TABLES = tuple(ending for ending in ENDINGS if ending not in EXTENSIONS)
 
 
-def read_sentences(
+def open_sentences(
     settings: Settings,
     split: str,
     labels: Sequence[str] = (),
     given: Mapping[str, Table] | None = None,
-) -> Examples[Sentence]:
+) -> SentenceReader:
     """Reads the sentences of a split, from a file of columns or from rows with lists.
 
     Args:
@@ -360,8 +367,9 @@ def read_data(
     settings: Settings,
     trained: RunFolder | None = None,
     given: Mapping[str, Table] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[Tags, dict[str, Examples[Sentence]]]:
-    """Returns the tags, and the sentences of each split; see `read_sentences`.
+    """Returns the tags, and the sentences of each split; see `open_sentences`.
 
     The tags are those of the trained model, unless it is trained now, or else those of the train
     file.
@@ -370,6 +378,7 @@ def read_data(
         settings: the settings of the program.
         trained: the folder of the trained model; None if there is none.
         given: split → rows that are read instead of files; None to read the files.
+        tokenizer: what tokenizes training data, whose tokens are then forgotten; None to keep them.
 
     Raises:
         FileNotFoundError: there is no file of a split, or no train file.
@@ -379,16 +388,27 @@ def read_data(
     tags = None
     if trained is not None and not settings.do_train:
         tags = recorded_tags(trained, is_raw)
-    data = {}
+    data: dict[str, Examples[Sentence]] = {}
     if tags is None:
+        finder = TagFinder()
         try:
-            data["train"] = read_sentences(settings, "train", given=given)
+            reader = open_sentences(settings, TRAIN, given=given)
         except FileNotFoundError as error:
             raise FileNotFoundError(needed_for_labels(error)) from None
-        tags = find_tags(data["train"], is_raw)
+        sentences = map(finder.add, reader.sentences)
+        if tokenizer is None or not settings.do_train or settings.dev_fraction:
+            data[TRAIN] = Examples(reader.path, list(sentences), True)
+        else:
+            encoder = WindowEncoder(tokenizer, settings.max_seq_length)
+            data[TRAIN] = encode_examples(reader.path, sentences, encoder)
+        tags = finder.tags(reader.path, is_raw)
     labels = tags.labels
 
     def read(split: str) -> Examples[Sentence]:
-        return read_sentences(settings, split, labels, given)
+        return open_sentences(settings, split, labels, given).read_all()
 
-    return tags, read_splits(settings.splits, settings.dev_fraction, read, data)
+    data = read_splits(settings.splits, settings.dev_fraction, read, data)
+    if tokenizer is not None and settings.do_train and settings.dev_fraction:
+        encoder = WindowEncoder(tokenizer, settings.max_seq_length)
+        data[TRAIN] = encode_examples(data[TRAIN].path, data[TRAIN].examples, encoder)
+    return tags, data

@@ -10,31 +10,13 @@ from absl import logging
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.tasks import TOKEN_CLASSIFICATION
-from albert_tf.finetuning.examples import Examples, check_number_of_labels, is_none
+from albert_tf.finetuning.examples import check_number_of_labels, is_none
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import LETTERS, marks_spans
 from albert_tf.model.tokenization.characters import find_words, is_cjk, word_kind
 
 WORDS = "words"
 CHARACTERS = "characters"
-
-
-def find_units(train: Examples[Sentence]) -> str:
-    """Returns WORDS or CHARACTERS, by what letters and digits next to each other are.
-
-    A Chinese character is a token in both. Evidence of words are tokens of several characters;
-    evidence of characters are neighbors of one letter or digit each, such as 1 9 8 7.
-    """
-    num_words = num_characters = 0
-    for sentence in train.examples:
-        single = [len(token) == 1 for token in sentence.tokens]
-        num_words += single.count(False)
-        in_word = [
-            is_single and word_kind(token) == "a"
-            for token, is_single in zip(sentence.tokens, single, strict=True)
-        ]
-        num_characters += sum(map(bool.__and__, in_word, in_word[1:]))
-    return WORDS if num_words > num_characters else CHARACTERS
 
 
 def cut(text: str, units: str) -> list[tuple[str, int]]:
@@ -74,36 +56,68 @@ class Tags:
     units: str = WORDS
 
 
-def find_tags(train: Examples[Sentence], is_raw: bool = False) -> Tags:
-    """Returns the labels of the training data, sorted.
+class TagFinder:
+    """Finds the labels of training data, and whether their tokens are words, as they are read."""
 
-    Raises:
-        ValueError: there are fewer than two labels or too many, or one does not mark spans; the
-            message names it.
-    """
-    lines: dict[str, int] = {}  # of the sentences
-    for sentence in train.examples:
-        for label in sentence.labels:
-            lines.setdefault(str(label), sentence.line)
-    labels = tuple(sorted(lines))
-    check_number_of_labels(labels, train.path)
-    strange = [label for label in labels if not marks_spans(label)]
-    if strange and not is_raw:
-        raise ValueError(
-            f"{train.path}, sentence at line or row {lines[strange[0]]}: label "
-            f"{files.quote(strange[0])} is neither O nor one of {', '.join(sorted(LETTERS))} with "
-            "a type, such as B-PER. Is --label_column right? If labels do not mark "
-            "spans (for example, parts of speech), set --tag_scheme=raw."
-        )
-    for label in labels:
-        if is_none(label) or label == "_":  # which CoNLL-U has where nothing is annotated
-            logging.warning(
-                "%s, sentence at line or row %d: %s is taken as a label",
-                train.path,
-                lines[label],
-                files.quote(label),
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}  # of the first sentence with a label
+        self._num_words = 0
+        self._num_characters = 0
+
+    def add(self, sentence: Sentence) -> Sentence:
+        """Looks at a sentence, and returns it.
+
+        A Chinese character is a token in both units. Evidence of words are tokens of several
+        characters; evidence of characters are neighbors of one letter or digit each, such as
+        1 9 8 7.
+        """
+        for label in set(map(str, sentence.labels)).difference(self._lines):
+            self._lines[label] = sentence.line
+        is_after_letter = False
+        for token in sentence.tokens:
+            if len(token) > 1:
+                self._num_words += 1
+                is_after_letter = False
+            else:
+                is_letter = word_kind(token) == "a"
+                self._num_characters += is_letter and is_after_letter
+                is_after_letter = is_letter
+        return sentence
+
+    @property
+    def units(self) -> str:
+        """WORDS or CHARACTERS, by what letters and digits next to each other are."""
+        return WORDS if self._num_words > self._num_characters else CHARACTERS
+
+    def tags(self, path: str, is_raw: bool = False) -> Tags:
+        """Returns the labels, sorted.
+
+        Args:
+            path: the file, for messages.
+            is_raw: see `Tags`.
+
+        Raises:
+            ValueError: there are fewer than two labels or too many, or one does not mark spans; the
+                message names it.
+        """
+        lines = self._lines
+        labels = tuple(sorted(lines))
+        check_number_of_labels(labels, path)
+        strange = [label for label in labels if not marks_spans(label)]
+        if strange and not is_raw:
+            raise ValueError(
+                f"{path}, sentence at line or row {lines[strange[0]]}: label "
+                f"{files.quote(strange[0])} is neither O nor one of {', '.join(sorted(LETTERS))} "
+                "with a type, such as B-PER. Is --label_column right? If labels do not mark "
+                "spans (for example, parts of speech), set --tag_scheme=raw."
             )
-    return Tags(labels, is_raw, find_units(train))
+        for label in labels:
+            if is_none(label) or label == "_":  # which CoNLL-U has where nothing is annotated
+                logging.warning(
+                    "%s, sentence at line or row %d: %s is taken as a label",
+                    *(path, lines[label], files.quote(label)),
+                )
+        return Tags(labels, is_raw, self.units)
 
 
 def recorded_tags(folder: RunFolder, is_raw: bool = False) -> Tags | None:

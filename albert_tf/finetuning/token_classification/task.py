@@ -18,7 +18,7 @@ from albert_tf.checkpoints import run_record
 from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning.batching import Outputs
-from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.examples import EncodedExamples, Examples
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, as_json, check_labels, mark
@@ -103,8 +103,9 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
         cls, settings: Settings, source: ModelSource, given: Mapping[str, Table] | None = None
     ) -> Self:
         """Returns the task with the tags and the sentences of each split; see `read_data`."""
-        data = read_data(settings, source.trained, given)
-        return cls(settings, source.config, source.unchecked_tokenizer, data)
+        tokenizer = source.unchecked_tokenizer
+        data = read_data(settings, source.trained, given, tokenizer)
+        return cls(settings, source.config, tokenizer, data)
 
     @classmethod
     def of_trained(
@@ -131,15 +132,18 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
 
     def make_features(self, data: Examples[Sentence], split: str) -> Windows:
         """Returns the windows of sentences."""
-        windows = self._windows(data)
+        if isinstance(data, EncodedExamples):
+            windows: Windows = data.features.with_labels(self.labels)
+        else:
+            windows = self._windows(data.examples)
         ids = windows.sequences.input_ids[: windows.lengths[0]].tolist()
         tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
         logging.info("%s, line %d: %s", data.path, data.examples[0].line, tokens)
         logging.info("%s: %d sentences, %d windows", data.path, len(data), len(windows))
         return windows
 
-    def _windows(self, data: Examples[Sentence]) -> Windows:
-        return make_features(data, self.labels, self.tokenizer, self.settings.max_seq_length)
+    def _windows(self, sentences: Sequence[Sentence]) -> Windows:
+        return make_features(sentences, self.labels, self.tokenizer, self.settings.max_seq_length)
 
     def parse_call(  # type: ignore[override] # other input
         self, texts: str | Sequence[Text]
@@ -169,7 +173,7 @@ class TokenClassifier(FineTuningTask[Settings, Examples[Sentence], Windows]):
 
     def features_of(self, examples: Sequence[Text]) -> Windows:
         """Returns the windows of texts."""
-        return self._windows(self._sentences(examples))
+        return self._windows(self._sentences(examples).examples)
 
     def _words(self, text: Text) -> list[tuple[str, int]]:
         """Returns the tokens of a text with their character offsets, -1 if they are given."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import logging
 
@@ -31,27 +32,28 @@ _SPACES = re.compile(" +")
 _SAMPLE = 1000  # lines that tell the number of columns
 
 Line = tuple[int, list[str]]  # its number, starting at 1, and its columns
+Lines = Callable[[], Iterable[str]]
 
 
 def find_sentences(
-    path: str, lines: Sequence[str], token_column: int, label_column: int
+    path: str, read_lines: Lines, token_column: int, label_column: int
 ) -> Iterator[list[Line]]:
     """Yields the lines of the tokens of each sentence.
 
     Args:
         path: the file, for messages.
-        lines: its lines.
+        read_lines: reads its lines, from the first one on.
         token_column: index of the column of the tokens.
         label_column: index of the column of the labels.
 
     Raises:
         ValueError: the tokens are their numbers.
     """
-    layout = _Layout(lines, label_column)
+    layout = _Layout(read_lines, label_column)
     is_first = token_column in (0, -layout.width)
-    left_out: dict[str, list[int]] = {}
+    left_out: dict[str, tuple[int, int, str]] = {}  # their number, and the first one
     numbering = _Numbering()
-    for block in _blocks(lines):
+    for block in _blocks(read_lines()):
         numbers = set() if is_first else {text.split(maxsplit=1)[0] for _, text in block}
         sentence = []
         for number, text in block:
@@ -59,21 +61,18 @@ def find_sentences(
             if numbers and not kind:
                 kind = _kind_of_number(text.split(maxsplit=1)[0], numbers)
             if kind:
-                left_out.setdefault(kind, []).append(number)
+                count, first, line = left_out.get(kind, (0, number, text))
+                left_out[kind] = count + 1, first, line
             else:
                 sentence.append((number, layout.cells(text)))
         if sentence:
             if is_first:
                 numbering.add(sentence)
             yield sentence
-    for kind, places in left_out.items():
+    for kind, (count, first, line) in left_out.items():
         logging.info(
             "%s: left out as no token: %d × %s; the first is line %d, %s",
-            path,
-            len(places),
-            kind,
-            places[0],
-            files.quote(lines[places[0] - 1]),
+            *(path, count, kind, first, files.quote(line)),
         )
     numbering.check(path)
 
@@ -82,17 +81,17 @@ class _Layout:
     """The columns of a file.
 
     Args:
-        lines: the lines of the file.
+        read_lines: reads the lines of the file.
         label_column: index of the column of the labels.
 
     Attributes:
         width: the number of columns of most tokens.
     """
 
-    def __init__(self, lines: Sequence[str], label_column: int) -> None:
-        self._lines = lines
+    def __init__(self, read_lines: Lines, label_column: int) -> None:
+        self._read_lines = read_lines
         self._label_column = label_column
-        sample = [line for line in lines[:_SAMPLE] if line.strip()]
+        sample = [line for line in itertools.islice(read_lines(), _SAMPLE) if line.strip()]
         tokens = [line for line in sample if not line.startswith(COMMENT)] or sample
         widths = collections.Counter(len(_columns(line)) for line in tokens)
         self.width = max(widths, key=lambda size: widths[size], default=1)
@@ -116,7 +115,8 @@ class _Layout:
         """The labels of the lines that do not start with "#"."""
         if self.width == 1:
             return set()
-        tokens = (line for line in self._lines if line.strip() and not line.startswith(COMMENT))
+        lines = self._read_lines()
+        tokens = (line for line in lines if line.strip() and not line.startswith(COMMENT))
         return {self._label(_columns(line)) for line in tokens} - {""}
 
     def _label(self, cells: Sequence[str]) -> str:

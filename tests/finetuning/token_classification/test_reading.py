@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.finetuning.token_classification import Settings
-from albert_tf.finetuning.token_classification.reading import read_sentences
+from albert_tf.finetuning.token_classification.reading import open_sentences
 from albert_tf.finetuning.token_classification.sentences import Sentence
 
 CONLL = """\
@@ -27,7 +27,7 @@ def settings_for(folder, **values):
 
 def read(folder, text, split="train", labels=(), name=None, **values):
     (folder / (name or f"{split}.txt")).write_bytes(text.encode())
-    return read_sentences(settings_for(folder, **values), split, labels)
+    return open_sentences(settings_for(folder, **values), split, labels).read_all()
 
 
 def test_conll_columns_are_read_sentence_by_sentence(tmp_path):
@@ -82,6 +82,7 @@ def test_a_column_beyond_the_first_or_the_last_is_named(tmp_path, columns, messa
         ("a O\n\n\tO\n", r"train\.txt, line 3: no token in column 0 of 2"),
         ("a O\nb B-PRE\n", r"line 2: unknown label 'B-PRE'; expected B-LOC, B-PER, "),
         ("a O\nb\n\nc O\nd B-PRE\n", r"line 2: no label .*\n.*txt, line 5: unknown label"),
+        ("a\u00a0O\n", r"column -1 of 1, but a NO-BREAK SPACE \(U\+00A0\), which does not separ"),
     ],
 )
 def test_a_bad_line_is_named_with_its_number(tmp_path, text, message):

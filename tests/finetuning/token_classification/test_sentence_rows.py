@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.finetuning.token_classification import Settings
-from albert_tf.finetuning.token_classification.reading import read_data, read_sentences
+from albert_tf.finetuning.token_classification.reading import open_sentences, read_data
 from albert_tf.tables.python_rows import tables_of
 from tests.hub_files import WITH_NAMES, class_label, list_of, write_json_lines, write_parquet
 
@@ -40,7 +40,7 @@ def settings_for(folder, **values):
 
 
 def read(folder, split="train", labels=(), **values):
-    data = read_sentences(settings_for(folder, **values), split, labels)
+    data = open_sentences(settings_for(folder, **values), split, labels).read_all()
     return [(sentence.tokens, sentence.labels) for sentence in data.examples]
 
 

@@ -4,20 +4,24 @@ import pytest
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.token_classification import tags
 from albert_tf.finetuning.token_classification.sentences import Sentence
 from albert_tf.finetuning.token_classification.spans import find_spans, span_metrics
-from albert_tf.finetuning.token_classification.tags import Tags, cut, find_units, join_tokens
+from albert_tf.finetuning.token_classification.tags import (
+    TagFinder,
+    Tags,
+    cut,
+    join_tokens,
+    recorded_tags,
+)
 
 
-def labeled(*sentences):
-    """Returns sentences with the given labels and arbitrary tokens."""
-    rows, line = [], 1
+def find_tags(*sentences, is_raw=False):
+    """Returns the tags of sentences with the given labels and arbitrary tokens."""
+    finder, line = TagFinder(), 1
     for labels in map(str.split, sentences):
-        rows.append(Sentence(line, ("word",) * len(labels), tuple(labels)))
+        finder.add(Sentence(line, ("word",) * len(labels), tuple(labels)))
         line += len(labels) + 1
-    return Examples("train.txt", rows)
+    return finder.tags("train.txt", is_raw)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +35,7 @@ def labeled(*sentences):
     ],
 )
 def test_labels_of_all_schemes_mark_spans(sentence):
-    assert tags.find_tags(labeled(sentence)) == Tags(tuple(sorted(sentence.split())))
+    assert find_tags(sentence) == Tags(tuple(sorted(sentence.split())))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,7 @@ def test_labels_of_all_schemes_mark_spans(sentence):
 )
 def test_labels_that_do_not_mark_spans_are_refused(sentences, message):
     with pytest.raises(ValueError, match=message):
-        tags.find_tags(labeled(*sentences))
+        find_tags(*sentences)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +61,10 @@ def test_labels_that_do_not_mark_spans_are_refused(sentences, message):
 def test_there_are_two_to_a_thousand_labels(count, is_valid):
     labels = " ".join(["O", *(f"B-{number}" for number in range(count - 1))])
     if is_valid:
-        assert len(tags.find_tags(labeled(labels)).labels) == count
+        assert len(find_tags(labels).labels) == count
         return
     with pytest.raises(ValueError, match=f"{count} different labels .* expected 2 to 1000"):
-        tags.find_tags(labeled(labels))
+        find_tags(labels)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_there_are_two_to_a_thousand_labels(count, is_valid):
 def test_the_tags_of_a_model_are_those_of_its_record(tmp_path, task, tags_of_model):
     folder = RunFolder(str(tmp_path))
     folder.write_record(RunRecord(task={"name": "token_classification"} | task))
-    assert tags.recorded_tags(folder) == tags_of_model
+    assert recorded_tags(folder) == tags_of_model
 
 
 @pytest.mark.parametrize(
@@ -93,8 +97,10 @@ def test_the_tags_of_a_model_are_those_of_its_record(tmp_path, task, tags_of_mod
     ],
 )
 def test_the_units_of_the_training_data_are_found(sentences, units):
-    rows = [Sentence(1, tuple(tokens), ("O",) * len(tokens)) for tokens in sentences]
-    assert find_units(Examples("train.txt", rows)) == units
+    finder = TagFinder()
+    for tokens in sentences:
+        finder.add(Sentence(1, tuple(tokens), ("O",) * len(tokens)))
+    assert finder.units == units
 
 
 def test_tokens_are_joined_as_they_were_cut():
@@ -185,7 +191,7 @@ def test_a_span_is_correct_only_with_both_ends_and_in_its_own_sentence():
 
 
 def test_a_label_that_may_stand_for_none_is_said(caplog):
-    assert tags.find_tags(labeled("NOUN VERB"), is_raw=True).labels == ("NOUN", "VERB")
+    assert find_tags("NOUN VERB", is_raw=True).labels == ("NOUN", "VERB")
     assert not caplog.messages
-    assert tags.find_tags(labeled("NOUN VERB", "_ NOUN"), is_raw=True).labels[-1] == "_"
+    assert find_tags("NOUN VERB", "_ NOUN", is_raw=True).labels[-1] == "_"
     assert "train.txt, sentence at line or row 4: '_' is taken as a label" in caplog.text

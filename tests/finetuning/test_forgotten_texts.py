@@ -1,0 +1,97 @@
+"""Training data that are tokenized while they are read have the features of those that are kept."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf.finetuning import batching, examples
+from albert_tf.finetuning.examples import EncodedExamples
+from albert_tf.finetuning.splits import DEV, TRAIN
+from albert_tf.finetuning.token_classification import reading as sentences
+from albert_tf.finetuning.token_classification.task import TokenClassifier
+
+COUNT = 9  # examples, each with a word such as SAIL3
+LENGTH = 12
+
+
+def write_columns(folder, count):
+    words = [f"the river {'boat ' * (n % 5)}SAIL{n}" for n in range(count)]
+    blocks = [
+        "".join(f"{word} {'B-LOC' if word == 'river' else 'O'}\n" for word in text.split())
+        for text in words
+    ]
+    (folder / "train.txt").write_text("\n".join(blocks))
+
+
+def write_sentences(folder, count):
+    rows = [
+        {"tokens": ["river"] * (n + 1) + [f"SAIL{n}"], "tags": ["O"] * n + ["B-LOC", "O"]}
+        for n in range(count)
+    ]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def tags_of(settings, tokenizer):
+    return sentences.read_data(settings, tokenizer=tokenizer)
+
+
+# Form of data → what writes it, what reads it, and its task.
+FORMS = {
+    "columns": (write_columns, tags_of, TokenClassifier),
+    "sentences": (write_sentences, tags_of, TokenClassifier),
+}
+
+
+def read_train(form, folder, config, tokenizer, monkeypatch, forgets, **values):
+    """Returns the task with its data, of which few examples are in memory at a time."""
+    monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 4)
+    monkeypatch.setattr(examples, "LOOKED_AT", 3)
+    write, read, task_class = FORMS[form]
+    write(folder, COUNT)
+    settings = task_class.settings_class(
+        data_dir=str(folder),
+        output_dir=str(folder / "out"),
+        max_seq_length=LENGTH,
+        **{"do_train": True, "do_eval": False} | values,
+    )
+    return task_class(settings, config, tokenizer, read(settings, tokenizer if forgets else None))
+
+
+@pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
+@pytest.mark.parametrize("form", FORMS)
+def test_features_and_checksums_are_the_same_whether_texts_are_kept_or_not(
+    tmp_path, monkeypatch, tiny_config, toy_tokenizer, form, values
+):
+    kept, forgetting = (
+        read_train(form, tmp_path, tiny_config, toy_tokenizer, monkeypatch, forgets, **values)
+        for forgets in (False, True)
+    )
+    assert kept.labels == forgetting.labels
+    assert list(kept.data) == list(forgetting.data) == [TRAIN, *([DEV] if values else [])]
+    for split, expected in kept.data.items():
+        found = forgetting.data[split]
+        assert isinstance(found, EncodedExamples) == (split == TRAIN)
+        assert (len(found), found.has_labels) == (len(expected), expected.has_labels)
+        assert found.checksum() == expected.checksum()
+        assert kept.checksum(expected) == forgetting.checksum(found)
+        theirs, ours = (task.make_features(task.data[split], split) for task in (kept, forgetting))
+        assert batching.checksum(ours, LENGTH) == batching.checksum(theirs, LENGTH)
+        np.testing.assert_array_equal(ours.lengths, theirs.lengths)
+
+
+@pytest.mark.parametrize("values", [{}, {"dev_fraction": 0.3, "do_eval": True}], ids=repr)
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_first_training_texts_are_kept(
+    tmp_path, monkeypatch, tiny_config, toy_tokenizer, form, values
+):
+    kept, forgetting = (
+        read_train(form, tmp_path, tiny_config, toy_tokenizer, monkeypatch, forgets, **values)
+        for forgets in (False, True)
+    )
+    kept, forgetting = kept.data[TRAIN], forgetting.data[TRAIN]
+    found = [set(re.findall(rb"SAIL\d", pickle.dumps(data))) for data in (kept, forgetting)]
+    assert list(map(len, found)) == [len(kept), 3]
+    assert list(forgetting.examples) == list(kept.examples[:3])
