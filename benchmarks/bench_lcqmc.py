@@ -32,10 +32,8 @@ from contenders import HUGGING_FACE, OURS, Job
 from albert_tf.finetuning import batching
 from albert_tf.finetuning.batching import Padding, TrainingOrder
 from albert_tf.finetuning.classification import Settings
-from albert_tf.finetuning.classification.reading import read_examples
+from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.classification.task import Classifier
-from albert_tf.finetuning.classification.tasks import find_task
-from albert_tf.finetuning.splits import SplitTables
 from albert_tf.finetuning.token_sequences import TokenSequences
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.tokenization import FullTokenizer
@@ -54,13 +52,19 @@ def read_features(split: str) -> TokenSequences:
         sys.exit(f"skipped: no LCQMC at {folder}")
     logging.set_verbosity(logging.WARNING)
     vocabulary = os.path.join(contenders.SHARED, "vocab", "vocab_chinese.txt")
-    task = find_task("lcqmc")
     settings = Settings(
-        task_name="lcqmc", data_dir=folder, output_dir="unused", max_seq_length=MAX_SEQ_LENGTH
+        task_name="lcqmc",
+        data_dir=folder,
+        output_dir="unused",
+        max_seq_length=MAX_SEQ_LENGTH,
+        do_train=split == "train",
+        do_eval=split == "dev",
+        do_predict=split == "test",
     )
     tokenizer = FullTokenizer(vocab_file=vocabulary)
-    classifier = Classifier(settings, AlbertConfig(tokenizer.vocab_size), tokenizer, (task, {}))
-    return classifier.make_features(read_examples(task, SplitTables(folder), split), split)
+    data = read_data(settings, tokenizer)
+    classifier = Classifier(settings, AlbertConfig(tokenizer.vocab_size), tokenizer, data)
+    return classifier.make_features(data[1][split], split)
 
 
 def random_batches(

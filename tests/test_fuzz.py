@@ -45,7 +45,6 @@ from albert_tf.data.sources import find_sources
 from albert_tf.export.runtimes import RUNTIMES
 from albert_tf.finetuning.classification.custom import recorded_labels
 from albert_tf.finetuning.classification.prediction_files import read_dev_predictions
-from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.race import Settings as RaceSettings
 from albert_tf.finetuning.race.reading import read_data as read_options
@@ -74,6 +73,7 @@ from tests.hub_files import compress_zstandard
 from tests.hub_files import write_parquet as write_hub_parquet
 from tests.inference.test_sentence_modules import write_modules
 from tests.pretraining_runs import write_records
+from tests.read_classes import read_data
 from tests.tables.test_described_labels import BINARY, PAGE
 
 pytestmark = pytest.mark.ci

@@ -23,11 +23,11 @@ from albert_tf import classification, data, files, pretraining
 from albert_tf.cli import programs
 from albert_tf.cli.flags import parse
 from albert_tf.data import train_vocabulary
-from albert_tf.finetuning.classification.reading import read_data
 from tests.cli.fine_tuning_programs import write_answerable, write_cola, write_conll, write_race
 from tests.conftest import TOY_TEXT, free_ports
 from tests.hub_files import LAYOUTS, class_label
 from tests.pretraining_runs import LENGTHS, write_records
+from tests.read_classes import read_data
 from tests.script_runner import interrupted, killed_at
 
 pytestmark = pytest.mark.slow

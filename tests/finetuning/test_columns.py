@@ -4,10 +4,10 @@ import pytest
 
 from albert_tf.finetuning import columns
 from albert_tf.finetuning.classification import Settings
-from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.columns import parse_pair
 from albert_tf.finetuning.rows import BadRowError
 from albert_tf.inference import inputs
+from tests.read_classes import read_data
 
 
 def test_the_usual_names_are_these_in_this_order():

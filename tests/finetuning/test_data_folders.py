@@ -9,11 +9,11 @@ import lzma
 import pytest
 
 from albert_tf.finetuning import classification, race, squad, token_classification
-from albert_tf.finetuning.classification.reading import read_data as read_classes
 from albert_tf.finetuning.race.reading import read_data as read_choices
 from albert_tf.finetuning.splits import MissingSplitError
 from albert_tf.finetuning.squad.reading import read_data as read_questions
 from albert_tf.finetuning.token_classification.reading import read_data as read_tags
+from tests.read_classes import read_data as read_classes
 
 TEXTS = [{"text": "rain on the roof", "label": 0}, {"text": "sun on the sea", "label": 1}]
 CHOICES = [{"question": "Which is wet?", "options": ["rain", "sand"], "label": 0}]

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.encoding import Example
 from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race.questions import Question
 from albert_tf.finetuning.squad.questions import SquadExample

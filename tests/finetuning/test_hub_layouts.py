@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from albert_tf.finetuning import classification, race, squad, token_classification
+from tests import read_classes
 from tests.finetuning.classification import test_hub_columns as classes
 from tests.finetuning.race import test_hub_data_sets as choices
 from tests.finetuning.race.test_reading import article, write_articles
@@ -157,7 +158,8 @@ def write(name, layout, folder):
 def read(name, folder):
     """Returns the labels and the examples of the training data."""
     module = DATA_SETS[name].module
-    read_data = importlib.import_module(f"{module.__name__}.reading").read_data
+    reading = importlib.import_module(f"{module.__name__}.reading")
+    read_data = read_classes.read_data if module is classification else reading.read_data
     known, data = None, read_data(DATA_SETS[name].settings(folder))
     if isinstance(data, tuple):
         known, data = data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.encoding import Example
 from albert_tf.finetuning.classification.task import Classifier
 from albert_tf.finetuning.examples import MAX_CHARACTERS, Examples, choose_examples
 

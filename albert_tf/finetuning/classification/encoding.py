@@ -8,23 +8,29 @@ turn out to mean something else, the rows are read again for it.
 from __future__ import annotations
 
 import array
+import copy
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
 
 from albert_tf.finetuning.classification.labels import Label
-from albert_tf.finetuning.examples import EncodedExamples
+from albert_tf.finetuning.classification.meaning import LabelColumn, Meaning
+from albert_tf.finetuning.classification.parsing import Block, RowParser
+from albert_tf.finetuning.classification.tasks import CUSTOM_TASK
+from albert_tf.finetuning.examples import LOOKED_AT, EncodedExamples, Unlabeled
+from albert_tf.finetuning.rows import MAX_BAD, BadRowError
 from albert_tf.finetuning.token_sequences import Packer, TokenSequences
 from albert_tf.model.tokenization import Tokenizer
 
-_NO_ID = b"\x00"  # in place of an id
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-# Called with the texts, the second texts, and the indices of the labels of some rows.
-Sink = Callable[[Sequence[str], Sequence[str], Sequence[int]], None]
+_NO_ID = b"\x00"  # in place of an id
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Example:
     Attributes:
         guid: id of the example in submissions: its own, or as in Google's program, which counts the
             header.
-        text_a: the first or only text.
+        text_a: the first or only text; "" if it is forgotten.
         text_b: the second text, or "".
         label: a label of the task, a number in regression, or the labels in a multi-label task;
             None if unknown.
@@ -64,113 +70,51 @@ class Example:
         return self.label if isinstance(self.label, tuple) else tuple(filter(None, [self.label]))
 
 
-class Guids:
-    """The numbers and ids of examples, in the memory of the letters of the latter.
+class ExampleColumns(Sequence[Example]):
+    """Examples by column, of which only the first ones have texts.
 
     Args:
         split: the split, whose name and the number of the example are the id of one without an id.
         num_headers: the number of rows of the header, which Google's program counts; 0 or 1.
 
     Attributes:
-        num_parts: the number of examples that each row of the file stands for.
+        lines: the line of each row.
+        indices: the index of each label among `labels`.
+        labels: the distinct labels.
+        rows: the rows that are examples, in ascending order.
     """
+
+    labels: Sequence[Label]
+    rows: NDArray[np.int64]
 
     def __init__(self, split: str, num_headers: int) -> None:
         self._split = split
         self._num_headers = num_headers
-        self.num_parts = 1
+        self._num_parts = 1
+        self._texts: list[tuple[str, str]] = []
+        self.lines = array.array("I")
+        self.indices = array.array("i")
         self._numbers = array.array("I")
-        self._letters = bytearray()
-        self._ends = array.array("Q")
+        self._letters = bytearray()  # of all ids
+        self._ends = array.array("Q")  # of each id
 
-    def add(self, number: int, guid: str | None) -> None:
-        """Adds the number of an example, and its id; None if it has none."""
-        self._numbers.append(number)
-        if guid is None and not self._ends:
-            return
-        missing = len(self._numbers) - 1 - len(self._ends)
-        for own in [*[None] * missing, guid]:
+    def extend(self, block: Block, indices: Iterable[int]) -> None:
+        """Adds rows, with the indices of their labels."""
+        rest = max(LOOKED_AT - len(self._texts), 0)
+        self._texts += zip(block.firsts[:rest], block.seconds[:rest], strict=True)
+        self.lines.extend(block.lines)
+        self.indices.extend(indices)
+        self._numbers.extend(block.numbers)
+        self._num_parts = block.num_parts
+        for own in block.guids:
             self._letters += _NO_ID if own is None else own.encode("utf-8")
             self._ends.append(len(self._letters))
 
-    def __getitem__(self, place: int) -> tuple[str, int, int | None]:
-        """Returns the `guid`, the `row` and the `number` of an example; see `Example`."""
-        number = self._numbers[place]
-        row = number // self.num_parts + 1
-        if self._ends:
-            begin = self._ends[place - 1] if place else 0
-            own = bytes(self._letters[begin : self._ends[place]])
-            if own != _NO_ID:
-                return own.decode("utf-8"), row, None
-        return f"{self._split}-{number + self._num_headers * self.num_parts}", row, number
-
-
-class Checksum:
-    """The SHA-256 of examples, as `Examples.checksum` computes it, from blocks of rows.
-
-    Args:
-        labels: the label of each distinct value; a list that may grow. None leaves a row out.
-        is_chosen: whether each row is one of the examples; None for all.
-    """
-
-    def __init__(self, labels: Sequence[Label], is_chosen: NDArray[np.bool_] | None = None) -> None:
-        self._labels = labels
-        self._is_chosen = is_chosen
-        self._num_rows = 0
-        self._digest = hashlib.sha256()
-
-    def __call__(
-        self, firsts: Sequence[str], seconds: Sequence[str], indices: Sequence[int]
-    ) -> None:
-        """Adds a block."""
-        labels = [self._labels[index] for index in indices]
-        if self._is_chosen is not None:
-            chosen = self._is_chosen[self._num_rows : self._num_rows + len(labels)].tolist()
-            rows = zip(firsts, seconds, labels, chosen, strict=True)
-            parts = [_text_of(a, b, label) for a, b, label, is_chosen in rows if is_chosen]
-        else:
-            rows_of_all = zip(firsts, seconds, labels, strict=True)
-            parts = [_text_of(a, b, label) for a, b, label in rows_of_all if label is not None]
-        self._num_rows += len(labels)
-        self._digest.update("".join(parts).encode("utf-8"))
-
-    def hexdigest(self) -> str:
-        """Returns the checksum, in hexadecimal."""
-        return self._digest.hexdigest()
-
-
-def _text_of(first: str, second: str, label: Label) -> str:
-    """Returns the `repr` of an example, without the example."""
-    return f"Example(text_a={first!r}, text_b={second!r}, label={label!r})"
-
-
-class ExampleColumns(Sequence[Example]):
-    """Examples by column, of which only the first ones have texts.
-
-    Args:
-        guids: the ids of all rows.
-        lines: the lines of all rows.
-        indices: the index of the label among `labels`, of all rows.
-        labels: the distinct labels.
-        texts: the texts of the first rows; those of others are "".
-        rows: the rows that are examples, in ascending order.
-    """
-
-    def __init__(
-        self,
-        guids: Guids,
-        lines: Sequence[int],
-        indices: NDArray[np.int32],
-        labels: Sequence[Label],
-        texts: Sequence[tuple[str, str]],
-        rows: NDArray[np.int64],
-    ) -> None:
-        self._guids = guids
-        self._lines = lines
-        self._indices = indices
-        self._labels = labels
-        self._texts = texts
-        self.rows = rows
+    def take(self, places: NDArray[np.integer]) -> Self:
+        """Returns some of the examples, given their places in ascending order."""
+        other = copy.copy(self)
+        other.rows = self.rows[places]
+        return other
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -187,43 +131,32 @@ class ExampleColumns(Sequence[Example]):
         return self._example(int(self.rows[place]))
 
     def __iter__(self) -> Iterator[Example]:
-        return map(self._example, self.rows)
+        return map(self._example, self.rows.tolist())
 
     def _example(self, row: int) -> Example:
-        first, second = self._texts[row] if row < len(self._texts) else ("", "")
-        label = self._labels[self._indices[row]]
-        guid, number_of_row, number = self._guids[row]
-        return Example(guid, first, second, label, self._lines[row], number_of_row, number)
+        number = self._numbers[row]
+        counted: int | None = number
+        guid = f"{self._split}-{number + self._num_headers * self._num_parts}"
+        if self._ends:
+            own = self._letters[self._ends[row - 1] if row else 0 : self._ends[row]]
+            if own != _NO_ID:
+                guid, counted = own.decode("utf-8"), None
+        texts = self._texts[row] if row < len(self._texts) else ("", "")
+        label = self.labels[self.indices[row]]
+        return Example(guid, *texts, label, self.lines[row], number // self._num_parts + 1, counted)
 
-    def take(self, places: NDArray[np.integer]) -> ExampleColumns:
-        """Returns some of the examples, given their places in ascending order."""
-        return ExampleColumns(
-            *(self._guids, self._lines, self._indices, self._labels, self._texts),
-            self.rows[places],
-        )
-
-    def new_checksum(self) -> Checksum:
-        """Returns the checksum of these examples, before any block is added."""
-        is_chosen = np.zeros(len(self._indices), bool)
-        is_chosen[self.rows] = True
-        return Checksum(self._labels, is_chosen)
-
-    @property
-    def distinct_labels(self) -> Sequence[Label]:
-        """The distinct labels of all rows."""
-        return self._labels
-
-    @property
     def label_indices(self) -> NDArray[np.int32]:
-        """The index of the label of each example among the distinct ones, int32 [N]."""
-        return self._indices[self.rows]
+        """Returns the index of the label of each example, int32 [N]."""
+        return np.array(self.indices, np.int32)[self.rows]
 
 
-def labels_of(examples: Sequence[Example]) -> tuple[Sequence[Label], NDArray[np.integer]]:
-    """Returns distinct labels, or all, and the index of that of each example among them."""
-    if isinstance(examples, ExampleColumns):
-        return examples.distinct_labels, examples.label_indices
-    return [example.label for example in examples], np.arange(len(examples))
+def repr_of_examples(block: Block, labels: Sequence[Label], is_chosen: Sequence[bool]) -> bytes:
+    """Returns the `repr` of the chosen examples of a block, without the examples."""
+    rows = zip(block.firsts, block.seconds, labels, is_chosen, strict=True)
+    parts = [
+        f"Example(text_a={a!r}, text_b={b!r}, label={c!r})" for a, b, c, chosen in rows if chosen
+    ]
+    return "".join(parts).encode("utf-8")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,22 +164,28 @@ class EncodedTexts(EncodedExamples[Example, TokenSequences]):
     """The examples of a split with their token sequences.
 
     Attributes:
-        examples: all examples; of most, the texts are forgotten.
-        features: the token sequences of all examples, without labels.
+        examples: all examples.
         digest: the checksum, if it was computed while the rows were read; "" if not.
-        read_again: calls what it is given with all rows in blocks, as the first pass did.
+        read_again: reads all rows again, in blocks.
     """
 
     examples: ExampleColumns
-    read_again: Callable[[Sink], None] = dataclasses.field(kw_only=True)
+    read_again: Callable[[], Iterator[Block]] = dataclasses.field(kw_only=True)
 
     def checksum(self) -> str:
         """Returns the SHA-256 of all examples, in hexadecimal, whatever file they are from."""
         if self.digest:
             return self.digest
-        checksum = self.examples.new_checksum()
-        self.read_again(checksum)
-        return checksum.hexdigest()
+        is_chosen = np.zeros(len(self.examples.indices), bool)
+        is_chosen[self.examples.rows] = True
+        digest = hashlib.sha256()
+        begin = 0
+        for block in self.read_again():
+            rows = slice(begin, begin + len(block.firsts))
+            labels = [self.examples.labels[index] for index in self.examples.indices[rows]]
+            digest.update(repr_of_examples(block, labels, is_chosen[rows].tolist()))
+            begin = rows.stop
+        return digest.hexdigest()
 
     def take(self, places: Sequence[int]) -> EncodedTexts:
         """Returns some of the examples, given their places in ascending order."""
@@ -261,62 +200,120 @@ class EncodedTexts(EncodedExamples[Example, TokenSequences]):
 
 
 class FirstPass:
-    """Tokenizes texts, a block at a time, identically to Google's program.
+    """Tokenizes the texts of a split, and keeps the rest of its rows as columns.
 
-    Longer pairs are truncated at the end of the longer text.
+    Texts become token ids as in Google's program: longer pairs are truncated at the end of the
+    longer text.
 
     Args:
-        tokenizer: the tokenizer.
-        max_seq_length: maximum number of tokens.
-        guess: returns what the distinct value with an index seems to mean; None to compute no
-            checksum.
+        parser: what takes examples from the rows.
+        labels: collects the values of the labels.
+        encoding: the tokenizer, and the maximum number of tokens.
+        num_headers: see `ExampleColumns`.
+        guess: returns what a value of a label seems to mean; None to compute no checksum.
+        read_again: reads all rows again, in blocks.
     """
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
-        max_seq_length: int,
-        guess: Callable[[int], Label] | None = None,
+        parser: RowParser,
+        labels: LabelColumn,
+        encoding: tuple[Tokenizer, int],
+        num_headers: int,
+        guess: Callable[[object], Label] | None,
+        read_again: Callable[[], Iterator[Block]],
     ) -> None:
-        self._tokenizer = tokenizer
-        self._max_seq_length = max_seq_length
+        self.parser = parser
+        self.labels = labels
+        self._tokenizer, self._max_seq_length = encoding
+        self._examples = ExampleColumns(parser.split, num_headers)
         self._packer = Packer()
         self._guess = guess
+        self._read_again = read_again
         self._guesses: list[Label] = []
-        self._checksum = Checksum(self._guesses)
+        self._digest = hashlib.sha256()
 
-    def __call__(
-        self, firsts: Sequence[str], seconds: Sequence[str], indices: Sequence[int]
-    ) -> None:
-        """Adds a block."""
-        self._packer.extend(self._tokenizer.pair_sequences(firsts, seconds, self._max_seq_length))
-        if self._guess is not None:
-            for index in range(len(self._guesses), max(indices) + 1):
-                self._guesses.append(self._guess(index))
-            self._checksum(firsts, seconds, indices)
-
-    def features(self) -> TokenSequences:
-        """Returns the token sequences of all rows, after the last block, without labels."""
-        return self._packer.packed({})
-
-    def examples(
-        self,
-        path: str,
-        columns: ExampleColumns,
-        has_labels: bool,
-        read_again: Callable[[Sink], None],
-    ) -> EncodedTexts:
-        """Returns the examples, after the last block; see `EncodedTexts`."""
-        features = self.features()
-        if len(columns) < len(features):
-            features = features.take(columns.rows)
-        is_right = self._guess is not None and self._guesses == columns.distinct_labels
-        return EncodedTexts(
-            path,
-            columns,
-            has_labels,
-            features=features,
-            digest=self._checksum.hexdigest() if is_right else "",
-            count=len(columns),
-            read_again=read_again,
+    def add(self, block: Block) -> list[int]:
+        """Adds a block, and returns the indices of its labels among the distinct values."""
+        indices = self.labels.indices(block.values, block.lines)
+        self._examples.extend(block, indices)
+        self._packer.extend(
+            self._tokenizer.pair_sequences(block.firsts, block.seconds, self._max_seq_length)
         )
+        if self._guess is not None:
+            self._guesses += map(self._guess, self.labels.values[len(self._guesses) :])
+            labels = [self._guesses[index] for index in indices]
+            is_known = [label is not None for label in labels]
+            self._digest.update(repr_of_examples(block, labels, is_known))
+        return indices
+
+    def examples(self, meanings: Sequence[Meaning]) -> EncodedTexts:
+        """Returns the examples, after the last block.
+
+        Rows without a label are left out, except in a test split.
+
+        Args:
+            meanings: what each distinct value of the labels means.
+
+        Raises:
+            ValueError: there are bad rows, or no example.
+        """
+        parser, examples = self.parser, self._examples
+        is_test = parser.split == "test"
+        self._refuse_bad(() if is_test else meanings)
+        labels: list[Label] = [None if isinstance(x, BadRowError) else x for x in meanings]
+        if is_test and parser.task.is_regression and parser.task.name == CUSTOM_TASK:
+            labels = _without_placeholders(labels)
+        is_known = np.array([label is not None for label in labels], bool)[examples.indices]
+        examples.labels = labels
+        examples.rows = np.arange(len(is_known))
+        if not (is_test or parser.columns.label is None):
+            examples.rows = np.flatnonzero(is_known)
+        self._report(is_known, meanings)
+        features = self._packer.packed({})
+        if len(examples) < len(features):
+            features = features.take(examples.rows)
+        return EncodedTexts(
+            self.labels.path,
+            examples,
+            bool(is_known[examples.rows].all()),
+            features=features,
+            digest=self._digest.hexdigest() if self._guesses == labels else "",
+            count=len(examples),
+            read_again=self._read_again,
+        )
+
+    def _refuse_bad(self, meanings: Sequence[Meaning]) -> None:
+        """Raises ValueError if rows are bad, or their labels are."""
+        bad = dict(self.parser.bad)
+        errors = {i: str(x) for i, x in enumerate(meanings) if isinstance(x, BadRowError)}
+        if errors:
+            for index, line in zip(self._examples.indices, self._examples.lines, strict=True):
+                if index in errors:
+                    bad.setdefault(line, errors[index])
+        if bad:
+            place = self.labels.place
+            raise ValueError("\n".join(f"{place(n)}: {bad[n]}" for n in sorted(bad)[:MAX_BAD]))
+
+    def _report(self, is_known: NDArray[np.bool_], meanings: Sequence[Meaning]) -> None:
+        """Logs what is skipped, and why a test split is not evaluated."""
+        path, count = self.labels.path, len(self._examples)
+        if self.parser.num_skipped:
+            logging.warning(
+                "%s: %d rows are skipped, as in Google's program: too few columns",
+                *(path, self.parser.num_skipped),
+            )
+        unlabeled = Unlabeled(path, self.parser.split == "test")
+        if not is_known.all():
+            first = self._examples.lines[int(np.argmin(is_known))]
+            unlabeled.add(self.labels.place(first), int(np.count_nonzero(~is_known)))
+        unlabeled.report(count)
+        strange = next((x for x in meanings if isinstance(x, BadRowError)), None)
+        if strange is not None and len(unlabeled) == count:
+            logging.warning("%s: predicted, but not evaluated: %s", path, strange)
+
+
+def _without_placeholders(labels: list[Label]) -> list[Label]:
+    """Returns the scores of a test split, which are not known if all are -1."""
+    known = [label for label in labels if label is not None]
+    return [None] * len(labels) if all(float(str(label)) == -1 for label in known) else labels

@@ -70,18 +70,17 @@ class LabelColumn:
     first_rows: list[int] = dataclasses.field(default_factory=list)
     _indices: dict[object, int] = dataclasses.field(default_factory=dict)
 
-    def index(self, value: object, number: int) -> int:
-        """Returns the index of a value among the distinct ones, given the number of its row."""
+    def indices(self, values: Iterable[object], rows: Iterable[int]) -> list[int]:
+        """Returns the index of each value among the distinct ones, given the numbers of rows."""
+        return list(map(self._index, values, rows))
+
+    def _index(self, value: object, row: int) -> int:
         key = value if isinstance(value, str) else (type(value), repr(value))
         found = self._indices.setdefault(key, len(self.values))
         if found == len(self.values):
             self.values.append(value)
-            self.first_rows.append(number)
+            self.first_rows.append(row)
         return found
-
-    def without_values(self) -> LabelColumn:
-        """Returns a column without values, to collect them again."""
-        return dataclasses.replace(self, values=[], first_rows=[], _indices={})
 
 
 Values = Mapping[str, list[object]]  # split → its distinct values, which are replaced

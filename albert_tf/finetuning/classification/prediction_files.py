@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from albert_tf import files
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.encoding import Example
 from albert_tf.finetuning.classification.tasks import ClassificationTask
 from albert_tf.finetuning.metrics import scores_of_labels
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from absl import logging
 
@@ -26,11 +27,9 @@ from albert_tf.finetuning.classification.custom import (
     make_custom_task,
     recorded_labels,
 )
-from albert_tf.finetuning.classification.deciding_columns import DecidingColumns
-from albert_tf.finetuning.classification.encoding import FirstPass, Sink
-from albert_tf.finetuning.classification.labels import Label
+from albert_tf.finetuning.classification.encoding import EncodedTexts, FirstPass
 from albert_tf.finetuning.classification.meaning import LabelColumn, decide, guess
-from albert_tf.finetuning.classification.parsing import Example, SplitRows
+from albert_tf.finetuning.classification.parsing import Block, RowParser
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import (
     CUSTOM_TASK,
@@ -38,8 +37,7 @@ from albert_tf.finetuning.classification.tasks import (
     Columns,
     SplitSource,
 )
-from albert_tf.finetuning.columns import UnusedTexts, places_of
-from albert_tf.finetuning.examples import Examples
+from albert_tf.finetuning.classification.unused_columns import UnusedColumns
 from albert_tf.finetuning.rows import BadRowError, Column, Row, ShortRowError, cell, check_name
 from albert_tf.finetuning.splits import (
     DEV,
@@ -87,32 +85,15 @@ def _open(
     return SplitSource("", asked, has_header, is_custom=True), table
 
 
-def read_examples(
-    task: ClassificationTask,
-    tables: SplitTables,
-    split: str,
-    asked: Columns = Columns(),  # noqa: B008, because it is frozen
-    quoting: bool = False,
-) -> Examples[Example]:
-    """Reads the examples of a split alone; see `read_rows`.
-
-    Raises:
-        FileNotFoundError, ValueError: see `read_rows` and `decide`; or there is no example.
-    """
-    rows = read_rows(task, tables, split, asked, quoting)
-    _, meanings = decide({split: rows.labels}, task)
-    return rows.examples(meanings[split])
-
-
-def read_rows(
+def _read_rows(
     task: ClassificationTask,
     tables: SplitTables,
     split: str,
     asked: Columns,
     quoting: bool,
-    encoding: tuple[Tokenizer, int] | None = None,
-) -> SplitRows:
-    """Reads the rows of a split, whose labels may be anything yet.
+    encoding: tuple[Tokenizer, int],
+) -> FirstPass:
+    """Reads the rows of a split.
 
     Args:
         task: a task of the table, or a custom task.
@@ -120,8 +101,7 @@ def read_rows(
         split: "train", "dev" or "test".
         asked: the columns in the settings, for files that may have others than the task knows.
         quoting: see `open_table`.
-        encoding: the tokenizer and the maximum number of tokens, with which texts are tokenized and
-            forgotten; None to keep them.
+        encoding: the tokenizer and the maximum number of tokens.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -155,44 +135,21 @@ def read_rows(
     )
     # Only in custom tasks, because Google's program ignores further cells in its tasks.
     width = len(row) if source.is_custom and has_header else None
+    parser = RowParser(task, split, source, columns, width)
 
-    def read_again(sink: Sink) -> None:
-        again = SplitRows(
-            *(task, split, source, columns, labels.without_values(), width, has_header),
-            *(read_again, sink),
-        )
-        again.extend(itertools.islice(table, int(has_header), None))
+    def read_again() -> Iterator[Block]:
+        again = dataclasses.replace(parser)
+        return again.blocks(itertools.islice(table, int(has_header), None))
 
-    sink = None if encoding is None else _first_pass(split, task, labels, *encoding)
-    rows = SplitRows(task, split, source, columns, labels, width, has_header, read_again, sink)
-    unused = _unused_texts(source, row, has_header, columns)
-    deciding = _deciding_columns(rows, row, has_header)
-
-    def look(row: Row) -> bool:
-        unused.add(row)
-        return deciding.add(row, (rows.firsts[-1], rows.seconds[-1]), rows.indices[-1])
-
-    rows.extend(numbered if has_header else itertools.chain([first], numbered), look)
+    label_of = functools.partial(guess, column=labels, task=task) if split == TRAIN else None
+    rows = FirstPass(parser, labels, encoding, int(has_header), label_of, read_again)
+    unused = UnusedColumns(parser, row if has_header or isinstance(row, dict) else None)
+    for block in parser.blocks(numbered if has_header else itertools.chain([first], numbered)):
+        unused.add(block, rows.add(block))
     unused.report(path)
-    deciding.report(path, columns.text_b is not None)
-    if rows.bad:
+    if parser.bad:
         rows.examples(decide({split: labels}, task, finds_labels=False)[1][split])  # which refuses
     return rows
-
-
-def _first_pass(
-    split: str,
-    task: ClassificationTask,
-    labels: LabelColumn,
-    tokenizer: Tokenizer,
-    max_seq_length: int,
-) -> FirstPass:
-    """Returns what tokenizes the texts of a split; of training data, it computes the checksum."""
-
-    def guess_of(index: int) -> Label:
-        return guess(labels.values[index], labels, task)
-
-    return FirstPass(tokenizer, max_seq_length, guess_of if split == TRAIN else None)
 
 
 def _find_columns(
@@ -239,29 +196,6 @@ def _declared_names(
     return table.labels.get(str(name))
 
 
-def _unused_texts(
-    source: SplitSource, first: Row, has_header: bool, columns: Columns
-) -> UnusedTexts:
-    """Returns the unused columns, if it is a custom task whose settings do not choose the text."""
-    places: Mapping[str, Column] = {}
-    if (
-        source.is_custom
-        and source.columns.text_a is None
-        and (has_header or isinstance(first, dict))
-    ):
-        places = places_of(first)
-    return UnusedTexts(places, columns.used)
-
-
-def _deciding_columns(rows: SplitRows, first: Row, has_header: bool) -> DecidingColumns:
-    """Returns the unused columns of training data with classes."""
-    places: Mapping[str, Column] = {}
-    is_custom = rows.source.is_custom and not rows.task.is_regression
-    if rows.split == TRAIN and is_custom and (has_header or isinstance(first, dict)):
-        places = places_of(first)
-    return DecidingColumns(places, rows.columns.used)
-
-
 def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationTask:
     """Returns the task of the settings, without labels if only the training data tells them."""
     name = settings.task_name
@@ -285,10 +219,10 @@ def _find_task(settings: Settings, trained: RunFolder | None) -> ClassificationT
 
 def read_data(
     settings: Settings,
+    tokenizer: Tokenizer,
     trained: RunFolder | None = None,
     given: Mapping[str, Table] | None = None,
-    tokenizer: Tokenizer | None = None,
-) -> tuple[ClassificationTask, dict[str, Examples[Example]]]:
+) -> tuple[ClassificationTask, dict[str, EncodedTexts]]:
     """Returns the task with the name `--task_name`, and the examples of each split.
 
     The labels of a custom task are those of the settings, or else those of the trained model unless
@@ -297,27 +231,27 @@ def read_data(
     Args:
         settings: the task, its data and, for a custom task, its columns and labels. The files
             train, dev and test of a custom task end in one of EXTENSIONS.
+        tokenizer: what tokenizes the texts, of which only the first ones are kept.
         trained: the folder of a trained model; None if there is none.
         given: split → rows that are read instead of files; None to read the files.
-        tokenizer: what tokenizes the texts, which are then forgotten; None to keep them.
 
     Raises:
         FileNotFoundError: there is no file of a split, or no training data to read the labels from.
-        ValueError: the task does not exist, or a file is invalid; see `read_rows` and `decide`.
+        ValueError: the task does not exist, or a file is invalid; see `_read_rows` and `decide`.
     """
     tables = SplitTables.of(settings, settings.data_dir, given)
     task = _find_task(settings, trained)
     asked = columns_in(settings)
-    encoding = None if tokenizer is None else (tokenizer, settings.max_seq_length)
+    encoding = tokenizer, settings.max_seq_length
     divides = bool(settings.dev_fraction) and not {TRAIN, DEV}.isdisjoint(settings.splits)
     splits = [split for split in settings.splits if not (divides and split == DEV)]
     needs_labels = not (task.labels or task.is_regression)
     if TRAIN not in splits and (needs_labels or divides):
         splits.insert(0, TRAIN)
 
-    def read(split: str) -> SplitRows:
+    def read(split: str) -> FirstPass:
         try:
-            return read_rows(task, tables, split, asked, settings.quoting, encoding)
+            return _read_rows(task, tables, split, asked, settings.quoting, encoding)
         except FileNotFoundError as error:
             if needs_labels and split == TRAIN:
                 raise FileNotFoundError(needed_for_labels(error)) from None
@@ -330,7 +264,8 @@ def read_data(
     task, meanings = decide(columns, task, settings.labels, recorded)
     examples = {split: part.examples(meanings[split]) for split, part in rows.items()}
 
-    def read_dev(split: str) -> Examples[Example]:  # beside `dev_fraction`, with which it is not
-        return read_examples(task, tables, split, asked, settings.quoting)
+    def read_late(split: str) -> EncodedTexts:
+        rows = read(split)
+        return rows.examples(decide({split: rows.labels}, task)[1][split])
 
-    return task, read_splits(settings.splits, settings.dev_fraction, read_dev, examples)
+    return task, read_splits(settings.splits, settings.dev_fraction, read_late, examples)

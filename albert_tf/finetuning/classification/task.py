@@ -26,12 +26,7 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics, result_files
 from albert_tf.finetuning.batching import Array, Outputs, Padding
 from albert_tf.finetuning.classification.custom import recorded_labels
-from albert_tf.finetuning.classification.encoding import (
-    EncodedTexts,
-    Example,
-    FirstPass,
-    labels_of,
-)
+from albert_tf.finetuning.classification.encoding import EncodedTexts, Example
 from albert_tf.finetuning.classification.prediction_files import (
     label_list,
     write_dev_predictions,
@@ -40,7 +35,6 @@ from albert_tf.finetuning.classification.prediction_files import (
 from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.finetuning.classification.settings import Settings
 from albert_tf.finetuning.classification.tasks import CUSTOM_TASK, ClassificationTask
-from albert_tf.finetuning.examples import Examples, blocks_of
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, check_labels
 from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
@@ -60,10 +54,10 @@ if TYPE_CHECKING:  # what needs TensorFlow
 BEST_TRIAL_FILE = "best_trial.txt"
 THRESHOLD = 0.5  # of the probability of a label in multi-label tasks
 
-ClassifierSplit = Split[Examples[Example], TokenSequences]
+ClassifierSplit = Split[EncodedTexts, TokenSequences]
 
 
-class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
+class Classifier(FineTuningTask[Settings, EncodedTexts, TokenSequences]):
     """Classification or regression of texts and text pairs.
 
         classify = albert_tf.load_predictor("lcqmc_model/")
@@ -97,7 +91,7 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         settings: Settings,
         config: AlbertConfig,
         tokenizer: Tokenizer,
-        data: tuple[ClassificationTask, Mapping[str, Examples[Example]]],
+        data: tuple[ClassificationTask, Mapping[str, EncodedTexts]],
     ) -> None:
         self.definition, splits = data
         super().__init__(settings, config, tokenizer, splits)
@@ -113,7 +107,7 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
     ) -> Self:
         """Returns the task with the name `--task_name`, and its data; see `reading.read_data`."""
         tokenizer = source.unchecked_tokenizer
-        data = read_data(settings, source.trained, given, tokenizer)
+        data = read_data(settings, tokenizer, source.trained, given)
         return cls(settings, source.config, tokenizer, data)
 
     @classmethod
@@ -153,38 +147,25 @@ class Classifier(FineTuningTask[Settings, Examples[Example], TokenSequences]):
         pair = {"text_b": example.text_b} if example.text_b else {}
         return {"text": example.text_a, **pair}
 
-    def make_features(self, data: Examples[Example], split: str) -> TokenSequences:
+    def make_features(self, data: EncodedTexts, split: str) -> TokenSequences:
         """Returns the token sequences of a split, identical to those of Google's program.
-
-        Longer pairs are truncated at the end of the longer text.
 
         Returns:
             The sequences and the column `label_ids`, in the order of the examples.
         """
-        features = self._features(data)
-        columns = {"label_ids": self._label_ids(data)}
-        features = dataclasses.replace(features, columns=columns)
+        features = dataclasses.replace(data.features, columns={"label_ids": self._label_ids(data)})
         ids = features.input_ids[: features.sequence_lengths[0]].tolist()
         tokens = " ".join(self.tokenizer.convert_ids_to_tokens(ids))
         logging.info("%s (%s): %s", data.examples[0].guid, data.examples[0].label, tokens)
         log_full_sequences(data.path, features, self.settings.max_seq_length)
         return features
 
-    def _features(self, data: Examples[Example]) -> TokenSequences:
-        """Returns the token sequences of a split, which `read_data` has made if it could."""
-        if isinstance(data, EncodedTexts):
-            return data.features
-        encode = FirstPass(self.tokenizer, self.settings.max_seq_length)
-        for part in blocks_of(data.examples):
-            encode([x.text_a for x in part], [x.text_b for x in part], ())
-        return encode.features()
-
-    def _label_ids(self, data: Examples[Example]) -> Array:
+    def _label_ids(self, data: EncodedTexts) -> Array:
         """Returns label ids, int32 [N], or numbers in regression, float32 [N]; 0 if unknown.
 
         In multi-label tasks, this is 1 for the labels of each example and 0 for others, [N, K].
         """
-        labels, indices = labels_of(data.examples)
+        labels, indices = data.examples.labels, data.examples.label_indices()
         if self.definition.is_regression:
             numbers: Array = np.array([float(str(label or 0)) for label in labels], np.float32)
             return np.take(numbers, indices)

@@ -6,17 +6,16 @@ import pytest
 
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import RunRecord
-from albert_tf.finetuning.classification import Settings, reading
-from albert_tf.finetuning.classification.parsing import Example
-
-PHASES = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}
+from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification.encoding import Example
+from tests.read_classes import PHASES, read_data
 
 
 def read(folder, split="train", trained=None, name="tsv", **values):
     """Returns the task, and the examples of a split."""
     values[PHASES[split]] = True
     settings = Settings(task_name=name, data_dir=str(folder), output_dir="out", **values)
-    task, data = reading.read_data(settings, trained)
+    task, data = read_data(settings, trained)
     return task, data[split]
 
 

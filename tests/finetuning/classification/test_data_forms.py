@@ -17,11 +17,11 @@ from pyarrow import ipc, parquet
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES
 from albert_tf.finetuning.classification import Settings, run
-from albert_tf.finetuning.classification.parsing import Example
+from albert_tf.finetuning.classification.encoding import Example
 from albert_tf.finetuning.classification.prediction_files import write_dev_predictions
-from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.tables.python_rows import tables_of
 from tests.cli.fine_tuning_programs import SENTENCES
+from tests.read_classes import read_data
 from tests.script_runner import tensors
 
 TRAIN = [

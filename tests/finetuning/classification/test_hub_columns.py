@@ -9,7 +9,6 @@ import json
 import pytest
 
 from albert_tf.finetuning.classification import Settings
-from albert_tf.finetuning.classification.reading import read_data
 from tests.hub_files import (
     WITHOUT_NAMES,
     class_label,
@@ -18,6 +17,7 @@ from tests.hub_files import (
     write_json_lines,
     write_parquet,
 )
+from tests.read_classes import read_data
 
 INFERENCE = class_label("entailment", "neutral", "contradiction")
 ENTAILMENT = class_label("entailment", "not_entailment")

@@ -9,7 +9,6 @@ from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.checkpoints.run_record import TRAINING_EXAMPLES, RunRecord
 from albert_tf.export import convert
 from albert_tf.finetuning.classification import Settings, run
-from albert_tf.finetuning.classification.reading import read_data
 from albert_tf.tables.python_rows import tables_of
 from tests.hub_files import (
     LAYOUTS,
@@ -21,6 +20,7 @@ from tests.hub_files import (
     write_parquet,
     write_saved_to_disk,
 )
+from tests.read_classes import read_data
 from tests.script_runner import tensors
 
 STARS = class_label("1", "2", "3", "4", "5")

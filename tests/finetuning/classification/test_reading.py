@@ -2,12 +2,11 @@
 
 import pytest
 
+from albert_tf.finetuning.classification.encoding import Example
 from albert_tf.finetuning.classification.labels import parse_label
-from albert_tf.finetuning.classification.parsing import Example
-from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS
 from albert_tf.finetuning.rows import BadRowError
-from albert_tf.finetuning.splits import SplitTables
+from tests.read_classes import read_examples
 
 # Task, split and file; header lines; cells c0, c1, … of a row, and those with other content; and
 # the example: id, texts and label. This is Google's table of columns; for the other files, see
@@ -48,7 +47,7 @@ def test_each_task_reads_its_own_columns(write, place, header, width, filled, ex
     guid, text_a, text_b, label = (cell.strip("-") for cell in expected.split())
     row = [filled.get(number, f"c{number}") for number in range(width)]
     head = [["label" if cell == label else "head" for cell in row]] * header
-    data = read_examples(TASKS[name], SplitTables(write(file, *head, row)), split)
+    data = read_examples(name, write(file, *head, row), split)
     assert data.examples == [Example(guid, text_a, text_b, label or None, line=1 + header)]
     assert data.has_labels == bool(label)
 
@@ -84,7 +83,7 @@ def wsc(noun, noun_index, pronoun, pronoun_index):
 )
 def test_the_chinese_json_tasks_are_read(write, file, rows, expected):
     name, split = file.removesuffix(".json").split("/")
-    data = read_examples(TASKS[name], SplitTables(write(file, *rows)), split)
+    data = read_examples(name, write(file, *rows), split)
     assert ["|".join((x.guid, x.text_a, x.text_b, x.label)) for x in data.examples] == expected
 
 
@@ -92,9 +91,9 @@ def test_xnli_reads_only_chinese_rows_and_prefers_its_own_format(write):
     write("train.json", {"premise": "a", "hypo": "b", "label": "neutral"})
     rows = [[language, "neutral", *"cdefgh"] for language in ("en", "zh")]
     folder = write("xnli.dev.tsv", ["head"] * 8, *rows)
-    (example,) = read_examples(TASKS["xnli"], SplitTables(folder), "dev").examples
+    (example,) = read_examples("xnli", folder, "dev").examples
     assert (example.text_a, example.guid) == ("g", "dev-2")
-    assert read_examples(TASKS["xnli"], SplitTables(folder), "train").path.endswith("train.json")
+    assert read_examples("xnli", folder, "train").path.endswith("train.json")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_xnli_reads_only_chinese_rows_and_prefers_its_own_format(write):
 def test_columns_of_files_with_several_headers_are_found_by_their_names(
     write, name, header, row, expected
 ):
-    data = read_examples(TASKS[name], SplitTables(write("train.tsv", header, row)), "train")
+    data = read_examples(name, write("train.tsv", header, row), "train")
     assert data.examples == [Example(*expected)]
 
 
@@ -143,9 +142,7 @@ def test_columns_of_glue_are_where_googles_program_has_them_unless_the_header_na
 ):
     folder = write(file, header, row)
     split = file.split("/")[1].removesuffix(".tsv")
-    (example,) = read_examples(
-        TASKS[file.split("/")[0].lower()], SplitTables(folder), split
-    ).examples
+    (example,) = read_examples(file.split("/")[0].lower(), folder, split).examples
     assert (example.guid, example.text_a, example.text_b) == expected
 
 
@@ -184,7 +181,7 @@ REFUSED = [
 def test_what_is_wrong_in_a_file_is_named(write, file, lines, problem):
     task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
     with pytest.raises(ValueError, match=f"{file}.*{problem}"):
-        read_examples(TASKS[task], SplitTables(write(file, *lines)), split)
+        read_examples(task, write(file, *lines), split)
 
 
 # A file, its lines, and the ids and labels that are read.
@@ -205,7 +202,7 @@ def test_test_files_may_lack_what_is_needed_to_train_and_qqp_too(
     write, file, lines, expected, caplog
 ):
     task, split = file.split("/")[0].lower(), file.split("/")[1].split(".")[0]
-    data = read_examples(TASKS[task], SplitTables(write(file, *lines)), split)
+    data = read_examples(task, write(file, *lines), split)
     assert {example.guid: example.label for example in data.examples} == expected
     assert ("train.tsv: 1 rows are skipped" in caplog.text) == (task == "qqp")
     assert data.has_labels == (None not in expected.values())
@@ -216,13 +213,12 @@ def test_missing_data_is_an_error_that_says_where_it_was_looked_for(write, tmp_p
         FileNotFoundError,
         match=r"no dev data in .*: it is empty\. Expected RTE/dev\.tsv, dev\.tsv, or",
     ):
-        read_examples(TASKS["rte"], SplitTables(str(tmp_path)), "dev")
+        read_examples("rte", str(tmp_path), "dev")
     with pytest.raises(ValueError, match="task ax has no train data, only test"):
-        read_examples(TASKS["ax"], SplitTables(str(tmp_path)), "train")
+        read_examples("ax", str(tmp_path), "train")
     folder = write("RTE/dev.tsv", HEADER, GOOD)
     first, second = (
-        read_examples(TASKS["rte"], SplitTables(data_dir), "dev")
-        for data_dir in (folder, folder + "/RTE")
+        read_examples("rte", data_dir, "dev") for data_dir in (folder, folder + "/RTE")
     )
     assert first.examples == second.examples
 
@@ -245,5 +241,5 @@ def test_scores_are_finite_numbers(value):
 
 @pytest.mark.parametrize(("split", "count"), [("train", 6000), ("dev", 2802), ("test", 500)])
 def test_real_lcqmc_is_read_to_the_last_row(shared, split, count):
-    data = read_examples(TASKS["lcqmc"], SplitTables(str(shared / "data" / "lcqmc")), split)
+    data = read_examples("lcqmc", str(shared / "data" / "lcqmc"), split)
     assert (len(data), data.has_labels) == (count, True)

@@ -1,6 +1,5 @@
 """Classification as a task: features, losses, metrics, and the files of predictions."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,21 +7,14 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints.run_folder import RunFolder
-from albert_tf.finetuning import examples
-from albert_tf.finetuning.classification import Settings
+from albert_tf.finetuning.classification import Settings, reading
 from albert_tf.finetuning.classification import task as classification
-from albert_tf.finetuning.classification.parsing import Example
-from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, ClassificationTask
 from albert_tf.finetuning.engine import FineTuning
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.splits import Split, SplitTables
+from albert_tf.finetuning.splits import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of
-
-
-def make_set(*examples):
-    return Examples("memory", [Example(*example) for example in examples])
+from tests.read_classes import PHASES, encoded
 
 
 def make_classifier(task, config=None, tokenizer=None, **settings):
@@ -30,9 +22,8 @@ def make_classifier(task, config=None, tokenizer=None, **settings):
     return classification.Classifier(values, config, tokenizer, (TASKS[task], {}))
 
 
-def make_features(task, data, tokenizer, length):
-    classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=length)
-    return classifier.make_features(data, "train")
+def make_features(task, data, tokenizer=None):
+    return make_classifier(task, tokenizer=tokenizer).make_features(data, "train")
 
 
 @pytest.mark.parametrize(
@@ -47,8 +38,8 @@ def make_features(task, data, tokenizer, length):
     ],
 )
 def test_features_equal_googles(tokenizer, text_a, text_b, length, tokens, first_length):
-    data = make_set(("0", text_a, text_b, "entailment"))
-    features = make_features("rte", data, tokenizer, length)
+    data = encoded([("0", text_a, text_b, "entailment")], tokenizer, length)
+    features = make_features("rte", data, tokenizer)
     assert features.input_ids.tolist() == ids_of(tokens)
     assert features.first_lengths.tolist() == [first_length]
 
@@ -73,17 +64,9 @@ def test_an_export_serves_the_most_likely_label_of_each_row_or_its_score(task, p
     ],
 )
 def test_labels_are_ids_in_the_order_of_the_table_or_scores(tokenizer, task, labels, expected):
-    data = make_set(*(("0", "a", "b", label) for label in labels))
-    label_ids = make_features(task, data, tokenizer, 9).columns["label_ids"]
+    data = encoded([("0", "a", "b", label) for label in labels], tokenizer, 9)
+    label_ids = make_features(task, data, tokenizer).columns["label_ids"]
     np.testing.assert_array_equal(label_ids, expected, strict=True)
-
-
-def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, monkeypatch):
-    monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 3)
-    letters = "a b c d e f p q".split()
-    data = make_set(*((str(n), letter, "", "1") for n, letter in enumerate(letters)))
-    features = make_features("sst-2", data, tokenizer, 9)
-    assert features.input_ids.reshape(8, 3)[:, 1].tolist() == ids_of("a b c d e f p q")
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "rte", "sst-2"])
@@ -91,12 +74,18 @@ def test_more_examples_than_are_tokenized_at_once_keep_their_order(tokenizer, mo
 def test_examples_and_features_match_googles_program(shared, name, split):
     golden = np.load(shared / "golden" / "tasks" / "glue" / f"{name}_{split}.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
-    data = read_examples(TASKS[name], SplitTables(str(shared / "data" / "glue")), split)
     count, length = golden["input_ids"].shape
-    data = dataclasses.replace(data, examples=data.examples[:count])
+    settings = Settings(
+        task_name=name,
+        data_dir=str(shared / "data" / "glue"),
+        output_dir="out",
+        max_seq_length=length,
+        **{PHASES[split]: True},
+    )
+    data = reading.read_data(settings, tokenizer)[1][split].take(range(count))
     assert [example.guid for example in data.examples] == golden["guid"].tolist()
     assert TASKS[name].labels == tuple(golden["labels"].tolist())
-    features = make_features(name, data, tokenizer, length)
+    features = make_features(name, data, tokenizer)
     batch = features.batch(np.arange(count), length)
     for key in ("input_ids", "input_mask", "segment_ids", "label_ids"):
         np.testing.assert_array_equal(batch[key], golden[key], err_msg=key)
@@ -109,7 +98,7 @@ def test_a_checkpoint_is_evaluated_again_if_head_labels_features_or_batches_chan
     def measured_on(task="rte", labels=("entailment", "not_entailment"), length=9, **settings):
         classifier = make_classifier(task, tokenizer=tokenizer, max_seq_length=length, **settings)
         classifier.labels = labels
-        data = make_set(("0", "a", "b", "entailment"))
+        data = encoded([("0", "a", "b", "entailment")], tokenizer, length)
         split = Split("dev", data, classifier.make_features(data, "dev"))
         return FineTuning(classifier, {"dev": split}, tf.distribute.get_strategy()).measured_on()
 
@@ -152,7 +141,7 @@ def measured(classifier, logits, label_ids):
         labels = [tuple(np.array(names)[row > 0].tolist()) for row in label_ids]
     else:
         labels = [names[label] if names else str(label) for label in label_ids]
-    data = make_set(*(("0", "a", "", label) for label in labels))
+    data = encoded([("0", "a", "", label) for label in labels])
     return classifier.measure(Split("dev", data, None), {"logits": logits}, 2)
 
 
@@ -210,7 +199,7 @@ def test_a_label_is_given_above_a_probability_of_one_half_everywhere(tiny_config
 def test_predictions_are_written_in_googles_format(
     tmp_path, task, probabilities, table, predictions
 ):
-    split = Split("test", make_set(("7", "a"), ("9", "c")), None)
+    split = Split("test", encoded([("7", "a"), ("9", "c")]), None)
     outputs = {"probabilities": np.array(probabilities, np.float32)}
     classifier = make_classifier(task)
     assert classifier.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1) == ""
@@ -236,7 +225,7 @@ def test_predictions_are_written_in_googles_format(
     ],
 )
 def test_clue_predictions_have_ids_and_labels(tmp_path, task, guids, probabilities, labels):
-    split = Split("test", make_set(*((guid, "p", "q") for guid in guids)), None)
+    split = Split("test", encoded([(guid, "p", "q") for guid in guids]), None)
     outputs = {"probabilities": probabilities}
     classifier = make_classifier(task)
     classifier.write_predictions(RunFolder(str(tmp_path)), split, outputs, 1)

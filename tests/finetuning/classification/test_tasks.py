@@ -2,9 +2,8 @@
 
 import pytest
 
-from albert_tf.finetuning.classification.reading import read_examples
 from albert_tf.finetuning.classification.tasks import TASKS, Columns, find_task
-from albert_tf.finetuning.splits import SplitTables
+from tests.read_classes import read_examples
 
 # Task, folder and split; file, and columns of the first text, the second, the label and the id; and
 # whether the first line is a header.
@@ -177,9 +176,9 @@ def test_a_row_has_as_many_cells_as_the_last_column_needs(write, place, width):
     # Where the label is the last cell, this is also the second text here.
     row = [label] * width if name != "xnli" else ["zh", *[label] * (width - 1)]
     lines = [row] if file in NO_HEADER or name == "chnsenticorp" else [["head"] * width, row]
-    assert len(read_examples(task, SplitTables(write(file, *lines)), split)) == 1
+    assert len(read_examples(name, write(file, *lines), split)) == 1
     with pytest.raises(ValueError, match=f"expected {width} or more columns, got {width - 1}"):
-        read_examples(task, SplitTables(write(file, *lines, row[:-1])), split)
+        read_examples(name, write(file, *lines, row[:-1]), split)
 
 
 def test_names_are_found_in_any_case_and_under_their_aliases():
