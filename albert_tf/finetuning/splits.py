@@ -17,7 +17,7 @@ from albert_tf import files
 from albert_tf.finetuning.examples import Examples, FeaturesType
 from albert_tf.finetuning.settings import SplitSettings
 from albert_tf.tables import Table, open_table
-from albert_tf.tables.card import Configuration, find_configuration
+from albert_tf.tables.card import Configuration, find_configuration, find_configuration_of
 from albert_tf.tables.label_names import find_labels
 from albert_tf.tables.splits import (
     ENDINGS,
@@ -179,21 +179,31 @@ class SplitTables:
         What a card says about them comes first, then the files of `layout.names`, then the words in
         the names of files.
         """
+        names = [name.lower() for name in layout.configurations]
         pattern = self.named.get(split)
         if pattern:
-            return SplitFiles(find_files(pattern, f"--{split}_file"))
+            found = SplitFiles(find_files(pattern, f"--{split}_file"))
+            described = find_configuration_of(found.paths[0], names)
+        else:
+            found, described = self._in_folder(split, layout, names)
+        if described is None:
+            return found
+        form = FORMS_BY_SEPARATOR[described.separator]
+        return dataclasses.replace(found, configuration=described.name, form=form)
+
+    def _in_folder(
+        self, split: str, layout: Layout, names: Sequence[str]
+    ) -> tuple[SplitFiles, Configuration | None]:
+        """Returns the files of a split in the folder, and what a card says about the data set."""
         if not self.data_dir:
             raise MissingSplitError(f"no {split} data: set --data_dir or --{split}_file.")
         folder = find_folder(self.data_dir, layout.configurations, layout.endings)
-        described = find_configuration(folder, [name.lower() for name in layout.configurations])
+        described = find_configuration(folder, names)
         if described is None:
-            return self._by_words(self.data_dir, folder, split, layout)
+            return self._by_words(self.data_dir, folder, split, layout), None
         if not described.patterns:
-            found = self._by_words(described.base, described.base, split, layout)
-        else:
-            found = self._by_card(self.data_dir, described, split, layout)
-        form = FORMS_BY_SEPARATOR[described.separator]
-        return dataclasses.replace(found, configuration=described.name, form=form)
+            return self._by_words(described.base, described.base, split, layout), described
+        return self._by_card(self.data_dir, described, split, layout), described
 
     @staticmethod
     def _given(given: Mapping[str, Table], split: str, layout: Layout) -> Table:

@@ -75,6 +75,18 @@ class Configuration:
         paths = [os.path.normpath(os.path.join(self.folder, path, "")) for path in listed]
         return not folder or all(f"{path}/".startswith(f"{folder}/") for path in paths)
 
+    def has(self, path: str) -> bool:
+        """Returns whether a file is one of its files."""
+        if not self.patterns:
+            return os.path.normpath(path).startswith(os.path.join(os.path.normpath(self.base), ""))
+        listed = (pattern for patterns in self.patterns.values() for pattern in patterns)
+        found = (
+            match
+            for pattern in listed
+            for match in _matches(files.inside(self.base, pattern, self.card), [ending_of(path)])
+        )
+        return os.path.normpath(path) in map(os.path.normpath, found)
+
     def files_of(self, split: str, endings: Collection[str]) -> list[str]:
         """Returns the files of a split in order.
 
@@ -138,6 +150,25 @@ def find_configuration(folder: str, names: Sequence[str] = ()) -> Configuration 
             "--data_dir, or the files of its splits, as in --train_file"
         )
     return (asked or default)[0]
+
+
+def find_configuration_of(path: str, names: Sequence[str] = ()) -> Configuration | None:
+    """Returns what the nearest card says about a file; None if nothing, or several things.
+
+    A card that cannot be used does not keep a file from being read that the user names.
+
+    Args:
+        path: the file, local or remote.
+        names: see `find_configuration`; of several configurations with the file, one of these.
+    """
+    try:
+        known = [each for each in _find_configurations(os.path.dirname(path)) if each.has(path)]
+    except ValueError as error:
+        logging.warning("%s. It is not used for %s", error, path)
+        return None
+    asked = [each for each in known if each.name.lower() in names]
+    found = asked or known
+    return found[0] if len(found) == 1 else None
 
 
 def describes(folder: str) -> bool:

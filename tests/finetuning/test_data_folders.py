@@ -109,7 +109,26 @@ def test_the_name_of_a_task_chooses_the_data_set_of_a_card_with_its_labels_and_f
     assert (first.text_a, first.label, second.label) == ("a, b", "0", "1")
     (third,) = read("classes", tmp_path, task_name="rte")["train"].examples
     assert third.label == "not_entailment"
+    for file, text, labels in (
+        ("pairs.csv", "a, b", ["equivalent", "not_equivalent"]),
+        ("rte_files/train.jsonl", "a", ["not_entailment"]),
+    ):
+        named = {"data_dir": None, "train_file": str(tmp_path / file)}
+        data = read("classes", tmp_path, task_name="tsv", **named)["train"]
+        assert (data.examples[0].text_a, [x.label for x in data.examples]) == (text, labels)
     with pytest.raises(ValueError, match="the configurations mrpc, rte, of which none is the"):
+        read("classes", tmp_path)
+
+
+def test_a_card_that_cannot_be_used_does_not_refuse_a_file_that_a_flag_names(tmp_path, caplog):
+    card = "---\nconfigs:\n- {config_name: x, data_files: train.csv, sep: ;}\n---"
+    (tmp_path / "README.md").write_text(card)
+    (tmp_path / "train.csv").write_text("text,label\nrain,0\nsun,1\n")
+    named = {"data_dir": None, "train_file": str(tmp_path / "train.csv")}
+    assert len(read("classes", tmp_path, **named)["train"].examples) == 2
+    assert "columns separated by ';', expected a comma or a tab" in caplog.text
+    assert f"It is not used for {tmp_path / 'train.csv'}" in caplog.text
+    with pytest.raises(ValueError, match="columns separated by ';'"):
         read("classes", tmp_path)
 
 
