@@ -2,7 +2,7 @@
 
     [CLS] first text [SEP] second text [SEP] padding
 
-Shapes: B batch size, N examples, C choices, S sequence length.
+Shapes: B batch size, N examples, S sequence length.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import array
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from absl import logging
@@ -23,77 +23,62 @@ from albert_tf.model.tokenization import Tokenizer, split_pairs
 
 @dataclasses.dataclass(frozen=True)
 class TokenSequences:
-    """N examples of one token sequence each, or of C sequences, one for each option of a question.
+    """N examples of one token sequence each.
 
     Attributes:
         input_ids: integers [sum of lengths], all sequences concatenated; of `pack`, uint16 if there
             is no larger id, which takes half of the memory of int32.
-        sequence_lengths: int32 [N·max(C, 1)], number of tokens in each sequence; 0 for an option
-            that a question does not have.
-        first_lengths: int32 [N·max(C, 1)], number of tokens in segment 0 of each sequence.
+        sequence_lengths: int32 [N], number of tokens in each sequence.
+        first_lengths: int32 [N], number of tokens in segment 0 of each sequence.
         columns: name → array [N] of other features, such as `label_ids`.
-        num_choices: C; 0 if examples have no options.
     """
 
     input_ids: NDArray[np.integer]
     sequence_lengths: NDArray[np.int32]
     first_lengths: NDArray[np.int32]
     columns: Mapping[str, Array]
-    num_choices: int = 0
 
     @classmethod
     def pack(
-        cls,
-        sequences: Iterable[tuple[Sequence[int], int]],
-        columns: Mapping[str, Array],
-        num_choices: int = 0,
+        cls, sequences: Iterable[tuple[Sequence[int], int]], columns: Mapping[str, Array]
     ) -> TokenSequences:
         """Concatenates token sequences.
 
         Args:
-            sequences: (ids, number of ids in segment 0), max(C, 1) of them for each example.
+            sequences: (ids, number of ids in segment 0) of each example.
             columns: name → array [N] of other features.
-            num_choices: C; 0 if examples have no options.
         """
         packer = Packer()
         packer.extend(sequences)
-        return packer.packed(columns, num_choices)
+        return packer.packed(columns)
 
     def take(self, rows: NDArray[np.integer]) -> TokenSequences:
         """Returns the sequences of some examples, given their indices, in ascending order."""
-        which = self._sequences_of(rows)
-        is_taken = np.zeros(len(self.sequence_lengths), bool)
-        is_taken[which] = True
+        is_taken = np.zeros(len(self), bool)
+        is_taken[rows] = True
         return TokenSequences(
             self.input_ids[np.repeat(is_taken, self.sequence_lengths)],
-            self.sequence_lengths[which],
-            self.first_lengths[which],
+            self.sequence_lengths[rows],
+            self.first_lengths[rows],
             {name: column[rows] for name, column in self.columns.items()},
-            self.num_choices,
         )
 
     def __len__(self) -> int:
-        return len(self.sequence_lengths) // max(self.num_choices, 1)
+        return len(self.sequence_lengths)
 
-    @functools.cached_property
+    @property
     def lengths(self) -> NDArray[np.int32]:
-        """Length of the longest sequence of each example, int32 [N]."""
-        by_example = self.sequence_lengths.reshape(-1, max(self.num_choices, 1))
-        return np.asarray(by_example.max(axis=1, initial=0), np.int32)
+        """Number of tokens in each sequence, int32 [N]."""
+        return self.sequence_lengths
 
     @functools.cached_property
     def _begins(self) -> NDArray[np.int64]:
         return np.cumsum(self.sequence_lengths, dtype=np.int64) - self.sequence_lengths
 
-    def _sequences_of(self, rows: NDArray[np.integer]) -> NDArray[np.integer]:
-        """Returns the numbers of the sequences of examples, [B·C]."""
-        choices = max(self.num_choices, 1)
-        return np.asarray(rows[:, None] * choices + np.arange(choices)).ravel()
-
     def padded(
         self, values: Array, rows: NDArray[np.integer], seq_length: int, fill: int = 0
     ) -> NDArray[np.int32]:
-        """Returns the values of the tokens of examples, int32 [B·C, S]; `fill` at padding.
+        """Returns the values of the tokens of examples, int32 [B, S]; `fill` at padding.
 
         Args:
             values: integers [sum of lengths], one for each of `input_ids`.
@@ -101,11 +86,10 @@ class TokenSequences:
             seq_length: S, at least the length of the longest of these examples.
             fill: the value at padding.
         """
-        which = self._sequences_of(rows)
         places = np.arange(seq_length)
-        mask = places < self.sequence_lengths[which, None]
+        mask = places < self.sequence_lengths[rows, None]
         padded = np.full(mask.shape, fill, np.int32)
-        padded[mask] = values[(self._begins[which, None] + places)[mask]]
+        padded[mask] = values[(self._begins[rows, None] + places)[mask]]
         return padded
 
     def batch(self, rows: NDArray[np.integer], seq_length: int) -> Batch:
@@ -116,31 +100,27 @@ class TokenSequences:
             seq_length: S, at least the length of the longest of these examples.
 
         Returns:
-            `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], or [B, C, S] where C is the
-            largest number of options among these questions; and the columns, [B].
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], and the columns, [B].
 
         Raises:
             ValueError: a sequence is longer than S.
         """
-        which = self._sequences_of(rows)
-        lengths = self.sequence_lengths[which, None]  # [B·C, 1]
-        if lengths.max(initial=0) > seq_length:
-            raise ValueError(
-                f"a sequence has {lengths.max()} ids, more than seq_length={seq_length}"
-            )
+        lengths = self.sequence_lengths[rows, None]  # [B, 1]
+        check_lengths(lengths, seq_length)
         places = np.arange(seq_length)
-        mask = places < lengths  # [B·C, S]
-        choices = max(self.num_choices, 1)
-        arrays = {
+        mask = places < lengths  # [B, S]
+        return {
             "input_ids": self.padded(self.input_ids, rows, seq_length),
             "input_mask": mask.astype(np.int32),
-            "segment_ids": (mask & (places >= self.first_lengths[which, None])).astype(np.int32),
+            "segment_ids": (mask & (places >= self.first_lengths[rows, None])).astype(np.int32),
+            **{name: column[rows] for name, column in self.columns.items()},
         }
-        if self.num_choices:
-            used = int(np.flatnonzero(lengths.reshape(-1, choices).any(axis=0))[-1]) + 1
-            shape = (len(rows), choices, seq_length)
-            arrays = {name: value.reshape(shape)[:, :used] for name, value in arrays.items()}
-        return arrays | {name: column[rows] for name, column in self.columns.items()}
+
+
+def check_lengths(lengths: NDArray[np.int32], seq_length: int) -> None:
+    """Raises ValueError if a sequence of a batch is longer than the batch."""
+    if lengths.max(initial=0) > seq_length:
+        raise ValueError(f"a sequence has {lengths.max()} ids, more than seq_length={seq_length}")
 
 
 class Packer:
@@ -166,11 +146,15 @@ class Packer:
         self._lengths.append(len(ids))
         self._first_lengths.append(first_length)
 
-    def packed(self, columns: Mapping[str, Array], num_choices: int = 0) -> TokenSequences:
+    def __len__(self) -> int:
+        """Returns the number of sequences so far."""
+        return len(self._lengths)
+
+    def packed(self, columns: Mapping[str, Array]) -> TokenSequences:
         """Returns all sequences, after which none can be added."""
         parts = map(_without_copy, (self._ids, self._lengths, self._first_lengths))
         ids, lengths, first_lengths = parts
-        return TokenSequences(ids, lengths, first_lengths, columns, num_choices)
+        return TokenSequences(ids, lengths, first_lengths, columns)
 
 
 def _without_copy(values: array.array[int]) -> NDArray[Any]:
@@ -178,7 +162,12 @@ def _without_copy(values: array.array[int]) -> NDArray[Any]:
     return np.frombuffer(values, dtype) if values else np.zeros(0, dtype)
 
 
-def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int) -> None:
+class _HasLengths(Protocol):
+    @property
+    def sequence_lengths(self) -> NDArray[np.int32]: ...
+
+
+def log_full_sequences(path: str, features: _HasLengths, max_seq_length: int) -> None:
     """Logs how many sequences of the file `path` have the maximum length, and may be truncated."""
     num_full = np.count_nonzero(features.sequence_lengths == max_seq_length)
     if num_full:
@@ -187,7 +176,7 @@ def log_full_sequences(path: str, features: TokenSequences, max_seq_length: int)
             "truncated",
             path,
             num_full,
-            len(features.sequence_lengths),
+            features.sequence_lengths.size,
             max_seq_length,
         )
 

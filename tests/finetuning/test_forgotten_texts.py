@@ -1,5 +1,6 @@
 """Training data that are tokenized while they are read have the features of those that are kept."""
 
+import functools
 import json
 import pickle
 import re
@@ -9,6 +10,8 @@ import pytest
 
 from albert_tf.finetuning import batching, examples
 from albert_tf.finetuning.examples import EncodedExamples
+from albert_tf.finetuning.race import reading as questions
+from albert_tf.finetuning.race.task import MultipleChoice
 from albert_tf.finetuning.splits import DEV, TRAIN
 from albert_tf.finetuning.token_classification import reading as sentences
 from albert_tf.finetuning.token_classification.task import TokenClassifier
@@ -34,27 +37,64 @@ def write_sentences(folder, count):
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
+def write_questions(folder, count, first=0):
+    rows = [
+        {
+            "passage": f"the river {'boat ' * (n // 2)}",
+            "question": f"the {'river ' * (n % 3)}SAIL{n}",
+            "options": ["boat", "the SEA", "river"][: 2 + n % 2],
+            "label": 2 * (n % 2) + first,
+        }
+        for n in range(count)
+    ]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def write_articles(folder, count):
+    for level in ("middle", "high"):
+        (folder / "RACE" / "train" / level).mkdir(parents=True, exist_ok=True)
+    for n in range(count):
+        article = {
+            "article": f"the river {'boat ' * n}",
+            "questions": [f"the _ SAIL{n}"],
+            "options": [["boat", "the SEA", "river", "sea"]],
+            "answers": ["ABCD"[n % 4]],
+        }
+        path = folder / "RACE" / "train" / ("middle" if n % 2 else "high") / f"{n}.txt"
+        path.write_text(json.dumps(article))
+
+
 def tags_of(settings, tokenizer):
     return sentences.read_data(settings, tokenizer=tokenizer)
+
+
+def questions_of(settings, tokenizer):
+    return questions.read_data(settings, tokenizer=tokenizer)
 
 
 # Form of data → what writes it, what reads it, and its task.
 FORMS = {
     "columns": (write_columns, tags_of, TokenClassifier),
     "sentences": (write_sentences, tags_of, TokenClassifier),
+    "race": (write_articles, questions_of, MultipleChoice),
+    "choice": (write_questions, questions_of, MultipleChoice),
+    # Which option 1 is, a later label tells.
+    "choice from 1": (functools.partial(write_questions, first=1), questions_of, MultipleChoice),
 }
 
 
 def read_train(form, folder, config, tokenizer, monkeypatch, forgets, **values):
     """Returns the task with its data, of which few examples are in memory at a time."""
     monkeypatch.setattr(examples, "EXAMPLES_AT_ONCE", 4)
-    monkeypatch.setattr(examples, "LOOKED_AT", 3)
+    for module in (examples, questions):
+        monkeypatch.setattr(module, "LOOKED_AT", 3)
     write, read, task_class = FORMS[form]
     write(folder, COUNT)
     settings = task_class.settings_class(
         data_dir=str(folder),
         output_dir=str(folder / "out"),
         max_seq_length=LENGTH,
+        **({"task_name": "choice"} if "choice" in form else {}),
         **{"do_train": True, "do_eval": False} | values,
     )
     return task_class(settings, config, tokenizer, read(settings, tokenizer if forgets else None))

@@ -30,22 +30,6 @@ def test_ids_of_any_vocabulary_are_kept():
     assert TokenSequences.pack(sequences[:1], {}).input_ids.nbytes == 6
 
 
-def test_options_of_a_question_are_stacked():
-    missing = ([], 0)
-    questions = TokenSequences.pack(
-        [*SEQUENCES[:2], missing, SEQUENCES[3], SEQUENCES[0], SEQUENCES[2]],
-        {"label_ids": np.array([0, 2], np.int32)},
-        num_choices=3,
-    )
-    assert (len(questions), questions.lengths.tolist()) == (2, [6, 5])
-    batch = questions.batch(np.array([0, 1]), 6)
-    assert batch["input_ids"].shape == (2, 3, 6)
-    assert batch["input_ids"][0].tolist() == [[2, 7, 3, 0, 0, 0], [2, 8, 9, 3, 7, 3], [0] * 6]
-    assert batch["segment_ids"][1, 0].tolist() == [0, 0, 0, 1, 1, 0]
-    # No question of this batch has a third option.
-    assert questions.batch(np.array([0, 0]), 6)["input_mask"].shape == (2, 2, 6)
-
-
 def test_a_batch_is_at_least_as_long_as_its_longest_sequence():
     sequences = TokenSequences.pack(SEQUENCES, LABELS)
     assert sequences.batch(np.array([1, 3]), 6)["input_ids"].shape == (2, 6)

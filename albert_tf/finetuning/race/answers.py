@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from absl import logging
 
@@ -91,26 +90,17 @@ class AnswerForms:
         logging.warning("%s", message)
 
 
-class _Label(NamedTuple):
-    """A label of an option.
+# What a label may mean: a number counted from 0 or 1, and a text rather than a number or letter.
+MEANINGS = ((0, False), (1, False), (0, True), (1, True))
+UNKNOWN = -1
 
-    Attributes:
-        place: the file, and where the label is in it.
-        value: the label.
-        number: the label as a number; None if it is none.
-        letter: the index that a letter stands for; None if it is none.
-        text: the index of the option whose text it is; None if there is none.
-    """
-
-    place: str
-    value: str
-    number: int | None
-    letter: int | None
-    text: int | None
+# The index of the option for each of MEANINGS; UNKNOWN if there is none.
+Possible = tuple[int, ...]
+_NOT_KNOWN: Possible = (UNKNOWN,) * len(MEANINGS)
 
 
-class LabeledOptions:
-    """The answers of the questions of a file, in their order.
+class LabelParser:
+    """Finds the options that the labels of a file may mean, and what they mean after the last one.
 
     Args:
         path: the file.
@@ -124,12 +114,13 @@ class LabeledOptions:
         self._path = path
         self._takes_texts = takes_texts
         self._forms = forms or AnswerForms()
-        self._found: list[int | _Label | None] = []
+        self._has_numbers = False
+        self._doubts: dict[int, str] = {}  # first number → the first label that may mean two
 
-    def add(
+    def parse(
         self, value: object, options: Sequence[str], names: Sequence[str] = (), place: str = ""
-    ) -> None:
-        """Adds the label of the next question.
+    ) -> Possible:
+        """Returns the options that a label may mean.
 
         Args:
             value: the label; None if it is unknown.
@@ -141,11 +132,9 @@ class LabeledOptions:
             BadRowError: there is no such option.
         """
         if value is None:
-            self._found.append(None)
-            return
+            return _NOT_KNOWN
         if names and str(value) in names:
-            self._found.append(names.index(str(value)))
-            return
+            return (names.index(str(value)),) * len(MEANINGS)
         are_numbers = any(name.isdecimal() for name in names)
         number = None if are_numbers else _number(value, len(options))
         letter = None if are_numbers else _letter(value, len(options))
@@ -160,38 +149,37 @@ class LabeledOptions:
         self._forms.has_keys |= text is None
         self._forms.has_texts |= number is letter is None
         if number is not None:
+            self._has_numbers = True
             self._forms.add_number(number, len(options), place)
-        self._found.append(_Label(place, str(value), number, letter, text))
+        found = []
+        for first, takes_text in MEANINGS:
+            key = letter if number is None else number - first
+            if key is not None and text is not None and key != text:
+                self._doubts.setdefault(first, _doubt(place, value, key, text))
+            of_text = text is not None and (takes_text or key is None)
+            found.append(text if of_text else key)
+        return tuple(UNKNOWN if index is None else index for index in found)
 
-    def indices(self) -> list[int | None]:
-        """Returns the index of the answer of each question; None if it is unknown.
-
-        Call it when all labels of all splits have been added.
+    def meaning(self) -> int:
+        """Returns which of MEANINGS the labels have, when those of all splits have been parsed.
 
         Raises:
             ValueError: labels may be the index or letter of an option or the text of another one,
                 and no other label tells; or it is unclear whether they are counted from 0 or 1.
         """
-        labels = [label for label in self._found if isinstance(label, _Label)]
-        has_numbers = any(label.number is not None for label in labels)
-        first = self._forms.first_number(self._path) if has_numbers else 0
-        return [
-            self._index(label, first) if isinstance(label, _Label) else label
-            for label in self._found
-        ]
+        first = self._forms.first_number(self._path) if self._has_numbers else 0
+        if first in self._doubts and self._forms.has_keys == self._forms.has_texts:
+            raise ValueError(self._doubts[first])
+        return MEANINGS.index((first, self._forms.has_texts))
 
-    def _index(self, label: _Label, first: int) -> int | None:
-        key = label.letter if label.number is None else label.number - first
-        if key is None or label.text is None:
-            return label.text if key is None else key
-        if key != label.text and self._forms.has_keys == self._forms.has_texts:
-            raise ValueError(
-                f"{label.place}: the label {files.quote(label.value)} may mean "
-                f"option {key}, counted from 0, or option {label.text}, whose text it "
-                'is. Give each option a name, as in "options": {"label": ["A", "B"], "text": '
-                '["1", "0"]}'
-            )
-        return label.text if self._forms.has_texts else key
+
+def _doubt(place: str, value: object, key: int, text: int) -> str:
+    """Returns the message about a label that is the index or letter of one option, `key`."""
+    return (
+        f"{place}: the label {files.quote(str(value))} may mean option {key}, counted from 0, or "
+        f"option {text}, whose text it is. Give each option a name, as in "
+        '"options": {"label": ["A", "B"], "text": ["1", "0"]}'
+    )
 
 
 def _number(value: object, count: int) -> int | None:

@@ -54,11 +54,6 @@ class Question:
     level: str = ""
 
 
-def num_choices(questions: Sequence[Question]) -> int:
-    """Returns the largest number of options of any question."""
-    return max(len(question.options) for question in questions)
-
-
 def nonempty_text(row: files.JsonObject, key: str) -> str:
     """Returns the text of a key.
 

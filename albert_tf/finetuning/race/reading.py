@@ -5,19 +5,34 @@ The main function, `read_data`, reads the splits that a run uses.
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import functools
 import glob
+import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from absl import logging
 
 from albert_tf import files
 from albert_tf.finetuning import rows
-from albert_tf.finetuning.examples import Examples, Unlabeled, is_none
-from albert_tf.finetuning.race.answers import AnswerForms, LabeledOptions
+from albert_tf.finetuning.examples import (
+    LOOKED_AT,
+    EncodedExamples,
+    Examples,
+    Unlabeled,
+    blocks_of,
+    is_none,
+)
+from albert_tf.finetuning.race.answers import (
+    MEANINGS,
+    UNKNOWN,
+    AnswerForms,
+    LabelParser,
+    Possible,
+)
 from albert_tf.finetuning.race.questions import (
     USUAL_COLUMNS,
     Question,
@@ -27,9 +42,18 @@ from albert_tf.finetuning.race.questions import (
     parse_question,
     with_known_names,
 )
+from albert_tf.finetuning.race.sequences import OptionEncoder
 from albert_tf.finetuning.race.settings import Settings
 from albert_tf.finetuning.rows import BadRowError, Row, cell
-from albert_tf.finetuning.splits import Layout, MissingSplitError, SplitTables, read_splits
+from albert_tf.finetuning.splits import (
+    DEV,
+    TRAIN,
+    Layout,
+    MissingSplitError,
+    SplitTables,
+    read_splits,
+)
+from albert_tf.model.tokenization import Tokenizer
 from albert_tf.tables import JSON_LINES, Table, open_table
 from albert_tf.tables.splits import has_splits
 from albert_tf.tables.table import normalized
@@ -47,30 +71,41 @@ def _list(row: files.JsonObject, key: str) -> list[files.Json]:
     return values
 
 
-@dataclasses.dataclass
-class _Split:
-    """The questions of a split, as they are read.
+LabeledQuestion = tuple[Question, Possible]  # whose label may still mean several options
+
+
+class _QuestionParser:
+    """Converts the parts of questions of a file.
+
+    Args:
+        path: the file or folder.
+        split: "train", "dev" or "test"; in the first two, questions without a label are skipped.
+        labels: finds what their labels mean.
+        columns: the columns that flags name.
 
     Attributes:
-        path: the file or folder.
-        name: "train", "dev" or "test"; in the first two, questions without a label are skipped.
-        answers: the labels of `questions`.
-        columns: the columns that flags name.
-        questions: the questions, without labels.
+        split: the argument.
+        count: the number of questions so far.
         unlabeled: the questions without a label.
     """
 
-    path: str
-    name: str
-    answers: LabeledOptions
-    columns: QuestionColumns = USUAL_COLUMNS
-    questions: list[Question] = dataclasses.field(default_factory=list)
+    def __init__(
+        self,
+        path: str,
+        split: str,
+        labels: LabelParser,
+        columns: QuestionColumns = USUAL_COLUMNS,
+    ) -> None:
+        self.split = split
+        self.count = 0
+        self.unlabeled = Unlabeled(path, split == "test")
+        self._labels = labels
+        self._columns = columns
 
-    def __post_init__(self) -> None:
-        self.unlabeled = Unlabeled(self.path, self.name == "test")
-
-    def add(self, parts: files.JsonObject, place: str, num_options: int | None = None) -> None:
-        """Adds a question.
+    def parse(
+        self, parts: files.JsonObject, place: str, num_options: int | None = None
+    ) -> list[LabeledQuestion]:
+        """Returns a question, or none if it is skipped.
 
         Args:
             parts: its parts; see `with_known_names`.
@@ -81,17 +116,79 @@ class _Split:
             BadRowError: these are not the parts of a question, or lack its label.
         """
         question, names = parse_question(parts, num_options)
-        if "label" not in parts and self.name != "test":
-            expected = " or ".join(map(repr, self.columns.label_names))
+        if "label" not in parts and self.split != "test":
+            expected = " or ".join(map(repr, self._columns.label_names))
             raise BadRowError(f"no label: expected a column {expected}. Pass --label_column")
         label = parts.get("label")
         if is_none(label):
             self.unlabeled.add(place)
-            if self.name != "test":
-                return
+            if self.split != "test":
+                return []
             label = None
-        self.answers.add(label, question.options, names, place)
-        self.questions.append(question)
+        possible = self._labels.parse(label, question.options, names, place)
+        self.count += 1
+        return [(question, possible)]
+
+
+@dataclasses.dataclass
+class QuestionReader:
+    """The questions of a split, as they are read.
+
+    Attributes:
+        path: the file or folder.
+        questions: yields them without labels, and what the label of each may mean, once; then it
+            raises ValueError if there is a bad row, whose message names the file and the place.
+        labels: tells what the labels mean, when those of all splits have been read.
+    """
+
+    path: str
+    questions: Iterable[LabeledQuestion]
+    labels: LabelParser
+
+    def read_all(self) -> Examples[Question]:
+        """Returns all questions of a split whose labels tell alone what they mean.
+
+        Raises:
+            ValueError: there is none, or a bad row, or labels may mean several options.
+        """
+        return QuestionCollector(self).examples()
+
+
+class QuestionCollector:
+    """Reads the questions of a split; of all splits, before it is known what their labels mean.
+
+    Args:
+        reader: the questions.
+        encoder: makes their features, after which all but the first ones are forgotten; None to
+            keep them.
+    """
+
+    def __init__(self, reader: QuestionReader, encoder: OptionEncoder | None = None) -> None:
+        self._path = reader.path
+        self._labels = reader.labels
+        self._encoder = encoder
+        self._questions: list[Question] = []
+        self._possible = array.array("i")  # what the label of each may mean
+        self._checksums = [hashlib.sha256()]  # for each meaning, or the same for all
+        for block in blocks_of(reader.questions):
+            questions = [question for question, _ in block]
+            for _, possible in block:
+                self._possible.extend(possible)
+            if encoder is None:
+                self._questions += questions
+            else:
+                self._questions += questions[: LOOKED_AT - len(self._questions)]
+                encoder.add(questions)
+                self._add_to_checksums(block)
+
+    def _add_to_checksums(self, block: Sequence[LabeledQuestion]) -> None:
+        meanings = list(zip(*(possible for _, possible in block), strict=True))
+        if len(self._checksums) == 1 and len(set(meanings)) > 1:
+            self._checksums = [self._checksums[0].copy() for _ in meanings]
+        for checksum, labels in zip(self._checksums, meanings, strict=False):
+            questions = (question for question, _ in block)
+            parts = map(_with_label, questions, labels)
+            checksum.update("".join(map(repr, parts)).encode("utf-8"))
 
     def examples(self) -> Examples[Question]:
         """Returns the questions with their labels, when those of all splits have been read.
@@ -99,41 +196,52 @@ class _Split:
         Raises:
             ValueError: there is none, or it is unclear which options the labels mean.
         """
-        labels = self.answers.indices()
-        self.unlabeled.report(len(labels))
-        found = [
-            dataclasses.replace(question, label=label)
-            for question, label in zip(self.questions, labels, strict=True)
-        ]
-        return Examples(self.path, found, None not in labels)
+        meaning = self._labels.meaning()
+        labels = self._possible[meaning :: len(MEANINGS)]
+        examples = list(map(_with_label, self._questions, labels))
+        has_labels = UNKNOWN not in labels
+        if self._encoder is None or not labels:
+            return Examples(self._path, examples, has_labels)
+        return EncodedExamples(
+            *(self._path, examples, has_labels),
+            features=self._encoder.features(labels),
+            digest=self._checksums[meaning % len(self._checksums)].hexdigest(),
+            count=len(labels),
+        )
 
 
-def _add_article(article: Row, place: str, level: str, split: _Split) -> None:
-    """Adds the questions of an article of RACE to a split."""
+def _with_label(question: Question, label: int) -> Question:
+    return dataclasses.replace(question, label=None if label == UNKNOWN else label)
+
+
+def _parse_article(
+    article: Row, place: str, folder: str, level: str, parser: _QuestionParser
+) -> list[LabeledQuestion]:
+    """Returns the questions of an article of RACE."""
     if not isinstance(article, dict):
         raise BadRowError("not a JSON object")
     passage = nonempty_text(article, "article")
     keys = ["questions", "options", "answers"]
-    if split.name == "test" and "answers" not in article:
+    if parser.split == "test" and "answers" not in article:
         keys.remove("answers")
     columns = [_list(article, key) for key in keys]
     if len(set(map(len, columns))) > 1:
         counts = [f"{len(column)} {key}" for column, key in zip(columns, keys, strict=True)]
         raise BadRowError(f"{', '.join(counts)}: expected equal numbers")
-    example_id = article.get("id", f"{level}/{place}")
+    shared = {
+        "passage": passage,
+        "id": article.get("id", f"{level}/{place}"),
+        "level": level,
+    }
+    found: list[LabeledQuestion] = []
     for number, (question, options, *answers) in enumerate(zip(*columns, strict=True), 1):
-        row = {
-            "passage": passage,
-            "question": question,
-            "options": options,
-            "label": answers[0] if answers else None,
-            "id": example_id,
-            "level": level,
-        }
+        parts = {"question": question, "options": options, "label": [*answers, None][0]}
         try:
-            split.add(row, f"{split.path}, {place}, question {number}", RACE_OPTIONS)
+            where = f"{folder}, {place}, question {number}"
+            found += parser.parse(shared | parts, where, RACE_OPTIONS)
         except BadRowError as error:
             raise BadRowError(f"question {number}: {error}") from None
+    return found
 
 
 def _text_files(folder: str) -> list[str]:
@@ -173,8 +281,8 @@ def _level_folders(data_dir: str, split: str, levels: Sequence[str]) -> dict[str
     )
 
 
-def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Examples[Question]:
-    """Reads a split of RACE, middle before high, as Google's program does.
+def open_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> QuestionReader:
+    """Opens a split of RACE, which is read middle before high, as in Google's program.
 
     Both formats are supported: `<split>/<level>/all.txt` with one article per line, or the folders
     of the original distribution with one file per article, sorted by name.
@@ -184,29 +292,38 @@ def read_race(data_dir: str, split: str, levels: Sequence[str] = LEVELS) -> Exam
         split: "train", "dev" or "test".
         levels: the levels to read, from LEVELS.
 
+    Returns:
+        The reader, which raises ValueError if there is a bad article or question (invalid JSON, an
+        empty article, missing options, an invalid answer); the message names the file, the article
+        and the question.
+
     Raises:
         FileNotFoundError: there are no questions.
-        ValueError: there is a bad article or question (invalid JSON, an empty article, missing
-            options, an invalid answer); the message names the file, the article and the question.
     """
     path = os.path.join(data_dir, split)
-    found = _Split(path, split, LabeledOptions(path, takes_texts=False))
-    for level, folder in _level_folders(data_dir, split, levels).items():
-        add = functools.partial(_add_article, level=level, split=found)
-        for _ in rows.parse_rows(folder, _read_articles(folder), add):
-            pass
-    return found.examples()
+    labels = LabelParser(path, takes_texts=False)
+    parser = _QuestionParser(path, split, labels)
+    folders = _level_folders(data_dir, split, levels)
+
+    def read() -> Iterator[LabeledQuestion]:
+        for level, folder in folders.items():
+            parse = functools.partial(_parse_article, folder=path, level=level, parser=parser)
+            for _, questions in rows.parse_rows(folder, _read_articles(folder), parse):
+                yield from questions
+        parser.unlabeled.report(parser.count)
+
+    return QuestionReader(path, read(), labels)
 
 
-def _read_rows(
+def open_questions(
     tables: SplitTables,
     split: str,
-    forms: AnswerForms,
+    forms: AnswerForms | None = None,
     columns: QuestionColumns = USUAL_COLUMNS,
     configurations: Sequence[str] = (),
     level: str = "",
-) -> _Split:
-    """Reads a split from rows, such as those of `<split>.jsonl`.
+) -> QuestionReader:
+    """Opens a split of rows, such as those of `<split>.jsonl`.
 
     The columns of a row are the following, or their names in well-known data sets; see
     `question_columns`:
@@ -221,85 +338,44 @@ def _read_rows(
     Args:
         tables: where the rows are.
         split: "train", "dev" or "test".
-        forms: what the labels of all splits tell, to which those of the rows are added.
+        forms: what the labels of all splits tell, to which those of the rows are added; None if
+            this split tells alone.
         columns: the columns that flags name.
         configurations: see `Layout`.
         level: the level of all questions, unless their rows have one.
 
+    Returns:
+        The reader, which raises ValueError if there is a bad question.
+
     Raises:
         MissingSplitError: there are none.
-        ValueError: there are two files, or a bad question; the message names the file and the line.
+        ValueError: there are two files.
     """
     layout = Layout([split + ending for ending in EXTENSIONS], configurations=configurations)
     table, _ = tables.open(split, layout)
+    forms = forms or AnswerForms()
     forms.are_ids |= any(normalized(name) in columns.label_names for name in table.labels)
-    found = _Split(table.path, split, LabeledOptions(table.path, forms=forms), columns)
+    labels = LabelParser(table.path, forms=forms)
+    parser = _QuestionParser(table.path, split, labels, columns)
 
-    def add(row: Row, number: int) -> None:
+    def parse(row: Row, number: int) -> list[LabeledQuestion]:
         values = object_of(row)
         parts = with_known_names(values, columns)
-        if not (found.questions or found.unlabeled):
+        if not (parser.count or parser.unlabeled):
             forms.first_column = columns.first_number(values)
             _log_parts(table.path, row, parts)
         known = {"level": level} if level else {}
         example_id = f"{split}-{next(count)}"
-        found.add({"id": example_id} | known | parts, table.place(number))
+        return parser.parse({"id": example_id} | known | parts, table.place(number))
 
     count = itertools.count()  # of rows; the numbers of lines differ between formats
-    for _ in rows.parse_rows(table.place, table.objects(), add):
-        pass
-    return found
 
+    def read() -> Iterator[LabeledQuestion]:
+        for _, questions in rows.parse_rows(table.place, table.objects(), parse):
+            yield from questions
+        parser.unlabeled.report(parser.count)
 
-def read_questions(
-    tables: SplitTables, split: str, configurations: Sequence[str] = (), level: str = ""
-) -> Examples[Question]:
-    """Reads a split of RACE from rows, whose labels are letters; see `_read_rows`.
-
-    Raises:
-        MissingSplitError: there are none.
-        ValueError: as in `_read_rows`, or labels may mean different options; see `LabeledOptions`.
-    """
-    found = _read_rows(tables, split, AnswerForms(), configurations=configurations, level=level)
-    return found.examples()
-
-
-class _OwnQuestions:
-    """The splits of questions of one's own, whose labels tell of each other what they mean.
-
-    Args:
-        settings: which splits are used, and their columns.
-        tables: where the rows are.
-    """
-
-    def __init__(self, settings: Settings, tables: SplitTables) -> None:
-        asked = {
-            "passage": settings.passage_column,
-            "question": settings.question_column,
-            "label": settings.label_column,
-        }
-        named = {part: column for part, column in asked.items() if column}
-        columns = QuestionColumns(named, settings.option_columns)
-        forms = AnswerForms()
-        self._found: dict[str, _Split | MissingSplitError] = {}
-        divided = ["train", "dev"] if settings.dev_fraction else []
-        for split in dict.fromkeys([*settings.splits, *divided]):
-            try:
-                self._found[split] = _read_rows(tables, split, forms, columns)
-            except MissingSplitError as error:
-                self._found[split] = error
-
-    def read(self, split: str) -> Examples[Question]:
-        """Returns the questions of a split.
-
-        Raises:
-            MissingSplitError: there are none.
-            ValueError: labels may mean different options; see `LabeledOptions`.
-        """
-        found = self._found[split]
-        if isinstance(found, MissingSplitError):
-            raise found
-        return found.examples()
+    return QuestionReader(table.path, read(), labels)
 
 
 def _log_parts(path: str, row: Row, parts: files.JsonObject) -> None:
@@ -312,10 +388,10 @@ def _log_parts(path: str, row: Row, parts: files.JsonObject) -> None:
     )
 
 
-def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Examples[Question]:
-    """Reads a split of RACE, from its archive, or from the folders of the Hugging Face Hub."""
+def _open_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> QuestionReader:
+    """Opens a split of RACE, from its archive, or from the folders of the Hugging Face Hub."""
     if tables.data_dir is None or tables.given is not None:
-        return _of_levels(read_questions(tables, split), levels)
+        return _of_levels(open_questions(tables, split), levels)
     has_archive = any(
         _text_files(os.path.join(tables.data_dir, root, part, level))
         for root in ("RACE", "")
@@ -325,36 +401,38 @@ def _read_levels(tables: SplitTables, split: str, levels: Sequence[str]) -> Exam
     roots = [os.path.join(tables.data_dir, name) for name in ("RACE", "race", "")]
     found = next((root for root in roots if has_splits(root, (*LEVELS, "all"))), None)
     if has_archive or found is None:
-        return read_race(tables.data_dir, split, levels)
+        return open_race(tables.data_dir, split, levels)
     tables = SplitTables(found)
     folders = [os.path.join(found, level) for level in levels]
     if not all(map(files.is_directory, folders)):
-        return _of_levels(read_questions(tables, split, ["all"]), levels)
+        return _of_levels(open_questions(tables, split, configurations=["all"]), levels)
+    forms = AnswerForms()
     parts = [
-        read_questions(SplitTables(folder), split, level=level)
+        open_questions(SplitTables(folder), split, forms, level=level)
         for folder, level in zip(folders, levels, strict=True)
     ]
-    examples = [question for part in parts for question in part.examples]
-    return Examples(found, examples, all(part.has_labels for part in parts))
+    questions = itertools.chain.from_iterable(part.questions for part in parts)
+    return QuestionReader(found, questions, parts[-1].labels)
 
 
-def _of_levels(data: Examples[Question], levels: Sequence[str]) -> Examples[Question]:
+def _of_levels(reader: QuestionReader, levels: Sequence[str]) -> QuestionReader:
     """Returns the questions of some levels, which the ids of the Hub tell, such as "high3.txt".
 
-    Raises:
-        ValueError: only one level is asked for, and a question does not tell its level.
+    The reader raises ValueError if only one level is asked for, and a question does not tell its.
     """
-    found = []
-    for question in data.examples:
-        level = question.level or next(filter(question.example_id.startswith, LEVELS), "")
-        if not level and set(levels) != set(LEVELS):
-            raise ValueError(
-                f"{data.path}: the question of id {files.quote(question.example_id)} has no "
-                "level. Omit --middle_only and --high_only"
-            )
-        if level in levels or not level:
-            found.append(dataclasses.replace(question, level=level))
-    return dataclasses.replace(data, examples=found)
+
+    def chosen() -> Iterator[LabeledQuestion]:
+        for question, possible in reader.questions:
+            level = question.level or next(filter(question.example_id.startswith, LEVELS), "")
+            if not level and set(levels) != set(LEVELS):
+                raise ValueError(
+                    f"{reader.path}: the question of id {files.quote(question.example_id)} has no "
+                    "level. Omit --middle_only and --high_only"
+                )
+            if level in levels or not level:
+                yield dataclasses.replace(question, level=level), possible
+
+    return dataclasses.replace(reader, questions=chosen())
 
 
 def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTables:
@@ -370,6 +448,17 @@ def _tables_of(settings: Settings, given: Mapping[str, Table] | None) -> SplitTa
     return tables
 
 
+def _columns_in(settings: Settings) -> QuestionColumns:
+    """Returns the columns that flags name."""
+    asked = {
+        "passage": settings.passage_column,
+        "question": settings.question_column,
+        "label": settings.label_column,
+    }
+    named = {part: column for part, column in asked.items() if column}
+    return QuestionColumns(named, settings.option_columns)
+
+
 def _refuse_columns(settings: Settings) -> None:
     """Raises ValueError if flags name columns, which RACE has its own of."""
     for name in ("passage_column", "question_column", "option_columns", "label_column"):
@@ -383,24 +472,73 @@ def _text_of(question: Question) -> str:
     return question.passage or question.question
 
 
+def _opener(settings: Settings, tables: SplitTables) -> Callable[[str], QuestionReader]:
+    """Returns what opens the questions of a split.
+
+    Raises:
+        ValueError: settings exclude each other.
+    """
+    if settings.middle_only and settings.high_only:
+        raise ValueError("--middle_only and --high_only exclude each other: set one of them")
+    if settings.task_name == "choice":
+        columns = _columns_in(settings)
+        return functools.partial(open_questions, tables, forms=AnswerForms(), columns=columns)
+    _refuse_columns(settings)
+    levels = LEVELS
+    if settings.middle_only or settings.high_only:
+        levels = ("middle",) if settings.middle_only else ("high",)
+    return functools.partial(_open_levels, tables, levels=levels)
+
+
 def read_data(
-    settings: Settings, given: Mapping[str, Table] | None = None
+    settings: Settings,
+    given: Mapping[str, Table] | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> dict[str, Examples[Question]]:
-    """Returns the questions of each split; see `read_race`, `read_questions` and `_OwnQuestions`.
+    """Returns the questions of each split; see `open_race` and `open_questions`.
 
     Args:
         settings: the task and its data.
         given: split → rows that are read instead of files; None to read the files.
+        tokenizer: what tokenizes training data, whose texts are then forgotten; None to keep them.
+
+    Raises:
+        MissingSplitError: there are no questions of a split.
+        ValueError: settings exclude each other, a question is bad, or labels may mean different
+            options; see `LabelParser`.
     """
-    if settings.middle_only and settings.high_only:
-        raise ValueError("--middle_only and --high_only exclude each other: set one of them")
-    levels = LEVELS
-    if settings.middle_only or settings.high_only:
-        levels = ("middle",) if settings.middle_only else ("high",)
-    tables = _tables_of(settings, given)
-    if settings.task_name == "choice":
-        read = _OwnQuestions(settings, tables).read
-    else:
-        _refuse_columns(settings)
-        read = functools.partial(_read_levels, tables, levels=levels)
-    return read_splits(settings.splits, settings.dev_fraction, read, group_of=_text_of)
+    open_split = _opener(settings, _tables_of(settings, given))
+
+    def encoder_of(split: str) -> OptionEncoder | None:
+        if split != TRAIN or tokenizer is None or not settings.do_train:
+            return None
+        return OptionEncoder(tokenizer, settings.max_seq_length, settings.max_qa_length)
+
+    found: dict[str, QuestionCollector | MissingSplitError] = {}
+    divided = [TRAIN, DEV] if settings.dev_fraction else []
+    for split in dict.fromkeys([*settings.splits, *divided]):
+        try:
+            encoder = None if divided else encoder_of(split)
+            found[split] = QuestionCollector(open_split(split), encoder)
+        except MissingSplitError as error:
+            found[split] = error
+
+    def read(split: str) -> Examples[Question]:
+        part = found.pop(split)
+        if isinstance(part, MissingSplitError):
+            raise part
+        return part.examples()
+
+    data = read_splits(settings.splits, settings.dev_fraction, read, group_of=_text_of)
+    if divided and TRAIN in data:
+        data[TRAIN] = QuestionCollector(_reread(data[TRAIN]), encoder_of(TRAIN)).examples()
+    return data
+
+
+def _reread(data: Examples[Question]) -> QuestionReader:
+    """Returns questions with known labels as if they were read."""
+    questions = (
+        (question, (UNKNOWN if question.label is None else question.label,) * len(MEANINGS))
+        for question in data.examples
+    )
+    return QuestionReader(data.path, questions, LabelParser(data.path))

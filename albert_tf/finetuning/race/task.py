@@ -2,9 +2,6 @@
 
 Each option of a question is a separate sequence, and the model scores each of them.
 
-    [CLS] passage [SEP] question and option [SEP] padding
-    [CLS] question [SEP] option [SEP] padding                if there is no passage
-
 Source: `run_race.py` and `race_utils.py` of google-research/albert.
 
 Shapes: B batch size, N questions, C options, S sequence length.
@@ -13,7 +10,7 @@ Shapes: B batch size, N questions, C options, S sequence length.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -24,15 +21,16 @@ from albert_tf.checkpoints.model_source import ModelSource
 from albert_tf.checkpoints.run_folder import RunFolder
 from albert_tf.finetuning import metrics
 from albert_tf.finetuning.batching import Outputs
-from albert_tf.finetuning.examples import Examples
-from albert_tf.finetuning.race.questions import Question, num_choices, parse_choice
+from albert_tf.finetuning.examples import EncodedExamples, Examples, blocks_of
+from albert_tf.finetuning.race.questions import Question, parse_choice
 from albert_tf.finetuning.race.reading import read_data
+from albert_tf.finetuning.race.sequences import OptionEncoder, OptionSequences
 from albert_tf.finetuning.race.settings import Settings
 from albert_tf.finetuning.rows import Row
 from albert_tf.finetuning.splits import Split
 from albert_tf.finetuning.task import FineTuningTask, Result, as_json, ranked
-from albert_tf.finetuning.token_sequences import TokenSequences, log_full_sequences
-from albert_tf.model.tokenization import Tokenizer, check_list, split_pairs
+from albert_tf.finetuning.token_sequences import log_full_sequences
+from albert_tf.model.tokenization import check_list, split_pairs
 from albert_tf.tables import Table
 
 if TYPE_CHECKING:  # what needs TensorFlow
@@ -45,12 +43,12 @@ if TYPE_CHECKING:  # what needs TensorFlow
     from albert_tf.training.task import Batch
 
 
-RaceSplit = Split[Examples[Question], TokenSequences]
+RaceSplit = Split[Examples[Question], OptionSequences]
 
 MISSING_SCORE = -10_000.0  # logit of missing options, as in the model
 
 
-class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences]):
+class MultipleChoice(FineTuningTask[Settings, Examples[Question], OptionSequences]):
     """Chooses one of several options of a question, mostly about a passage.
 
         choose = albert_tf.load_predictor("race_model/")
@@ -79,8 +77,9 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         cls, settings: Settings, source: ModelSource, given: Mapping[str, Table] | None = None
     ) -> Self:
         """Returns the task with the questions of each split; see `reading.read_data`."""
-        data = read_data(settings, given)
-        return cls(settings, source.config, source.unchecked_tokenizer, data)
+        tokenizer = source.unchecked_tokenizer
+        data = read_data(settings, given, tokenizer)
+        return cls(settings, source.config, tokenizer, data)
 
     # Features, of files and of calls.
 
@@ -89,10 +88,13 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         passage = {"passage": example.passage} if example.passage else {}
         return {**passage, "question": example.question, "options": list(example.options)}
 
-    def make_features(self, data: Examples[Question], split: str) -> TokenSequences:
+    def make_features(self, data: Examples[Question], split: str) -> OptionSequences:
         """Returns the token sequences and labels of a split."""
-        logging.info("Tokenizing the %d questions of %s", len(data), data.path)
-        features = self.features_of(data.examples)
+        if isinstance(data, EncodedExamples):
+            features: OptionSequences = data.features
+        else:
+            logging.info("Tokenizing the %d questions of %s", len(data), data.path)
+            features = self.features_of(data.examples)
         log_full_sequences(data.path, features, self.settings.max_seq_length)
         return features
 
@@ -129,13 +131,14 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         """Returns the question of a row, without its label."""
         return parse_choice(row)
 
-    def features_of(self, examples: Sequence[Question]) -> TokenSequences:
+    def features_of(self, examples: Sequence[Question]) -> OptionSequences:
         """Returns C sequences per question, and `label_ids`, which is 0 if the label is unknown."""
-        max_seq_length = self.settings.max_seq_length
-        max_qa_length = min(self.settings.max_qa_length, max_seq_length - SPECIAL_TOKENS)
-        sequences = option_sequences(examples, self.tokenizer, max_seq_length, max_qa_length)
-        labels = np.array([question.label or 0 for question in examples], np.int32)
-        return TokenSequences.pack(sequences, {"label_ids": labels}, num_choices(examples))
+        encoder = OptionEncoder(
+            self.tokenizer, self.settings.max_seq_length, self.settings.max_qa_length
+        )
+        for block in blocks_of(examples):
+            encoder.add(block)
+        return encoder.features([question.label or 0 for question in examples])
 
     # The model, its loss and its predictions.
 
@@ -167,7 +170,7 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
         return {"logits": outputs, "probabilities": tf.nn.softmax(outputs)}
 
     def results(
-        self, examples: Sequence[Question], features: TokenSequences, outputs: Outputs
+        self, examples: Sequence[Question], features: OptionSequences, outputs: Outputs
     ) -> list[Result]:
         """Returns the option that is chosen for each question."""
         return [
@@ -264,49 +267,3 @@ class MultipleChoice(FineTuningTask[Settings, Examples[Question], TokenSequences
             return self.served_outputs(model(batch, training=False))
 
         return Export(token_signatures(inputs, serve, takes_examples=False))
-
-
-BLANK = "_"
-SPECIAL_TOKENS = 3
-
-
-def fill_in(question: str, option: str) -> str:
-    """Returns the question with "_" replaced by the option, or with the option appended."""
-    return question.replace(BLANK, option) if BLANK in question else f"{question} {option}"
-
-
-def option_sequences(
-    questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int, max_qa_length: int
-) -> Iterator[tuple[list[int], int]]:
-    """Yields C sequences for each question: (token ids, number of ids in segment 0).
-
-    They are identical to those of Google's program, which has passages only.
-
-    Args:
-        questions: the questions.
-        tokenizer: the tokenizer.
-        max_seq_length: S; passages are truncated at their end.
-        max_qa_length: maximum number of tokens of question and option together; longer ones are
-            truncated at their start. It must fit into `max_seq_length`.
-    """
-    cls_id = tokenizer.cls_id
-    sep_id = tokenizer.sep_id
-    count = num_choices(questions)
-    passage = ""
-    passage_ids = [0]
-    for question in questions:
-        first, asked = question.passage, question.question
-        if not first:
-            first, asked = asked, ""
-        if first != passage:  # consecutive questions share a passage
-            passage = first
-            passage_ids = tokenizer.encode(passage)
-        text = tokenizer.preprocess(asked)
-        for option in question.options:
-            # Not `encode`: question and option are normalized separately, and only once.
-            tokens = tokenizer.tokenize_preprocessed(fill_in(text, tokenizer.preprocess(option)))
-            ending = tokenizer.convert_tokens_to_ids(tokens)[-max_qa_length:]
-            kept = passage_ids[: max_seq_length - SPECIAL_TOKENS - len(ending)]
-            ids = [cls_id, *kept, sep_id, *ending, sep_id]
-            yield ids, len(kept) + 2 if tokenizer.has_segments else len(ids)
-        yield from [([], 0)] * (count - len(question.options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from albert_tf import files
 from albert_tf.model.tokenization.sentencepiece_encoder import (
@@ -90,6 +90,10 @@ class FullTokenizer(Tokenizer):
     def tokenize_preprocessed(self, text: str) -> list[str]:
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
         return self._encoder.tokenize(text)
+
+    def encode_preprocessed(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts that `preprocess` has normalized."""
+        return self._encoder.encode(list(texts))
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text, as `encode` does."""

@@ -112,6 +112,10 @@ class Tokenizer(abc.ABC):
     def tokenize_preprocessed(self, text: str) -> list[str]:
         """Returns the pieces of text that `preprocess` has normalized, like Google's `tokenize`."""
 
+    def encode_preprocessed(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the ids of texts that `preprocess` has normalized."""
+        return [self.convert_tokens_to_ids(self.tokenize_preprocessed(text)) for text in texts]
+
     def preprocess(self, text: str) -> str:
         """Returns `text` as `tokenize_preprocessed` expects it."""
         return text

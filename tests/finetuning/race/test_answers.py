@@ -2,7 +2,7 @@
 
 import pytest
 
-from albert_tf.finetuning.race.answers import MANY, AnswerForms, LabeledOptions
+from albert_tf.finetuning.race.answers import MANY, UNKNOWN, AnswerForms, LabelParser
 from albert_tf.finetuning.rows import BadRowError
 
 NUMBERS = ("2", "1", "3", "0")
@@ -11,10 +11,18 @@ LETTERS = ("A", "B", "C", "D")
 
 
 def answers(*rows, takes_texts=True):
-    found = LabeledOptions("train.jsonl", takes_texts)
-    for line, (value, options, *names) in enumerate(rows, 1):
-        found.add(value, options, *names, place=f"train.jsonl, line {line}")
-    return found.indices()
+    parser = LabelParser("train.jsonl", takes_texts)
+    found = [
+        parser.parse(value, options, *names, place=f"train.jsonl, line {line}")
+        for line, (value, options, *names) in enumerate(rows, 1)
+    ]
+    return indices(found, parser)
+
+
+def indices(found, parser):
+    """What labels mean, when all of them have been parsed."""
+    chosen = [possible[parser.meaning()] for possible in found]
+    return [None if index == UNKNOWN else index for index in chosen]
 
 
 @pytest.mark.parametrize(
@@ -86,11 +94,10 @@ def test_digits_of_which_none_is_0_are_doubted(caplog):
 
 def test_the_labels_of_a_split_tell_what_those_of_another_mean():
     forms = AnswerForms()
-    splits = {name: LabeledOptions(name, forms=forms) for name in ("train", "dev", "test")}
-    splits["dev"].add("1", WORDS)
-    splits["test"].add(None, WORDS)
-    splits["train"].add("4", WORDS)
-    found = {name: answers.indices() for name, answers in splits.items()}
+    parsers = {name: LabelParser(name, forms=forms) for name in ("train", "dev", "test")}
+    labels = {"dev": "1", "test": None, "train": "4"}
+    parsed = {name: [parsers[name].parse(label, WORDS)] for name, label in labels.items()}
+    found = {name: indices(parsed[name], parser) for name, parser in parsers.items()}
     assert found == {"train": [3], "dev": [0], "test": [None]}
 
 
@@ -105,10 +112,8 @@ def test_the_labels_of_a_split_tell_what_those_of_another_mean():
     ],
 )
 def test_columns_with_numbers_tell_what_numbers_mean(caplog, labels, first_column, expected):
-    found = LabeledOptions("train", forms=AnswerForms(first_column=first_column))
-    for label in labels:
-        found.add(label, ("x", "y"))
-    assert found.indices() == expected
+    parser = LabelParser("train", forms=AnswerForms(first_column=first_column))
+    assert indices([parser.parse(label, ("x", "y")) for label in labels], parser) == expected
     assert not caplog.messages
 
 
@@ -121,8 +126,8 @@ def test_columns_with_numbers_tell_what_numbers_mean(caplog, labels, first_colum
     ],
 )
 def test_numbers_that_contradict_each_other_are_refused(forms, labels, said):
-    found = LabeledOptions("train", forms=AnswerForms(**forms))
+    parser = LabelParser("train", forms=AnswerForms(**forms))
     for number, label in enumerate(labels, 1):
-        found.add(label, ("x", "y"), place=f"row {number}")
+        parser.parse(label, ("x", "y"), place=f"row {number}")
     with pytest.raises(ValueError, match=said):
-        found.indices()
+        parser.meaning()

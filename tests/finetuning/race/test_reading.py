@@ -5,12 +5,16 @@ import json
 import pytest
 
 from albert_tf.finetuning.race import Settings
-from albert_tf.finetuning.race.questions import Question, num_choices
-from albert_tf.finetuning.race.reading import read_data, read_questions, read_race
+from albert_tf.finetuning.race.questions import Question
+from albert_tf.finetuning.race.reading import open_questions, open_race, read_data
 from albert_tf.finetuning.splits import SplitTables
 from albert_tf.tables.python_rows import tables_of
 
 OPTIONS = ["w", "x", "y", "z"]
+
+
+def read_race(*args, **values):
+    return open_race(*args, **values).read_all()
 
 
 def article(name, answers="AD", **changes):
@@ -46,7 +50,7 @@ def test_both_formats_are_read_middle_before_high(tmp_path, caplog, together):
         Question("h1", "The passage h1.", "h1 is _ ?", options, 0, "high"),
         Question("h1", "The passage h1.", "Why ?", numbers, 3, "high"),
     ]
-    assert (num_choices(data.examples), data.has_labels) == (4, True)
+    assert ({len(x.options) for x in data.examples}, data.has_labels) == ({4}, True)
     assert read_race(folder + "/RACE", "dev").examples == data.examples
     assert read_race(folder, "dev", levels=["high"]).examples == data.examples[2:]
     assert not caplog.messages
@@ -175,7 +179,7 @@ def test_rows_of_python_are_questions_and_a_passage_is_in_one_split(tmp_path):
 def read(root, *rows, split="train"):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (root / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-    return read_questions(SplitTables(str(root)), split)
+    return open_questions(SplitTables(str(root)), split).read_all()
 
 
 def question(**changes):
@@ -195,7 +199,7 @@ def test_questions_of_any_data_set_may_have_any_number_of_options(tmp_path):
         Question("train-1", "It rains.", "", ("yes", "no"), 0),
         Question("train-2", "It rains.", "How ?", ("p", "q", "r", "s", "t"), 3),
     ]
-    assert num_choices(data.examples) == 5
+    assert max(len(x.options) for x in data.examples) == 5
 
 
 @pytest.mark.parametrize(

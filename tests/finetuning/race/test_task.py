@@ -13,7 +13,7 @@ from albert_tf.finetuning.examples import Examples
 from albert_tf.finetuning.race import Settings
 from albert_tf.finetuning.race import task as race
 from albert_tf.finetuning.race.questions import Question
-from albert_tf.finetuning.race.reading import read_race
+from albert_tf.finetuning.race.reading import open_race
 from albert_tf.finetuning.splits import Split
 from albert_tf.model.tokenization import FullTokenizer
 from tests.finetuning.conftest import ids_of
@@ -83,10 +83,28 @@ def test_features_equal_googles(tokenizer, question, lengths, expected):
     assert batch["label_ids"].tolist() == [1]
 
 
+def test_questions_of_a_passage_share_it_and_batches_have_as_many_options_as_they_need(tokenizer):
+    other = dataclasses.replace(make_question("what ?", ("1", "ok")), passage="d e")
+    questions = [make_question(), other, make_question(options=OPTIONS[:3]), other]
+    features = make_features(make_set(*questions), tokenizer, 12, 4)
+    assert features.passage_ids.tolist() == ids_of("[CLS] a b c d e f g h [CLS] d e")
+    assert (len(features), features.lengths.tolist()) == (4, [12, 8, 12, 8])
+    assert features.sequence_lengths[1].tolist() == [8, 8, 0, 0]
+    batch = features.batch(np.array([3, 2]), 12)
+    assert batch["input_ids"].shape == (2, 3, 12)  # no question of this batch has a fourth option
+    assert batch["input_ids"][0].tolist() == [
+        ids_of(f"[CLS] d e [SEP] what ? {option} [SEP]") + [0] * 4 for option in ("1", "ok")
+    ] + [[0] * 12]
+    assert batch["input_ids"][1, 1].tolist() == ids_of("[CLS] a b c d e [SEP] z is z ? [SEP]")
+    assert features.batch(np.array([1]), 8)["segment_ids"].shape == (1, 2, 8)
+    with pytest.raises(ValueError, match="a sequence has 12 ids, more than seq_length=11"):
+        features.batch(np.array([1, 0]), 11)
+
+
 def test_features_match_googles_program(shared):
     golden = np.load(shared / "golden" / "tasks" / "race" / "dev.npz")
     tokenizer = FullTokenizer(spm_model_file=str(shared / "vocab" / "30k-clean.model"))
-    data = read_race(str(shared / "data" / "race"), "dev")
+    data = open_race(str(shared / "data" / "race"), "dev").read_all()
     assert len(data) == 100
     count, _, length = golden["input_ids"].shape
     data = dataclasses.replace(data, examples=data.examples[:count])
