@@ -80,17 +80,6 @@ def _name_place(where: str | Callable[[PlaceType], str], place: PlaceType) -> st
 _SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can encode a lone surrogate
 
 
-def cells_of(row: Row) -> Sequence[str]:
-    """Returns the cells of a row.
-
-    Raises:
-        BadRowError: the row is a JSON object.
-    """
-    if isinstance(row, dict):
-        raise BadRowError(f"expected columns, got a JSON object with {files.quote_all(row)}")
-    return row
-
-
 def cell(row: Row, column: Column) -> object:
     """Returns the value in a column of a row.
 

@@ -6,7 +6,6 @@ from albert_tf.finetuning.rows import (
     BadRowError,
     ShortRowError,
     cell,
-    cells_of,
     check_name,
     text_cell,
 )
@@ -38,12 +37,6 @@ def test_cells_are_found_by_index_or_key():
 def test_cells_that_are_missing_or_no_text_are_refused(row, column, problem):
     with pytest.raises(ShortRowError if isinstance(row, list) else BadRowError, match=problem):
         text_cell(row, column)
-
-
-def test_a_json_object_has_no_cells():
-    assert cells_of(["a", "b"]) == ["a", "b"]
-    with pytest.raises(BadRowError, match="expected columns, got a JSON object with 'a', 'b'"):
-        cells_of({"a": 1, "b": 2})
 
 
 def test_names_fit_into_a_cell():

@@ -106,18 +106,16 @@ def decide(
     task: ClassificationTask,
     asked: Sequence[str] = (),
     recorded: Sequence[str] = (),
-    finds_labels: bool = True,
 ) -> tuple[ClassificationTask, dict[str, list[Meaning]]]:
     """Decides what the values of all splits mean.
 
     Args:
         columns: split → its values.
-        task: the task; without labels if the training data tell them.
+        task: the task; without labels if the training data tell them, if these are there and each
+            value in them can be used.
         asked: the labels in the settings, in the order of their ids; () if there are none.
         recorded: the labels of the run that is continued, which keeps their order if they are all
             that occur; () if there is none.
-        finds_labels: whether to find the labels of the task in the training data, unless a value in
-            there cannot be used.
 
     Returns:
         The task with its labels, and split → the meaning of each distinct value: a label, several
@@ -138,7 +136,7 @@ def decide(
     def meanings_of(split: str) -> list[Meaning]:
         return [_meaning(value, columns[split].parts, task) for value in values[split]]
 
-    if finds_labels and TRAIN in columns and not (task.labels or task.is_regression):
+    if TRAIN in columns and not (task.labels or task.is_regression):
         found = meanings_of(TRAIN)
         if not any(isinstance(meaning, BadRowError) for meaning in found):
             task = dataclasses.replace(task, labels=_labels(columns[TRAIN], found, recorded))

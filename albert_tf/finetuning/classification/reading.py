@@ -147,8 +147,8 @@ def _read_rows(
     for block in parser.blocks(numbered if has_header else itertools.chain([first], numbered)):
         unused.add(block, rows.add(block))
     unused.report(path)
-    if parser.bad:
-        rows.examples(decide({split: labels}, task, finds_labels=False)[1][split])  # which refuses
+    if parser.bad:  # refused along with values that cannot be labels, whatever labels there are
+        rows.examples(decide({"": labels}, task)[1][""])
     return rows
 
 
