@@ -7,12 +7,14 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 RUN := $(VENV)/bin/python
+DEMO_READY := $(VENV)/.demo-installed
 READY := $(VENV)/.installed
 ALL_READY := $(VENV)/.all-installed
 # The extra of a release of TensorFlow, as in `make test VENV=.venv-tf221 TF=tf221`.
 TF ?= tf220
 # tf-models-official has no release for TensorFlow 2.21.
 OFFICIAL := $(if $(filter tf221,$(TF)),,official,)
+DEMO_EXTRAS := .[$(TF)]
 EXTRAS := .[$(TF),$(OFFICIAL)dev,hf,sentences,zh,zstd]
 ALL_EXTRAS := .[$(TF),$(OFFICIAL)dev,gcs,hf,notebooks,openvino,s3,sentences,servers,web,zh,zstd]
 # The tests of a file share fixtures, which one process makes once.
@@ -44,7 +46,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-setup: $(READY) ## make the virtual environment, with what the demo and the tests need
+setup: $(READY) ## make the virtual environment, with what the demo and the default tests need
 
 setup-all: $(ALL_READY) ## the same with OpenVINO, Gradio, object stores, their servers and notebooks
 
@@ -55,12 +57,17 @@ PIP := -m pip install --quiet --disable-pip-version-check
 install = { $(1)/bin/python $(PIP) uv && $(1)/bin/python -m uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); } \
   || $(1)/bin/python $(PIP) $(2)
 
-# Runs once, and again when the dependencies change.
-$(READY): pyproject.toml
+# Each of these runs once, and again when the dependencies change.
+$(DEMO_READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or newer is needed: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@$(RUN) -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes one to three minutes) ..."
+	@$(call install,$(VENV),--editable "$(DEMO_EXTRAS)")
+	@touch $(DEMO_READY)
+
+$(READY): $(DEMO_READY)
+	@echo "Installing what the tests need into $(VENV) ..."
 	@$(call install,$(VENV),--editable "$(EXTRAS)")
 	@touch $(READY)
 
@@ -68,7 +75,7 @@ $(ALL_READY): $(READY)
 	@$(call install,$(VENV),--editable "$(ALL_EXTRAS)")
 	@touch $(ALL_READY)
 
-demo: $(READY) ## from text to a pre-trained, fine-tuned model, in demo/ (three minutes)
+demo: $(DEMO_READY) ## from text to a pre-trained, fine-tuned model, in demo/ (three minutes)
 	@$(RUN) examples/demo.py
 
 test: $(READY) ## the default tests (two minutes on two cores); those of missing extras are skipped

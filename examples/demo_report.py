@@ -14,11 +14,12 @@ VOCAB_SIZE = 4000
 LINE_LENGTH = 96
 # The model has learned something if it is this many times better than a constant prediction.
 REQUIRED_RATIO = 1.25
-REQUIRED_TASK_RATIO = 1.4  # the same for the classification task
+REQUIRED_TASK_RATIO = 2.0  # the same for the classification task
 LONG_RUN = (
-    "This took minutes. After an hour, bash examples/pretrain_small.sh reaches 0.265 of the masked "
-    "tokens and 0.734 of the sentence orders of the same corpus, where the best constant answers "
-    "reach 0.062 and 0.574. Curves, and what that model is good for: docs/notebook/reproduction.md"
+    "This took minutes. After an hour, on the documentation of more packages, bash "
+    "examples/pretrain_small.sh reaches 0.265 of the masked tokens and 0.734 of the sentence "
+    "orders, where the best constant answers reach 0.062 and 0.574. Curves, and what that model is "
+    "good for: docs/notebook/reproduction.md"
 )
 TOO_LITTLE = (
     f"The model learned too little: expected were {REQUIRED_RATIO} times the best constant answer "

@@ -4,8 +4,8 @@
     python examples/make_corpus.py --source=packages --corpus_dir=work/corpus --task_dir=work/task
 
 The first command reads the docstrings of Python's standard library, the second one the docstrings
-and text files of all installed packages as well, which is more than 10 MB after `make setup`. Code,
-tables and signatures are left out, and so are repeated sentences.
+and text files of all installed packages as well, or of those that --packages names. Code, tables
+and signatures are left out, and so are repeated sentences.
 
 Writes train.txt and held_out.txt in the format of create_pretraining_data.py, with one sentence per
 line and a blank line between documents, and prints their sizes. Whole packages are held out, 5 % of
@@ -14,8 +14,8 @@ part.
 
 With --task_dir, also writes a classification task made from the training part: which package does
 this sentence document? train.tsv and dev.tsv have one sentence and its label per line. The classes
-are the packages with the most sentences; a fifth of the sentences of each is in dev.tsv, or one in
---dev_one_in.
+are --task_packages, or the packages with the most sentences, and all of them have equally many
+sentences; a fifth of them is in dev.tsv, or one in --dev_one_in.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PACKAGES = "packages"
 MIN_SENTENCES = 4  # a shorter document yields hardly a pair of segments
 HELD_OUT_SHARE = 0.05
 MAX_HELD_OUT_PACKAGE = 0.02  # share of the text; larger packages are for training
-TASK_PACKAGES = 6
+NUM_TASK_PACKAGES = 6
 DEV_ONE_IN = 5
 
 # Names of folders with tests, examples of input, other people's packages, and data.
@@ -76,14 +76,26 @@ class Corpus:
     held_out: list[Document]
 
 
-def source_folders(source: str) -> list[str]:
-    """Returns the folders whose packages a value of --source stands for."""
-    packages = site.getsitepackages() if source == PACKAGES else []
-    return [*packages, sysconfig.get_paths()["stdlib"]]
+def sources_of(source: str, packages: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Returns package and path of each file with documentation, sorted.
+
+    Args:
+        source: a value of --source.
+        packages: the installed packages to read; empty for all.
+
+    Raises:
+        ValueError: one of the packages is not installed, or without documentation.
+    """
+    found = find_sources(site.getsitepackages()) if source == PACKAGES else []
+    missing = set(packages) - {package for package, _ in found}
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))}: expected packages that are installed here")
+    chosen = [one for one in found if not packages or one[0] in packages]
+    return sorted([*chosen, *find_sources([sysconfig.get_paths()["stdlib"]])])
 
 
 def find_sources(folders: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns package and path of each file with documentation, sorted."""
+    """Returns package and path of each file with documentation in some folders, sorted."""
     return sorted(source for folder in folders for source in _package_sources(folder))
 
 
@@ -210,54 +222,78 @@ def write_corpus(corpus: Corpus, corpus_dir: str) -> None:
 
 
 def collect_task(
-    documents: Iterable[Document], dev_one_in: int = DEV_ONE_IN
+    documents: Iterable[Document], packages: Sequence[str] = (), dev_one_in: int = DEV_ONE_IN
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Returns (sentence, package that it documents) pairs, for training and for the dev set.
 
+    A label that is rarer than others is hardly ever predicted by a model that is trained for
+    minutes, so each package has as many sentences as the smallest one.
+
     Args:
         documents: those of the training part.
-        dev_one_in: one in so many sentences is for the dev set.
+        packages: the labels; empty for the NUM_TASK_PACKAGES with the most sentences.
+        dev_one_in: one in so many sentences of each package is for the dev set.
+
+    Raises:
+        ValueError: there is no sentence of one of the packages.
     """
-    packages: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for package, sentences in documents:
-        packages.setdefault(package, []).extend(sentences)
-    largest = sorted(packages, key=lambda name: (-len(packages[name]), name))[:TASK_PACKAGES]
+        found.setdefault(package, []).extend(sentences)
+    if not packages:
+        packages = sorted(found, key=lambda name: (-len(found[name]), name))[:NUM_TASK_PACKAGES]
+    missing = set(packages) - set(found)
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))}: expected packages with text to train on")
+    size = min(len(found[package]) for package in packages)
     parts: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
-    for package in sorted(largest):
-        for sentence in packages[package]:
-            is_dev = zlib.crc32(sentence.encode()) % dev_one_in == 0
-            parts[is_dev].append((sentence, package))
+    for package in sorted(packages):
+        chosen = sorted(found[package], key=lambda sentence: zlib.crc32(sentence.encode()))[:size]
+        for index, sentence in enumerate(chosen):
+            parts[index % dev_one_in == 0].append((sentence, package))
     return parts
 
 
-def write_task(task_dir: str, documents: Iterable[Document], dev_one_in: int = DEV_ONE_IN) -> None:
+def write_task(
+    task_dir: str,
+    documents: Iterable[Document],
+    packages: Sequence[str] = (),
+    dev_one_in: int = DEV_ONE_IN,
+) -> None:
     """Writes train.tsv and dev.tsv; for the arguments, see `collect_task`."""
+    parts = collect_task(documents, packages, dev_one_in)
     files.ensure_directory(task_dir, "--task_dir")
-    for name, rows in zip(("train", "dev"), collect_task(documents, dev_one_in), strict=True):
+    for name, rows in zip(("train", "dev"), parts, strict=True):
         path = os.path.join(task_dir, f"{name}.tsv")
         with files.write_atomically(path) as stream:
             stream.write("sentence\tlabel\n")
             stream.writelines(f"{sentence}\t{label}\n" for sentence, label in rows)
-        packages = sorted({label for _, label in rows})
-        print(f"{path}: {len(rows)} sentences of {', '.join(packages)}")
+        labels = sorted({label for _, label in rows})
+        print(f"{path}: {len(rows)} sentences of {', '.join(labels)}")
 
 
 def main(argv: list[str]) -> None:
     """Writes the corpus and, with `--task_dir`, the task."""
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])}")
-    corpus = select(read_all(find_sources(source_folders(FLAGS.source))))
+    corpus = select(read_all(sources_of(FLAGS.source, FLAGS.packages)))
     write_corpus(corpus, FLAGS.corpus_dir)
     if FLAGS.task_dir:
-        write_task(FLAGS.task_dir, corpus.train, FLAGS.dev_one_in)
+        write_task(FLAGS.task_dir, corpus.train, FLAGS.task_packages, FLAGS.dev_one_in)
 
 
 if __name__ == "__main__":
     flags.DEFINE_enum(
         "source", STANDARD_LIBRARY, (STANDARD_LIBRARY, PACKAGES), "Documentation to read."
     )
+    flags.DEFINE_list(
+        "packages", [], "With --source=packages: installed packages to read; default: all."
+    )
     flags.DEFINE_string("corpus_dir", "demo/corpus", "Folder for train.txt and held_out.txt.")
     flags.DEFINE_string("task_dir", None, "Folder for a classification task; default: none.")
+    flags.DEFINE_list(
+        "task_packages", [], "The labels of the task; default: the packages with the most text."
+    )
     flags.DEFINE_integer(
         "dev_one_in", DEV_ONE_IN, "One in so many sentences is for dev.tsv.", lower_bound=2
     )

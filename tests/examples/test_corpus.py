@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 
 import make_corpus
@@ -106,3 +107,36 @@ def test_the_same_twentieth_is_held_out_in_whole_packages(documents, tmp_path):
     found = [*lines[0], *lines[1]]
     assert len(found) == len(set(found))
     assert 0.03 < len(lines[1]) / len(found) < 0.08
+
+
+def test_the_labels_of_the_task_have_equally_many_sentences_in_each_part():
+    sizes = {"large": 60, "middle": 40, "other": 90, "small": 23}
+    documents = [
+        Document(package, sentences(size, seed=index))
+        for index, (package, size) in enumerate(sizes.items())
+    ]
+    named = ["small", "large"]
+    parts = make_corpus.collect_task(documents, named, dev_one_in=4)
+    counts = [collections.Counter(label for _, label in part) for part in parts]
+    assert counts == [{"large": 17, "small": 17}, {"large": 6, "small": 6}]
+    texts = [sentence for part in parts for sentence, _ in part]
+    assert len(set(texts)) == 46
+    # The same sentences in each part, whatever the order of the documents.
+    again = make_corpus.collect_task(documents[::-1], named, dev_one_in=4)
+    assert list(map(sorted, again)) == list(map(sorted, parts))
+    largest = make_corpus.collect_task(documents, dev_one_in=4)
+    assert {label for _, label in largest[0]} == set(sizes)
+    with pytest.raises(ValueError, match="tiny: expected packages with text to train on"):
+        make_corpus.collect_task(documents, ["small", "tiny"])
+
+
+def test_only_the_named_packages_are_read_besides_the_standard_library(tmp_path, monkeypatch):
+    for name in ("mill", "pond"):
+        (tmp_path / f"{name}.py").write_text('"""A module."""')
+    monkeypatch.setattr(make_corpus.site, "getsitepackages", lambda: [str(tmp_path)])
+    found = {package for package, _ in make_corpus.sources_of("packages", ["pond"])}
+    assert {"pond", "argparse"} < found
+    assert "mill" not in found
+    assert "mill" in {package for package, _ in make_corpus.sources_of("packages")}
+    with pytest.raises(ValueError, match="lake: expected packages that are installed here"):
+        make_corpus.sources_of("packages", ["lake", "pond"])
