@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from absl import logging
 
@@ -26,7 +26,8 @@ from albert_tf.files import JsonObject
 Pattern = tuple[int, ...]
 
 # Name of an activation → its names in Hugging Face's configs: the first is written, all are read.
-# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions.
+# () if Hugging Face does not have it. `ops.ACTIVATIONS` has the functions, and
+# `ops.register_activation` adds one.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu"),
     "relu": ("relu",),
@@ -34,14 +35,14 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "linear": ("linear",),
 }
 GROUPS = "groups"
-# Name → whether all layers share their attention, and whether they share their feed-forward module.
-_IS_SHARED = {
-    "all": (True, True),
-    "attention": (True, False),
-    "ffn": (False, True),
-    "none": (False, False),
+# Name of a kind of sharing → the patterns of attention and feed-forward modules of L layers. That
+# of GROUPS depends on the number of groups instead; `register_sharing` adds one.
+SHARING: dict[str, Callable[[int], tuple[Pattern, Pattern]]] = {
+    "all": lambda layers: ((0,) * layers, (0,) * layers),
+    "attention": lambda layers: ((0,) * layers, tuple(range(layers))),
+    "ffn": lambda layers: (tuple(range(layers)), (0,) * layers),
+    "none": lambda layers: (tuple(range(layers)), tuple(range(layers))),
 }
-SHARING_NAMES = (GROUPS, *_IS_SHARED)
 LAYER_NORM_EPSILON = 1e-12  # Google's; Keras and PyTorch have larger defaults
 LAYOUTS = ("google", "albert_zh")
 LN_TYPES = ("postln", "preln")
@@ -390,8 +391,12 @@ def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str,
     Raises:
         ValueError: the name is unknown, or does not use `num_groups`.
     """
-    if share not in SHARING_NAMES:
-        raise ValueError(f"share={files.quote(share)}: expected one of {', '.join(SHARING_NAMES)}")
+    if share not in (GROUPS, *SHARING):
+        names = ", ".join((GROUPS, *SHARING))
+        raise ValueError(
+            f"share={files.quote(share)}: expected one of {names}, or one added with "
+            "albert_tf.model.config.register_sharing"
+        )
     if share == GROUPS:
         return GROUPS, num_groups
     if num_groups != 1:
@@ -406,12 +411,35 @@ def as_google_groups(share: str, num_layers: int, num_groups: int) -> tuple[str,
 
 
 def patterns_of(share: str, num_layers: int, num_groups: int) -> tuple[Pattern, Pattern]:
-    """Returns the patterns of attention and feed-forward modules of a config's `share`."""
+    """Returns the patterns of attention and feed-forward modules of a config's `share`.
+
+    Raises:
+        ValueError: a pattern that was registered does not fit the number of layers.
+    """
     if share == GROUPS:
         pattern = google_groups(num_layers, num_groups)
         return pattern, pattern
-    attention, ffn = (
-        (0,) * num_layers if is_shared else tuple(range(num_layers))
-        for is_shared in _IS_SHARED[share]
-    )
+    attention, ffn = map(tuple, SHARING[share](num_layers))
+    for pattern in (attention, ffn):
+        if len(pattern) != num_layers or not set(pattern) <= set(range(num_layers)):
+            raise ValueError(
+                f"share={share!r}: expected the number of a module from 0 to {num_layers - 1} for "
+                f"each of {num_layers} layers, got {pattern}"
+            )
     return attention, ffn
+
+
+def register_sharing(name: str, patterns: Callable[[int], tuple[Pattern, Pattern]]) -> None:
+    """Adds a kind of sharing to those that `share` of a config accepts.
+
+    Args:
+        name: what configs call it.
+        patterns: returns the patterns of attention and feed-forward modules, given the number of
+            layers; `((0, 1, 0, 1), (0, 0, 0, 0))` for four layers, which use two modules of
+            attention in turn, and share the feed-forward network.
+
+    Raises:
+        ValueError: another kind has this name.
+    """
+    if name == GROUPS or SHARING.setdefault(name, patterns) is not patterns:
+        raise ValueError(f"share={name!r}: the name is taken; expected another one")

@@ -80,6 +80,21 @@ ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
 }
 
 
+def register_activation(name: str, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Adds an activation to those that `hidden_act` of a config accepts.
+
+    Args:
+        name: what configs call it.
+        function: of each entry of a tensor, in the tensor's dtype.
+
+    Raises:
+        ValueError: another activation has this name.
+    """
+    if ACTIVATIONS.setdefault(name, function) is not function:
+        raise ValueError(f"hidden_act={name!r}: the name is taken; expected another one")
+    config.ACTIVATIONS.setdefault(name, ())
+
+
 @op
 def feed_forward(
     x: tf.Tensor,

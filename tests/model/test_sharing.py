@@ -14,6 +14,7 @@ from albert_tf.checkpoints.huggingface import to_hugging_face
 from albert_tf.checkpoints.loading import load_checkpoint
 from albert_tf.checkpoints.store import save_checkpoint
 from albert_tf.checkpoints.weight_names import variable_name
+from albert_tf.model import config as configs
 from albert_tf.model import ops
 from albert_tf.model.config import AlbertConfig
 from albert_tf.model.modeling import AlbertEncoder
@@ -98,6 +99,53 @@ def test_patterns(share, groups, attention, ffn):
             pattern.index(number) for number in pattern
         ]
     assert AlbertConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_pattern_of_sharing_can_be_added_and_is_checked(monkeypatch, tmp_path):
+    monkeypatch.setattr(configs, "SHARING", dict(configs.SHARING))
+
+    def in_turn(layers):
+        return [layer % 2 for layer in range(layers)], [0] * layers
+
+    configs.register_sharing("in turn", in_turn)
+    configs.register_sharing("in turn", in_turn)  # a cell of a notebook runs twice
+    config = with_share("in turn", num_hidden_layers=5)
+    assert config.modules_of_layers() == ((0, 1, 0, 1, 0), (0, 0, 0, 0, 0))
+    encoder = AlbertEncoder(config)
+    assert config.num_weights == sum(x.shape.num_elements() for x in encoder.variables)
+    weights = random_weights(encoder)
+    folder = save(tmp_path / "model", config, weights)
+    again = AlbertEncoder(AlbertConfig.from_json_file(f"{folder}/albert_config.json"))
+    load_checkpoint(again, folder)
+    ids = tf.constant([[2, 45, 61, 3]])
+    np.testing.assert_array_equal(again(ids)["sequence_output"], encoder(ids)["sequence_output"])
+    for name in ("in turn", "ffn", "groups"):
+        with pytest.raises(ValueError, match=f"share='{name}': the name is taken"):
+            configs.register_sharing(name, lambda layers: ([0] * layers, [0] * layers))
+    configs.register_sharing("short", lambda layers: ([0], [0]))
+    configs.register_sharing("beyond", lambda layers: ([layers] * layers, [0] * layers))
+    for name in ("short", "beyond"):
+        with pytest.raises(ValueError, match=r"expected the number of a module from 0 to 3 for"):
+            with_share(name).modules_of_layers()
+
+
+def test_an_activation_can_be_added(monkeypatch):
+    monkeypatch.setattr(configs, "ACTIVATIONS", dict(configs.ACTIVATIONS))
+    monkeypatch.setattr(ops, "ACTIVATIONS", dict(ops.ACTIVATIONS))
+    ops.register_activation("doubled relu", lambda x: 2 * tf.nn.relu(x))
+    relu, doubled = (
+        AlbertEncoder(dataclasses.replace(TINY, hidden_act=name))
+        for name in ("relu", "doubled relu")
+    )
+    random_weights(relu)
+    doubled.set_weights(relu.get_weights())
+    projection = doubled.blocks[0].feed_forward.projection  # that of all layers
+    projection.kernel.assign(projection.kernel / 2)
+    ids = tf.constant([[2, 45, 61, 3]])
+    expected = relu(ids)["sequence_output"]
+    np.testing.assert_allclose(doubled(ids)["sequence_output"], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="hidden_act='gelu': the name is taken"):
+        ops.register_activation("gelu", tf.nn.relu)
 
 
 def test_what_googles_groups_express_is_written_as_googles():
